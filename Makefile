@@ -1,0 +1,48 @@
+# `make help` lists the targets. Works with GNU make 3.81 and later, on Linux, macOS and WSL.
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.causalnb
+PYTEST := $(BIN)/python -m pytest -q -p no:randomly -n 2 --dist loadscope
+
+.PHONY: help setup reproduce test lab bench clean
+
+help:
+	@echo "make setup      create $(VENV) and install what constraints.txt pins (PYTHON=python3.12 chooses the Python)"
+	@echo "make reproduce  run every notebook, then regenerate all tables and figures (ARGS='--jobs 2 --fresh')"
+	@echo "make test       unit tests, repository checks, every notebook in the quick profile"
+	@echo "make lab        open the course in JupyterLab"
+	@echo "make bench      time the expensive pieces"
+	@echo "make clean      remove caches, build files and unfinished checkpoints; results, figures, downloads stay"
+
+setup: $(STAMP)
+
+# Made again only when one of the two files changes; an interrupted install leaves no stamp and is completed.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("causalnb needs Python 3.11 or newer, and $(PYTHON) is %d.%d: install one and run make PYTHON=python3.11 setup" % (v[0], v[1]))'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[lab,test]'
+	@touch $@
+
+reproduce: setup
+	$(BIN)/python -m causalnb reproduce $(ARGS)
+
+test: setup
+	@set -e; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
+	export CAUSALNB_PROFILE=quick CAUSALNB_OFFLINE=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false; \
+	export CAUSALNB_RESULTS="$$tmp/results" CAUSALNB_FIGURES="$$tmp/figures" CAUSALNB_CACHE="$$tmp/cache"; set -x; \
+	$(PYTEST) -p no:nbval --cov=causalnb --cov-fail-under=95 tests/unit; \
+	$(PYTEST) -p no:nbval tests/repo; \
+	$(PYTEST) --nbval-lax --nbval-current-env --nbval-cell-timeout 120 notebooks
+
+lab: setup
+	$(BIN)/python -m causalnb lab
+
+bench: setup
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.benchmarks $(ARGS)
+
+clean:
+	rm -rf build .pytest_cache .hypothesis .coverage .coverage.* *.egg-info data/cache notebooks/.ipynb_checkpoints
+	find causalnb tests -name __pycache__ -type d -prune -exec rm -rf {} +
