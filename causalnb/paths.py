@@ -1,0 +1,57 @@
+"""Where things lie; every place can be moved by an environment variable."""
+
+import os
+import tempfile
+from pathlib import Path
+
+TEMPORARY = {"quick"}  # profiles whose numbers and figures are never kept beside the evidence
+
+
+def _moved(variable: str) -> Path | None:
+    return Path(os.environ[variable]).expanduser().resolve() if os.environ.get(variable) else None
+
+
+def root() -> Path:
+    """$CAUSALNB_HOME, or the checkout that holds this package, or the working directory."""
+    checkout = Path(__file__).resolve().parent.parent
+    return _moved("CAUSALNB_HOME") or (checkout if (checkout / "pyproject.toml").exists() else Path.cwd())
+
+
+def paper_dir() -> Path:
+    """The numbers as printed in the sources."""
+    return root() / "data" / "paper"
+
+
+def cache_dir() -> Path:
+    """Checkpoints, locks and logs: $CAUSALNB_CACHE or data/cache."""
+    return _moved("CAUSALNB_CACHE") or root() / "data" / "cache"
+
+
+def downloads_dir() -> Path:
+    """Downloaded data files: $CAUSALNB_CACHE/downloads or data/downloads."""
+    moved = _moved("CAUSALNB_CACHE")
+    return moved / "downloads" if moved else root() / "data" / "downloads"
+
+
+def notebooks_dir() -> Path:
+    """The course."""
+    return root() / "notebooks"
+
+
+def _aside(profile: str) -> Path | None:
+    return Path(tempfile.gettempdir()) / f"causalnb-quick-{os.getuid()}" if profile in TEMPORARY else None
+
+
+def results_dir(profile: str) -> Path:
+    """Our numbers: $CAUSALNB_RESULTS/<profile> or data/results/<profile>; quick: a temporary folder."""
+    return (_moved("CAUSALNB_RESULTS") or (_aside(profile) or root() / "data") / "results") / profile
+
+
+def figures_dir(profile: str) -> Path:
+    """Figures, tables, their manifest: $CAUSALNB_FIGURES or figures; quick: a temporary folder."""
+    return _moved("CAUSALNB_FIGURES") or (_aside(profile) or root()) / "figures"
+
+
+def shown(path: Path) -> str:
+    """`path` as a reader would type it: relative to the checkout where it lies inside."""
+    return str(path.relative_to(root())) if path.is_relative_to(root()) else str(path)

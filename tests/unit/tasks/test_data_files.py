@@ -1,0 +1,218 @@
+"""Data files: mirror before downloads before network, and whatever fails its hash is refused by name."""
+import gzip
+import os
+import threading
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pooch
+import pytest
+
+from causalnb.errors import DataError
+from causalnb.paths import downloads_dir
+from causalnb.tasks import files, scan
+
+CONTENT = b"IN: jump OUT: I_JUMP\nIN: walk OUT: I_WALK\n"
+NAME = "toy/two.txt"
+
+
+@pytest.fixture
+def origin():
+    """A server on this machine: answers every path with `.content`, or 404 if that is None."""
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(404 if server.content is None else 200)
+            self.end_headers()
+            self.wfile.write(server.content or b"")
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.content = CONTENT
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": .01}, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """An empty downloads folder, no mirror, network allowed, and a registry of one small file."""
+    monkeypatch.setenv("CAUSALNB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "*")
+    for name in ("CAUSALNB_DATA", "CAUSALNB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(files, "REGISTRY", {
+        NAME: files.File(NAME, "http://127.0.0.1:9/two.txt", sha256(CONTENT).hexdigest(), "none")})
+    return tmp_path
+
+
+@pytest.fixture
+def online(origin, monkeypatch):
+    """The registry points at the server."""
+    url = f"http://127.0.0.1:{origin.server_port}/two.txt"
+    monkeypatch.setitem(files.REGISTRY, NAME, files.File(NAME, url, sha256(CONTENT).hexdigest(), "none"))
+    return origin
+
+
+@pytest.fixture
+def mirror(place, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_DATA", str(place / "mirror"))
+    (place / "mirror" / "toy").mkdir(parents=True)
+    return place / "mirror"
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_mirror_serves_plain_and_gzipped_files(mirror, suffix):
+    path = mirror / f"{NAME}{suffix}"
+    path.write_bytes(gzip.compress(CONTENT) if suffix else CONTENT)
+    assert files.fetch(NAME) == path
+    assert files.read(NAME) == CONTENT
+    assert files.verify() == [(NAME, "ok")]
+
+
+def corrupted(path: Path) -> bytes:
+    return CONTENT.replace(b"I_JUMP", b"I_HOP")
+
+
+def truncated(path: Path) -> bytes:
+    return gzip.compress(CONTENT)[:-12]
+
+
+def damaged(path: Path) -> bytes:
+    whole = bytearray(gzip.compress(CONTENT))
+    whole[10] = 0xFF  # a deflate block of a kind that does not exist
+    return bytes(whole)
+
+
+@pytest.mark.parametrize(("suffix", "make", "sentence"), [
+    ("", corrupted, f"two.txt is refused: the sha256 of its content is .{{12}}, expected "
+                    f"{sha256(CONTENT).hexdigest()[:12]};"),
+    (".gz", lambda path: gzip.compress(corrupted(path)), "two.txt.gz is refused: the sha256"),
+    (".gz", truncated, "two.txt.gz cannot be read"),
+    (".gz", damaged, "two.txt.gz cannot be read"),
+    (".gz", corrupted, "two.txt.gz cannot be read .Not a gzipped file")])
+def test_a_bad_mirror_file_is_refused_by_name_and_left_alone(mirror, online, suffix, make, sentence):
+    path = mirror / f"{NAME}{suffix}"
+    bad = make(path)
+    path.write_bytes(bad)
+    for use in (files.read, files.fetch):
+        with pytest.raises(DataError, match=sentence) as refusal:
+            use(NAME)
+        assert "\n" not in str(refusal.value) and str(path) in str(refusal.value)
+    [(name, state)] = files.verify()
+    assert name == NAME and state == str(refusal.value)
+    assert path.read_bytes() == bad and not (downloads_dir() / NAME).exists()
+
+
+def test_a_mirror_that_is_no_folder_is_named(place, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_DATA", str(place / "nowhere"))
+    with pytest.raises(DataError, match="CAUSALNB_DATA is '.*nowhere', which is no folder"):
+        files.read(NAME)
+
+
+def test_a_download_is_checked_and_kept(online, monkeypatch):
+    assert files.verify() == [(NAME, "missing")]
+    path = files.fetch(NAME)
+    assert path == downloads_dir() / NAME and path.read_bytes() == CONTENT
+    online.content = None
+    monkeypatch.setenv("CAUSALNB_OFFLINE", "1")
+    assert files.read(NAME) == CONTENT, "the second call needs no network"
+    assert files.verify() == [(NAME, "ok")]
+    path.write_bytes(CONTENT[:-1])
+    with pytest.raises(DataError, match="toy/two.txt is refused"):
+        files.read(NAME)
+
+
+def test_a_mirror_without_the_file_falls_back(mirror, online):
+    assert files.fetch(NAME) == downloads_dir() / NAME
+
+
+@pytest.mark.parametrize(("content", "sentence"), [
+    (CONTENT * 2, "two.txt is refused: what it sent does not have the sha256 .{12}; it was not kept"),
+    (None, r"two.txt cannot be downloaded \(HTTPError\)")])
+def test_what_the_origin_sends_is_checked(online, content, sentence):
+    online.content = content
+    with pytest.raises(DataError, match=sentence):
+        files.read(NAME)
+    assert [path for path in downloads_dir().rglob("*") if path.is_file()] == []
+
+
+def test_no_network_is_one_sentence(place):
+    with pytest.raises(DataError, match=r"127.0.0.1:9/two.txt cannot be downloaded \(ConnectionError\); "
+                                        r"check the network or point CAUSALNB_DATA"):
+        files.read(NAME)
+
+
+def test_offline_does_not_try(monkeypatch):
+    monkeypatch.setenv("CAUSALNB_OFFLINE", "1")
+    monkeypatch.setattr(pooch, "retrieve", lambda *args, **kwargs: pytest.fail("tried to download"))
+    with pytest.raises(DataError, match="toy/two.txt is not on this machine and CAUSALNB_OFFLINE forbids"):
+        files.read(NAME)
+
+
+def test_a_full_disk_is_one_sentence(monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pooch, "retrieve", full)
+    with pytest.raises(DataError, match="toy/two.txt cannot be written .No space left on device"):
+        files.read(NAME)
+
+
+def test_unknown_names_are_refused():
+    for use in (files.fetch, files.read):
+        with pytest.raises(DataError, match="registered as 'toy/three.txt'; the registry has toy/two.txt"):
+            use("toy/three.txt")
+    [(_, state)] = files.verify(["toy/three.txt"])
+    assert state.startswith("No data file is registered")
+
+
+def test_fetch_all_goes_on_after_a_failure(online, monkeypatch):
+    url = f"http://127.0.0.1:{online.server_port}/broken.txt"
+    broken = files.File("toy/broken.txt", url, "0" * 64, "none")
+    monkeypatch.setattr(files, "REGISTRY", {broken.name: broken, **files.REGISTRY})
+    seen = []
+    states = dict(files.fetch_all(report=lambda *args: seen.append(args)))
+    assert states[NAME] == "ok" and "broken.txt is refused" in states[broken.name]
+    assert seen == [(1, 2, broken.name), (2, 2, NAME)]
+    assert files.fetch_all([NAME]) == [(NAME, "ok")]
+
+
+def test_the_registry_is_complete_and_public(monkeypatch):
+    monkeypatch.undo()
+    assert {name for split in scan.SPLITS for name in _names(split)} == {
+        name for name in files.REGISTRY if name.startswith("scan/")}
+    for name, file in files.REGISTRY.items():
+        assert file.name == name and file.licence
+        assert file.url.startswith("https://") and file.url.endswith(name.partition("/")[2])
+        assert len(file.sha256) == 64 and set(file.sha256) <= set("0123456789abcdef")
+    assert len({file.sha256 for file in files.REGISTRY.values()}) == len(files.REGISTRY)
+
+
+def _names(split):
+    try:
+        return scan.file_names(split)
+    except DataError:
+        return ()
+
+
+def test_scan_reads_checked_files(mirror, monkeypatch):
+    train, test = scan.file_names("length")
+    digest = sha256(CONTENT).hexdigest()
+    rows = {name: files.File(name, "", digest, "none") for name in (train, test)}
+    monkeypatch.setattr(files, "REGISTRY", rows)
+    for name in (train, test):
+        path = mirror / f"{name}.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(CONTENT))
+    data = scan.load("length", source="file")
+    assert data["train"]["command"][:] == ["jump", "walk"] and data["test"]["structure"][:] == ["_", "_"]
+
+
+@pytest.mark.skipif(not os.environ.get("CAUSALNB_DATA"), reason="needs CAUSALNB_DATA, a mirror of the files")
+def test_the_mirror_verifies(monkeypatch):
+    monkeypatch.undo()
+    assert {state for name, state in files.verify() if name.startswith("scan/")} <= {"ok", "missing"}
