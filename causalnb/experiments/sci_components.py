@@ -1,0 +1,326 @@
+"""The SCI guide's components: the answer leak, trained both ways, and each finding of the audit as a number."""
+
+from causalnb.experiments.sci_scan import CODE, build_model, scan_rows
+from causalnb.lab.registry import Experiment, Run, register
+from causalnb.tasks import scan
+
+
+def run_leak(run: Run) -> dict:
+    """Train SCI with encoders on the prompt alone or on prompt and answer (the guide's); forced against greedy match."""
+    import torch
+    from transformers import set_seed
+
+    from causalnb.lab.evaluation import greedy_matches, teacher_forced_matches
+    from causalnb.lab.training import PromptAnswerCollator, TrainingSettings, train
+    from causalnb.sci import StructureBalancedBatches
+
+    config = run.config
+    train_pairs, test_pairs = scan.split("simple")
+    short = [pair for pair in train_pairs if pair[1].count(" ") < config["longest"]]
+    held_out = [pair for pair in test_pairs if pair[1].count(" ") < config["longest"]][: config["test_rows"]]
+    rows, test = scan_rows(short), scan_rows(held_out)
+    if config["sees"] == "prompt and answer":
+        rows, seen = (
+            [{**row, "prompt_mask": [1] * len(row["input_ids"])} for row in part] for part in (rows, test)
+        )
+    else:
+        seen = test
+    set_seed(run.seed)
+    model, inputs = build_model({**config, "model": "sci"})
+    collator = PromptAnswerCollator(scan.VOCABULARY["<pad>"], inputs)
+    plainly = PromptAnswerCollator(scan.VOCABULARY["<pad>"], tuple(n for n in inputs if n != "structure_ids"))
+    batches = StructureBalancedBatches(
+        [r["structure"] for r in rows],
+        [r["text"] for r in rows],
+        config["random_rows"],
+        config["pairs"],
+        config["steps"],
+        run.seed,
+        [len(r["input_ids"]) for r in rows],
+    )
+    history = train(
+        model,
+        rows,
+        collator,
+        batches,
+        TrainingSettings.of(config, seed=run.seed),
+        run.folder,
+        progress=run.progress,
+        device=run.device,
+    )
+    row = max(seen, key=lambda row: len(row["input_ids"]))
+    edited = {
+        **row,
+        "input_ids": [*row["input_ids"][:-2], scan.VOCABULARY["I_TURN_LEFT"], row["input_ids"][-1]],
+    }
+    with torch.no_grad():
+        first = (
+            sum(label == -100 for label in row["labels"]) - 1
+        )  # the position that predicts the first action
+        logits = [model(**plainly([r])).logits[0, first] for r in (row, edited)]
+    forced = teacher_forced_matches(model, seen, plainly)
+    decoded = greedy_matches(
+        model, test, scan.VOCABULARY["<pad>"], scan.VOCABULARY["<eos>"], config["longest"] + 4
+    )
+    return {
+        "metrics": {
+            "forced_exact_match": float(forced.mean()),
+            "greedy_exact_match": float(decoded.mean()),
+            "first_logit_change": float((logits[0] - logits[1]).abs().max()),
+        },
+        "history": history,
+    }
+
+
+register(
+    Experiment(
+        id="sci.leak",
+        title="The answer leak: what the encoders may see",
+        run=run_leak,
+        code=(*CODE, __name__),
+        notebook="20_sci_components",
+        arms={"prompt": {"sees": "prompt"}, "prompt_and_answer": {"sees": "prompt and answer"}},
+        settings={
+            "laptop": {
+                "sees": "prompt",
+                "longest": 8,
+                "hidden_size": 64,
+                "layers": 3,
+                "heads": 4,
+                "structural_slots": 4,
+                "cbm_layers": [0, 1],
+                "scl_weight": 0.1,
+                "ortho": "project",
+                "steps": 400,
+                "learning_rate": 2e-3,
+                "random_rows": 48,
+                "pairs": 13,
+                "evaluate_every": 100,
+                "test_rows": 300,
+                "bf16": False,
+            },
+            "quick": {
+                "hidden_size": 32,
+                "layers": 2,
+                "steps": 6,
+                "random_rows": 12,
+                "pairs": 4,
+                "evaluate_every": 3,
+                "test_rows": 12,
+            },
+        },
+        seeds={"quick": 1, "laptop": 5},
+        cost={"quick": 3, "laptop": 25},
+    )
+)
+
+
+# --- the guide's findings, each as a number for its version and for ours ----------------------------------------------
+
+
+def run_findings(run: Run) -> dict:
+    """Each finding of the audit as `guide.<finding>` and `corrected.<finding>`, on random weights of one seed."""
+    import torch
+
+    torch.manual_seed(run.seed)
+    found = {}
+    for finding in FINDINGS:
+        guide, corrected = finding(run.config)
+        found |= {
+            f"guide.{finding.__name__}": float(guide),
+            f"corrected.{finding.__name__}": float(corrected),
+        }
+    return {"metrics": found, "history": []}
+
+
+def word_order(config):
+    """How far S(x) moves when the words of a command are reordered, relative to its size."""
+    import torch
+
+    from causalnb import sci
+    from causalnb.sci import guide
+
+    states = torch.randn(1, 9, config["width"])
+    shuffled, mask = states[:, torch.randperm(9)], torch.ones(1, 9)
+
+    def moved(encoder):
+        one, other = encoder(states, mask)[0], encoder(shuffled, mask)[0]
+        return (one - other).norm() / one.norm()
+
+    with torch.no_grad():
+        return (
+            moved(guide.StructuralEncoder(config["width"], config["slots"], 2).eval()),
+            moved(sci.StructuralEncoder(config["width"], config["slots"]).eval()),
+        )
+
+
+def neighbour_in_batch(config):
+    """How far sample 0 moves when sample 1 gets another content, with as many tokens as slots."""
+    import torch
+
+    from causalnb import sci
+    from causalnb.sci import guide
+
+    width, slots = config["width"], config["slots"]
+    structure, content, hidden = (
+        torch.randn(3, slots, width),
+        torch.randn(3, slots, width),
+        torch.randn(3, slots, width),
+    )
+    other = content.clone()
+    other[1] = torch.randn(slots, width)
+    literal = guide.CausalBindingMechanism(width, slots)
+    ours = sci.CausalBindingMechanism(width, width)
+    torch.nn.init.normal_(ours.output_proj[0].weight, std=width**-0.5)
+    edges = sci.EdgePredictor(width)(structure)
+    with torch.no_grad():
+        return tuple(
+            (run(content) - run(other))[0].norm() / run(content)[0].norm()
+            for run in (lambda c: literal(structure, c, hidden), lambda c: ours(structure, edges, c, hidden))
+        )
+
+
+def base_disturbed(config):
+    """How far the base's hidden states move at step 0, before anything is learned, relative to their size."""
+    import torch
+
+    from causalnb import sci
+    from causalnb.sci import guide
+
+    width, slots = config["width"], config["slots"]
+    structure, content, hidden = (
+        torch.randn(3, slots, width),
+        torch.randn(3, 9, width),
+        torch.randn(3, 9, width),
+    )
+    literal, ours = (
+        guide.CausalBindingMechanism(width, slots, batch_first=True),
+        sci.CausalBindingMechanism(width, width),
+    )
+    with torch.no_grad():
+        edges = sci.EdgePredictor(width)(structure)
+        return (
+            (literal(structure, content, hidden) - hidden).norm() / hidden.norm(),
+            (ours(structure, edges, content, hidden) - hidden).norm() / hidden.norm(),
+        )
+
+
+def cycles(config):
+    """NOTEARS h of the edges: 0 for an acyclic graph."""
+    import torch
+
+    from causalnb import sci
+    from causalnb.sci import guide
+
+    slots = torch.randn(16, config["slots"], config["width"])
+    with torch.no_grad():
+        return tuple(
+            sci.acyclicity(predictor(config["width"])(slots).double()).mean()
+            for predictor in (guide.EdgePredictor, sci.EdgePredictor)
+        )
+
+
+def held_slot_drift(config):
+    """How far a slot is from the value it was set to, after propagation, relative to that value."""
+    return _intervention(config)[0]
+
+
+def effect_upstream(config):
+    """How far slots that the set slot does not cause move when it is set, relative to their size."""
+    return _intervention(config)[1]
+
+
+def _intervention(config):
+    """(drift, upstream effect) of setting a slot: ((guide, corrected), (guide, corrected))."""
+    import torch
+
+    from causalnb import sci
+    from causalnb.sci import guide
+
+    width, slots = config["width"], config["slots"]
+    values, target = torch.randn(4, slots, width), slots // 2
+    new = torch.randn(4, width)
+    started = values.clone()
+    started[:, target] = new
+    dense, acyclic = guide.EdgePredictor(width)(values), sci.EdgePredictor(width)(values)
+    literal, ours = guide.CausalInterventionLayer(width), sci.CausalInterventionLayer(width)
+    with torch.no_grad():
+        runs = (
+            (literal(values, dense), literal(started, dense)),
+            (ours(values, acyclic), ours(values, acyclic, do={target: new})),
+        )
+    drift = tuple((after[:, target] - new).norm() / new.norm() for _, after in runs)
+    upstream = tuple(
+        (after - before)[:, :target].norm() / before[:, :target].norm() for before, after in runs
+    )
+    return drift, upstream
+
+
+def content_on_slots(config):
+    """Largest |cosine| between projected content and a slot, for correlated slots; the guide's loop with its axis repaired."""
+    import torch
+    import torch.nn.functional as F
+
+    from causalnb import sci
+
+    width, slots = config["width"], config["slots"]
+    structure = 0.3 * torch.randn(4, slots, width) + 0.7 * torch.randn(4, 1, width)
+    content = torch.randn(4, 20, width)
+
+    def left(method):
+        projected = sci.OrthogonalProjector(width, method)(content, structure)
+        return (F.normalize(projected, dim=-1) @ F.normalize(structure, dim=-1).transpose(1, 2)).abs().max()
+
+    return left("sequential"), left("gram")
+
+
+def anchors_with_positives(config):
+    """Share of a batch's rows that have a different text of their own structure beside them: random or balanced."""
+    import torch
+    from numpy import mean
+
+    from causalnb.sci import StructureBalancedBatches
+
+    rows = scan.split("add_prim_jump")[0]
+    structures, texts = [scan.structure(command) for command, _ in rows], [command for command, _ in rows]
+    draw = int(torch.randint(2**31, ()))
+
+    def share(random_rows, pairs):
+        shares = []
+        for batch in StructureBalancedBatches(structures, texts, random_rows, pairs, config["batches"], draw):
+            others = {}
+            for row in batch:
+                others.setdefault(structures[row], set()).add(texts[row])
+            shares.append(mean([len(others[structures[row]]) > 1 for row in batch]))
+        return mean(shares)
+
+    return share(config["batch"], 0), share(config["batch"] - 2 * config["pairs"], config["pairs"])
+
+
+FINDINGS = (
+    word_order,
+    neighbour_in_batch,
+    base_disturbed,
+    cycles,
+    held_slot_drift,
+    effect_upstream,
+    content_on_slots,
+    anchors_with_positives,
+)
+
+register(
+    Experiment(
+        id="sci.components",
+        title="The guide's findings in numbers",
+        run=run_findings,
+        notebook="20_sci_components",
+        code=(*CODE, __name__),
+        arms={"findings": {}},
+        settings={
+            "laptop": {"width": 64, "slots": 8, "batch": 64, "pairs": 13, "batches": 50},
+            "quick": {"batches": 5},
+        },
+        seeds={"quick": 2, "laptop": 5},
+        cost={"quick": 3, "laptop": 6},
+    )
+)

@@ -1,0 +1,1 @@
+"""What turns an experiment into evidence: profiles, registry, runner, results, tables, figures."""

@@ -1,0 +1,82 @@
+"""What this machine has and what it could run: packages, device, memory, disk, results, the work left."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+from causalnb.errors import LabError
+from causalnb.lab import profiles, runner
+from causalnb.paths import results_dir, root, shown
+
+
+def packages() -> list[dict]:
+    """Each package pyproject.toml asks for: {name, extra ("" for the core), range, installed, ok}."""
+    from packaging.requirements import Requirement
+
+    path = root() / "pyproject.toml"
+    try:
+        project = tomllib.loads(path.read_text())["project"]
+    except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
+        raise LabError(f"{shown(path)} cannot be read ({error}): run causalnb in its checkout.") from None
+    found = []
+    for extra, lines in {"": project["dependencies"], **project["optional-dependencies"]}.items():
+        for need in map(Requirement, lines):
+            try:
+                installed = importlib.metadata.version(need.name)
+            except importlib.metadata.PackageNotFoundError:
+                installed = None
+            inside = installed is not None and need.specifier.contains(installed, prereleases=True)
+            found.append({"name": need.name, "extra": extra, "range": str(need.specifier),
+                          "installed": installed, "ok": inside})
+    return found
+
+
+def machine() -> dict:
+    """Python, system, cores, memory and free disk space in GiB, threads of torch, the GPU if there is one."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}",
+             "cores": cores, "memory_gib": round(memory / 2**30, 1),
+             "disk_free_gib": round(shutil.disk_usage(_present(results_dir("laptop"))).free / 2**30, 1),
+             "threads": None, "gpu": None}
+    try:
+        import torch
+    except ImportError:
+        return found
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+    return {**found, "threads": torch.get_num_threads(), "gpu": gpu}
+
+
+def _present(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+def work(profile: str | None = None) -> list[dict]:
+    """Per experiment: results by state, core-seconds of those not fresh, seconds with the profile's jobs."""
+    scale, found = profiles.current(profile), {}
+    for job in runner.plan(None, scale.name):
+        found.setdefault(job.experiment, []).append(job)
+    table = []
+    for id, jobs in found.items():
+        todo = [job.estimate for job in jobs if job.state != "fresh"]
+        table.append({"experiment": id, "results": dict(Counter(job.state for job in jobs)),
+                      "core_seconds": sum(todo),
+                      "seconds": max([sum(todo) / scale.jobs, *todo], default=0.0)})
+    return table
+
+
+def report(profile: str | None = None) -> dict:
+    """All of it; `problems` are sentences about what would keep the course from running here."""
+    scale, needs, here = profiles.current(profile), packages(), machine()
+    problems = [f"{need['name']} {need['range']} is needed and {need['installed'] or 'none'} is installed: "
+                "run make setup." for need in needs if not need["ok"]]
+    try:
+        profiles.device(scale)
+    except LabError as error:
+        problems.append(str(error))
+    return {"profile": scale.name, "machine": here, "packages": needs, "work": work(scale),
+            "problems": problems}

@@ -1,0 +1,65 @@
+"""Profiles change values (sizes, steps, seeds, device), never the code path."""
+
+import os
+from dataclasses import dataclass
+from math import inf
+
+from causalnb.errors import LabError
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How big a run is; `live_seconds`: the core-seconds a notebook may train without being asked."""
+
+    name: str
+    purpose: str
+    device: str
+    dtype: str
+    jobs: int
+    live_seconds: float = 60.0
+    progress: bool = True
+
+
+PROFILES = {
+    p.name: p
+    for p in (
+        Profile("quick", "tests: a few steps of a tiny model, thrown away", "cpu", "float32", 1, inf, False),
+        Profile("laptop", "the evidence in the notebooks, on two CPU cores", "cpu", "float32", 2),
+        Profile("gpu", "one GPU: bigger models, full data", "cuda", "bfloat16", 1),
+        Profile("paper", "the published setting", "cuda", "bfloat16", 1),
+    )
+}
+FALLBACK = {"quick": ("quick", "laptop"), "laptop": ("laptop",), "gpu": ("gpu", "laptop"),
+            "paper": ("paper", "gpu", "laptop")}
+
+
+def current(name: str | Profile | None = None) -> Profile:
+    """The profile called `name`, else $CAUSALNB_PROFILE, else laptop; LabError if there is none so called."""
+    name = name or os.environ.get("CAUSALNB_PROFILE") or "laptop"
+    if isinstance(name, Profile):
+        return name
+    if name not in PROFILES:
+        raise LabError(f"there is no profile {name!r}: use one of {', '.join(PROFILES)}.")
+    return PROFILES[name]
+
+
+def pick(profile: str | Profile | None = None, **values):
+    """The value for the profile; missing: quick -> laptop, gpu -> laptop, paper -> gpu -> laptop."""
+    if unknown := set(values) - set(PROFILES):
+        raise LabError(f"there is no profile {min(unknown)!r}: give values for {', '.join(PROFILES)}.")
+    name = current(profile).name
+    for candidate in FALLBACK[name]:
+        if candidate in values:
+            return values[candidate]
+    raise LabError(f"no value for profile {name!r} among {sorted(values)}: give one for laptop.")
+
+
+def device(profile: str | Profile | None = None) -> str:
+    """"cpu" or "cuda" for the profile; LabError if it needs a GPU and there is none."""
+    wanted = current(profile)
+    if wanted.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise LabError(f"there is no GPU for the {wanted.name} profile: use --profile laptop.")
+    return wanted.device

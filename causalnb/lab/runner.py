@@ -1,0 +1,353 @@
+"""Runs experiments: a process, a thread and a lock per result; what is done is kept, the rest resumes."""
+
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+from causalnb.errors import CausalnbError, LabError, sentence
+from causalnb.lab import files, profiles, registry, results
+from causalnb.paths import cache_dir, shown
+
+COMMAND = [sys.executable, "-m", "causalnb.lab.runner"]
+CLOCK_SECONDS = 5.0  # how often the time spent is noted, so that a resumed run counts all of it
+
+
+class Job(NamedTuple):
+    """One result to make: its state now and the core-seconds it is thought to take."""
+
+    experiment: str
+    arm: str
+    seed: int
+    state: str
+    estimate: float
+
+    def __str__(self) -> str:
+        return f"{self.experiment} {self.arm} seed {self.seed}"
+
+
+def plan(ids: Iterable[str] | None = None, profile: str | None = None,
+         seeds: int | Iterable[int] | None = None) -> list[Job]:
+    """The results that `ids` (experiments, artefacts, sources; None: all) ask for; `seeds`: count or list."""
+    chosen = registry.resolve(ids) if ids is not None else [e.id for e in registry.experiments()]
+    wanted = range(seeds) if isinstance(seeds, int) else None if seeds is None else list(dict.fromkeys(seeds))
+    if wanted is not None and (not len(wanted) or min(wanted) < 0):
+        raise LabError(f"seeds={seeds!r} asks for no run: give a count of at least 1, or seeds from 0 on.")
+    found = []
+    for id in chosen:
+        for arm in registry.arms(id):
+            estimate = results.estimate(id, arm, profile)
+            found += [Job(id, arm, seed, results.state(id, arm, seed, profile)[0], estimate)
+                      for seed in wanted or registry.seeds(id, profile)]
+    return found
+
+
+def _checked(experiment: str, returned) -> tuple[dict, list]:
+    match returned:
+        case {"metrics": dict() as metrics, **rest} if set(rest) <= {"history"}:
+            metrics = results.plain(metrics, "metrics")
+            history = results.plain(rest.get("history", []), "history")
+            if isinstance(history, list) and all(isinstance(row, dict) for row in history):
+                return metrics, history
+    raise LabError(f'{experiment} returned no result: return {{"metrics": {{...}}, "history": [...]}}.')
+
+
+def _device_name(device: str) -> str:
+    if device == "cpu":
+        return device
+    import torch
+
+    return f"cuda:{torch.cuda.get_device_name(0)}"
+
+
+class _Clock:
+    """Seconds spent on a run, wall and CPU, those of interrupted attempts included."""
+
+    def __init__(self, file: Path):
+        self.file, self.noted = file, time.monotonic()
+        self.start = time.perf_counter(), time.process_time()
+        try:
+            self.before = tuple(map(float, json.loads(file.read_text())))
+        except (OSError, ValueError, TypeError):
+            self.before = 0.0, 0.0
+
+    def spent(self) -> tuple[float, float]:
+        return (self.before[0] + time.perf_counter() - self.start[0],
+                self.before[-1] + time.process_time() - self.start[1])
+
+    def note(self) -> None:
+        if time.monotonic() - self.noted >= CLOCK_SECONDS:
+            files.write_atomic(self.file, json.dumps(self.spent()).encode())
+            self.noted = time.monotonic()
+
+
+def execute(experiment: str, arm: str, seed: int, profile: str | None = None,
+            progress: Callable[[int, int, str], None] | None = None, fresh: bool = False,
+            wait: float = 0.0) -> results.Result:
+    """Make one result in this process and store it; a fresh one is returned as it is unless `fresh`.
+
+    Checkpoints lie in a folder named after the config and code hash, so that none of other code is resumed.
+    LabError: the result is being written by another run, unreadable, or what `run` returned is no result.
+    """
+    spec, scale = registry.experiment(experiment), profiles.current(profile)
+    config = registry.config(experiment, arm, scale.name)
+    with results.lock(experiment, arm, seed, scale.name, wait):
+        state, reason = results.state(experiment, arm, seed, scale.name)
+        if state == "fresh" and not fresh:
+            return results.read(experiment, arm, seed, scale.name)
+        if state == "unreadable" and not fresh:
+            raise LabError(reason)
+        device, hashes = profiles.device(scale), (results.config_hash(config), results.code_hash(spec.code))
+        home = cache_dir() / "runs" / scale.name / experiment / arm
+        folder, made_with = home / f"seed{seed}-{'-'.join(hashes)}", (results.versions(), results.git())
+
+        def clear() -> None:
+            for old in home.glob(f"seed{seed}-*"):
+                shutil.rmtree(old, ignore_errors=True)
+
+        if fresh:
+            clear()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            clock = _Clock(folder / "seconds.json")
+
+            def report(done: int, total: int, note: str = "") -> None:
+                clock.note()
+                if progress:
+                    progress(done, total, note)
+
+            run = registry.Run(experiment, arm, seed, scale.name, config, folder, device, report)
+            returned = spec.run(run)
+        except OSError as error:
+            if error.errno in files.FULL:
+                raise files.disk_error(folder, error) from error
+            raise
+        metrics, history = _checked(experiment, returned)
+        result = results.Result(experiment, arm, seed, scale.name, config, *hashes, metrics, history,
+                                _device_name(device), *made_with, *clock.spent(),
+                                datetime.now(timezone.utc).isoformat(timespec="seconds"))
+        results.write(result)
+        clear()
+    return result
+
+
+class PlainReporter:
+    """A line when a run starts, at each quarter, and when it ends; to standard error."""
+
+    def __init__(self, stream=None):
+        self.stream, self.quarter = stream, {}
+
+    def _say(self, text: str) -> None:
+        print(text, file=self.stream or sys.stderr, flush=True)
+
+    def start(self, todo: list[Job], kept: int, jobs: int) -> None:
+        """Called once, before the first run."""
+        total = sum(job.estimate for job in todo)
+        longest = max((job.estimate for job in todo), default=0)
+        about = f", about {results.duration(max(total / jobs, longest))}, {jobs} at a time" if todo else ""
+        self._say(f"{len(todo)} to run, {kept} kept{about}")
+
+    def begin(self, job: Job) -> None:
+        """Called when a run starts."""
+        self._say(f"{job}: started, about {results.duration(job.estimate)}")
+
+    def update(self, job: Job, done: int, total: int, note: str) -> None:
+        """Called as a run goes on."""
+        quarter = 4 * done // total if total > 0 else 0
+        if quarter > self.quarter.get(job, 0) and done < total:
+            self._say(f"{job}: {done} of {total} {note}".rstrip())
+        self.quarter[job] = quarter
+
+    def end(self, job: Job, outcome: str, seconds: float, error: str) -> None:
+        """Called when a run is done or has failed."""
+        self._say(f"{job}: {outcome} after {results.duration(seconds)}{': ' if error else ''}{error}")
+
+    def stop(self) -> None:
+        """Called once, at the end or after Ctrl-C."""
+
+
+class RichReporter(PlainReporter):
+    """A bar per running result and one for all of them."""
+
+    def __init__(self, console):
+        from rich.progress import (BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn,
+                                   TimeRemainingColumn)
+
+        super().__init__()
+        self.bars = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                             TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
+                             console=console)
+        self.tasks = {}
+
+    def _say(self, text: str) -> None:
+        self.bars.console.print(text, highlight=False, markup=False)
+
+    def start(self, todo, kept, jobs):
+        super().start(todo, kept, jobs)
+        self.bars.start()
+        self.all = self.bars.add_task("all results", total=len(todo), note="")
+
+    def begin(self, job):
+        self.tasks[job] = self.bars.add_task(str(job), total=None, note="")
+
+    def update(self, job, done, total, note):
+        self.bars.update(self.tasks[job], completed=done, total=total, note=note)
+
+    def end(self, job, outcome, seconds, error):
+        self.bars.remove_task(self.tasks.pop(job))
+        self.bars.advance(self.all)
+        super().end(job, outcome, seconds, error)
+
+    def stop(self):
+        self.bars.stop()
+
+
+def default_reporter() -> PlainReporter:
+    """Bars on a terminal, plain lines otherwise; both on standard error."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return RichReporter(console) if console.is_terminal else PlainReporter()
+
+
+class _Child:
+    """A running result: its process, the thread that reads its messages, and its log."""
+
+    def __init__(self, job: Job, profile: str, fresh: bool, inbox: queue.Queue):
+        self.job, self.started, self.said = job, time.monotonic(), {}
+        self.log = cache_dir() / "logs" / f"{profile}.{job.experiment}.{job.arm}.seed{job.seed}.log"
+        home = str(Path(__file__).resolve().parents[2])
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+               "TOKENIZERS_PARALLELISM": "false", "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+               "CAUSALNB_PROFILE": profile,
+               "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))}
+        words = [*COMMAND, job.experiment, job.arm, str(job.seed), profile, *(["fresh"] if fresh else [])]
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.log, "wb") as log:
+                self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                                stderr=log, text=True, env=env, start_new_session=True)
+        except OSError as error:
+            raise files.disk_error(self.log, error) from error
+        threading.Thread(target=self._listen, args=(inbox,), daemon=True).start()
+
+    def _listen(self, inbox: queue.Queue) -> None:
+        with self.process.stdin, self.process.stdout:
+            for line in self.process.stdout:
+                try:
+                    inbox.put((self, json.loads(line)))
+                except ValueError:  # the process was killed while it wrote the line
+                    continue
+            self.process.wait()
+        inbox.put((self, None))
+
+    def outcome(self) -> tuple[str, str]:
+        """("done" | "failed", error) of the process, which has ended."""
+        code = self.process.returncode
+        if code == 0:
+            self.log.unlink(missing_ok=True)
+            return "done", ""
+        if code < 0:
+            name = signal.Signals(-code).name
+            name += " (often: out of memory)" if name == "SIGKILL" else ""
+            return "failed", f"it was ended by {name}: the same command resumes from its last checkpoint."
+        error = self.said.get("error", f"it ended with exit code {code}")
+        return "failed", f"{error} (see {shown(self.log)})" if self.said.get("unexpected", True) else error
+
+    def end(self, grace: float = 5.0) -> None:
+        """Stop the process and whatever it started; its checkpoints stay."""
+        for sign, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, None)):
+            try:
+                os.killpg(self.process.pid, sign)
+                self.process.wait(patience)
+                return
+            except ProcessLookupError:
+                return
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def run(ids: Iterable[str], profile: str | None = None, seeds: int | Iterable[int] | None = None,
+        jobs: int | None = None, fresh: bool = False, reporter: PlainReporter | None = None) -> list[dict]:
+    """Make the results of `ids`, `jobs` at a time, longest first; a failing one does not stop the others.
+
+    Fresh results are kept unless `fresh`. Returns a dict per result: experiment, arm, seed, outcome
+    ("done" | "kept" | "failed"), seconds, error. Ctrl-C stops all of them; the next call resumes.
+    """
+    scale = profiles.current(profile)
+    jobs = scale.jobs if jobs is None else jobs
+    if jobs < 1:
+        raise LabError(f"jobs={jobs} runs nothing: give at least 1.")
+    planned = plan(ids, scale.name, seeds)
+    waiting = sorted((job for job in planned if fresh or job.state != "fresh"), key=lambda job: -job.estimate)
+    if waiting:
+        profiles.device(scale)
+    said = {job: ("kept", 0.0, "") for job in planned}
+    reporter, inbox, running = reporter or default_reporter(), queue.Queue(), set()
+    reporter.start(waiting, len(planned) - len(waiting), min(jobs, max(1, len(waiting))))
+    waiting.reverse()
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                job = waiting.pop()
+                reporter.begin(job)
+                running.add(_Child(job, scale.name, fresh, inbox))
+            child, message = inbox.get()
+            if message is None:
+                running.remove(child)
+                outcome, error = child.outcome()
+                said[child.job] = outcome, time.monotonic() - child.started, error
+                reporter.end(child.job, *said[child.job])
+            elif "progress" in message:
+                reporter.update(child.job, *message["progress"])
+            else:
+                child.said = message
+    finally:
+        for child in running:
+            child.end()
+        reporter.stop()
+    return [{"experiment": job.experiment, "arm": job.arm, "seed": job.seed, "outcome": outcome,
+             "seconds": seconds, "error": error} for job, (outcome, seconds, error) in said.items()]
+
+
+def _die_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+def main(words: list[str]) -> int:
+    """The child: makes one result and tells its parent in json lines; all else printed goes to the log."""
+    experiment, arm, seed, profile, *fresh = words
+    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    last = 0.0
+
+    def progress(done: int, total: int, note: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > 0.1 or done == total:
+            last = time.monotonic()
+            print(json.dumps({"progress": [int(done), int(total), str(note)]}), file=channel)
+
+    try:
+        execute(experiment, arm, int(seed), profile, progress, bool(fresh), wait=1.0)
+        return 0
+    except Exception as error:
+        traceback.print_exc()
+        known = isinstance(error, (CausalnbError, ValueError))
+        print(json.dumps({"error": sentence(error), "unexpected": not known}), file=channel)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,60 @@
+"""Means, paired differences and proportions with their intervals."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from causalnb.errors import LabError
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A mean with its confidence interval [low, high] over n values; low and high are nan where n < 2."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
+
+
+def mean_ci(values: Sequence[float], level: float = 0.95) -> Summary:
+    """Mean and Student t interval, all nan if a value is nan or None; LabError without values."""
+    numbers = [math.nan if value is None else float(value) for value in values]
+    if not numbers or not 0 < level < 1:
+        raise LabError(f"no {level:g} interval of {len(numbers)} values: give values, and a level in (0, 1).")
+    n = len(numbers)
+    if not all(map(math.isfinite, numbers)):
+        return Summary(math.nan, math.nan, math.nan, n)
+    mean = math.fsum(numbers) / n
+    mean = min(max(mean, min(numbers)), max(numbers))  # rounding must not carry it past equal values
+    if n < 2:
+        return Summary(mean, math.nan, math.nan, n)
+    from scipy.special import stdtrit
+
+    error = math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / (n - 1) / n)
+    half = float(stdtrit(n - 1, (1 + level) / 2)) * error
+    return Summary(mean, mean - half, mean + half, n)
+
+
+def paired(a: Mapping[int, float] | Sequence[float], b: Mapping[int, float] | Sequence[float]) -> list[float]:
+    """a - b seed by seed, of mappings or Series by seed or sequences; LabError if the seeds differ."""
+    left, right = (dict(x.items() if hasattr(x, "items") else enumerate(x)) for x in (a, b))
+    if alone := set(left) ^ set(right):
+        raise LabError(f"seed {min(alone)} has a value on one side only: pair results of the same seeds.")
+    return [math.nan if None in (left[seed], right[seed]) else float(left[seed]) - float(right[seed])
+            for seed in sorted(left)]
+
+
+def wilson(k: int, n: int, level: float = 0.95) -> Summary:
+    """k / n with Wilson's interval, which stays in [0, 1]; LabError unless 0 <= k <= n and n > 0."""
+    if n < 1 or not 0 <= k <= n:
+        raise LabError(f"{k} of {n} is no proportion: give 0 <= k <= n and n > 0.")
+    from scipy.stats import binomtest
+
+    interval = binomtest(k, n).proportion_ci(level, "wilson")
+    return Summary(k / n, float(interval.low), float(interval.high), n)

@@ -1,0 +1,243 @@
+"""Training in one thin place: transformers.Trainer with given batches, complete-or-absent checkpoints, exact resumption."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+from transformers.utils import logging
+
+from causalnb.errors import LabError
+
+STAGING = "unfinished"  # a checkpoint is written in here and renamed when it is complete
+CHECKSUMS = "checksums.json"
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Steps, learning rate (peak, after `warmup` of the steps, then a cosine to 0), decay, gradient norm, eval interval."""
+
+    steps: int
+    learning_rate: float
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+    evaluate_every: int = 100
+    seed: int = 0
+    bf16: bool = False
+
+    @classmethod
+    def of(cls, config: dict, **changes) -> "TrainingSettings":
+        """The settings among the entries of an experiment's config."""
+        known = {name: config[name] for name in cls.__dataclass_fields__ if name in config}
+        return cls(**{**known, **changes})
+
+
+@dataclass
+class PromptAnswerCollator:
+    """Right-padded batch (B, T) of rows with input_ids, prompt_mask, labels and, where given, structure.
+
+    `keys` names what the model takes. structure becomes structure_ids (B,), numbered within the batch;
+    a row whose input_ids came before in the batch gets -1: equal texts are no evidence of invariance.
+    """
+
+    pad_token_id: int
+    keys: tuple[str, ...] = ("input_ids", "attention_mask", "labels")
+
+    def __call__(self, rows: Sequence[dict]) -> dict[str, torch.Tensor]:
+        width = max(len(row["input_ids"]) for row in rows)
+        fill = {"input_ids": self.pad_token_id, "prompt_mask": 0, "labels": -100}
+        batch = {
+            name: torch.tensor([list(row[name]) + [value] * (width - len(row[name])) for row in rows])
+            for name, value in fill.items()
+        }
+        lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+        batch["attention_mask"] = (torch.arange(width) < lengths[:, None]).long()
+        if "structure_ids" in self.keys:
+            batch["structure_ids"] = self._structure_ids(rows)
+        return {name: batch[name] for name in self.keys}
+
+    @staticmethod
+    def _structure_ids(rows) -> torch.Tensor:
+        numbers, seen, ids = {}, set(), []
+        for row in rows:
+            text = tuple(row["input_ids"])
+            ids.append(-1 if text in seen else numbers.setdefault(row["structure"], len(numbers)))
+            seen.add(text)
+        return torch.tensor(ids)
+
+
+class _Reporter(TrainerCallback):
+    """Evaluates and logs every `every` steps and at the end, right before the checkpoint of that step is saved."""
+
+    def __init__(self, trainer, every, evaluate, progress):
+        self.trainer, self.every, self.evaluate, self.progress = trainer, every, evaluate, progress
+
+    def on_step_end(self, args, state, control, **_):
+        step, last = state.global_step, state.max_steps
+        if step % self.every == 0 or step == last:
+            if self.evaluate is not None:
+                model = self.trainer.model
+                model.eval()
+                with torch.no_grad():
+                    self.trainer.log(
+                        {f"measured_{name}": value for name, value in self.evaluate(model).items()}
+                    )
+                model.train()
+            control.should_log = control.should_save = True  # after log(), which resets it
+        if self.progress is not None:
+            self.progress(step, last, "training")
+        return control
+
+
+class _LabTrainer(Trainer):
+    """Trainer that takes its batches from a batch sampler and saves checkpoints whole or not at all."""
+
+    def __init__(self, *arguments, batches: Iterable[list[int]], **keywords):
+        super().__init__(*arguments, **keywords)
+        self._batches = batches
+
+    def get_train_dataloader(self) -> DataLoader:
+        loader = DataLoader(self.train_dataset, batch_sampler=self._batches, collate_fn=self.data_collator)
+        return self.accelerator.prepare(loader)
+
+    def _get_output_dir(self, trial):
+        return os.path.join(self.args.output_dir, STAGING)
+
+    def _save_checkpoint(self, model, trial):
+        name, folder = f"checkpoint-{self.state.global_step}", Path(self.args.output_dir)
+        try:
+            super()._save_checkpoint(model, trial)
+            if self.args.should_save:
+                publish(folder / STAGING / name, folder / name)
+        except (OSError, RuntimeError, SafetensorError) as error:  # a full disk has all three faces
+            raise LabError(
+                f"{name} could not be written in {folder} ({str(error).splitlines()[0]}): make room or fix access and "
+                "run the same command again; what was saved before is kept."
+            ) from error
+
+
+def _digest(file: Path) -> str:
+    with open(file, "rb") as handle:
+        return file_digest(handle, "sha256").hexdigest()
+
+
+def _flush(place: Path) -> None:
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def publish(staged: Path, target: Path) -> None:
+    """Move a finished folder to its place in one rename, hashed and flushed first; then drop older ones."""
+    hashes = {str(file.relative_to(staged)): _digest(file) for file in staged.rglob("*") if file.is_file()}
+    (staged / CHECKSUMS).write_text(json.dumps(hashes, indent=1))
+    for place in (*staged.rglob("*"), staged):
+        _flush(place)
+    os.rename(staged, target)
+    _flush(target.parent)
+    for other in target.parent.glob("checkpoint-*"):
+        if other != target:
+            shutil.rmtree(other)
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint in `folder`, checked against its hashes; LabError names a damaged one."""
+    found = get_last_checkpoint(folder) if folder.is_dir() else None
+    if found is None:
+        return None
+    try:
+        hashes = json.loads((Path(found) / CHECKSUMS).read_bytes())
+        damaged = [name for name, digest in hashes.items() if _digest(Path(found) / name) != digest]
+    except (OSError, ValueError) as error:
+        damaged = [str(error)]
+    if damaged:
+        raise LabError(
+            f"The checkpoint {found} is damaged ({damaged[0]}): move it away and run the same command again "
+            "to start from the beginning."
+        )
+    return Path(found)
+
+
+def train(
+    model,
+    rows: Sequence[dict],
+    collator: Callable,
+    batches: Iterable[list[int]],
+    settings: TrainingSettings,
+    folder: Path,
+    evaluate: Callable | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+    device: str = "cpu",
+) -> list[dict]:
+    """Train `model` in place on rows[i] for i in each of batches (settings.steps of them); returns its history.
+
+    History: [{"step", "loss", ...what evaluate(model) gives}], one entry every evaluate_every steps. A checkpoint
+    is kept in `folder` at each entry; the same call continues from the last one with bit-identical numbers
+    (one thread, one device). Raises LabError for a damaged checkpoint and for a disk that cannot be written.
+    """
+    folder = Path(folder)
+    logging.disable_progress_bar()
+    shutil.rmtree(folder / STAGING, ignore_errors=True)
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=settings.steps,
+        learning_rate=settings.learning_rate,
+        warmup_steps=round(settings.warmup * settings.steps),
+        lr_scheduler_type="cosine",
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_grad_norm,
+        seed=settings.seed,
+        bf16=settings.bf16,
+        use_cpu=device == "cpu",
+        logging_strategy="no",
+        save_strategy="no",
+        disable_tqdm=True,
+        report_to="none",
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+    )
+    trainer = _LabTrainer(model, arguments, data_collator=collator, train_dataset=rows, batches=batches)
+    for callback in list(trainer.callback_handler.callbacks):
+        if type(callback).__name__ in ("PrinterCallback", "ProgressCallback"):
+            trainer.remove_callback(callback)
+    trainer.add_callback(_Reporter(trainer, settings.evaluate_every, evaluate, progress))
+    last = last_checkpoint(folder)
+    trainer.train(resume_from_checkpoint=str(last) if last else None)
+    model.eval()
+    return history(trainer.state.log_history)
+
+
+def history(log: list[dict]) -> list[dict]:
+    """One entry a step of what was measured: {"step", "loss", ...}, from a Trainer's log."""
+    entries: dict[int, dict] = {}
+    for record in log:
+        measured = {
+            name.removeprefix("measured_"): value
+            for name, value in record.items()
+            if name == "loss" or name.startswith("measured_")
+        }
+        if measured:
+            entries.setdefault(record["step"], {}).update(measured)
+    return [{"step": step, **dict(sorted(entries[step].items()))} for step in sorted(entries)]
+
+
+def seconds_per_step(step: Callable[[], object], repeats: int = 5, warmup: int = 2) -> float:
+    """CPU-quiet time of step(): the minimum over repeats after warmup calls, seconds."""
+    times = []
+    for index in range(warmup + repeats):
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    return min(times[warmup:])

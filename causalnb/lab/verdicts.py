@@ -1,0 +1,85 @@
+"""The word that stands beside a claim of a source, by rule."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from causalnb.errors import LabError
+from causalnb.lab.statistics import Summary, mean_ci
+
+LABELS = ("reproduced", "same direction", "opposite", "inconclusive", "not attempted")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of LABELS, with the contrast's summary and the size stated, or why it was not attempted."""
+
+    label: str
+    summary: Summary | None = None
+    size: float | None = None
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.why}" if self.why else self.label
+
+
+def verdict(differences: Sequence[float], size: float | None = None, direction: int = +1) -> Verdict:
+    """The rule, for a contrast by seed that the source claims to lie in `direction`, with a `size` >= 0.
+
+    reproduced: its 95 % interval is beyond 0 that way and the mean reaches the size (if one is stated);
+    same direction: beyond 0, smaller; opposite: beyond 0 the other way; inconclusive: 0 is in it, or n < 2.
+    """
+    if direction not in (1, -1):
+        raise LabError(f"direction={direction!r} is none: give +1 or -1.")
+    if size is not None and not 0 <= size < math.inf:
+        raise LabError(f"size={size!r} is no size: give a number from 0 on; a decrease is direction=-1.")
+    summary = mean_ci(differences)
+    low, high = sorted((direction * summary.low, direction * summary.high))
+    if low > 0:
+        label = "reproduced" if size is None or direction * summary.mean >= size else "same direction"
+    else:
+        label = "opposite" if high < 0 else "inconclusive"
+    return Verdict(label, summary, size)
+
+
+def not_attempted(why: str) -> Verdict:
+    """The verdict on a claim that was not tested, with the reason."""
+    if not why.strip():
+        raise LabError("a claim is not attempted for a reason: say why.")
+    return Verdict("not attempted", why=why)
+
+
+def claims(source: str | None = None):
+    """DataFrame of data/paper/claims.csv, or of one source in it."""
+    from causalnb.lab.tables import printed
+
+    found = printed("claims")
+    if source is None:
+        return found
+    if source not in set(found["source"]):
+        known = ", ".join(sorted(set(found["source"])))
+        raise LabError(f"there is no claim of {source!r}: there are those of {known}.")
+    return found[found["source"] == source].reset_index(drop=True)
+
+
+def decide(claim, profile: str | None = None) -> Verdict:
+    """The verdict on a row of claims.csv: paired seeds of its contrast, or why it was not attempted.
+
+    our_metric is a metric, or "a|b": a of our_treatment against b of our_baseline. A claim in percentage points
+    is compared in them. LabError for a contrast that the stored results do not hold.
+    """
+    from causalnb.lab.results import require
+    from causalnb.lab.statistics import paired
+
+    if not isinstance(claim.experiment, str):
+        return not_attempted(claim.reason)
+    found = require(claim.experiment, profile).set_index("seed")
+    ours, _, theirs = claim.our_metric.partition("|")
+    for column in (ours, theirs or ours):
+        if column not in found:
+            raise LabError(f"{claim.id} compares {column!r}, which {claim.experiment} does not measure: correct claims.csv.")
+    treated = found[found.arm == claim.our_treatment][ours]
+    compared = found[found.arm == claim.our_baseline][theirs or ours]
+    scale = 100.0 if claim.unit == "pp" else 1.0
+    size = None if math.isnan(claim.size) else float(claim.size)
+    return verdict([scale * value for value in paired(treated, compared)], size, -1 if claim.direction == "-" else 1)

@@ -1,0 +1,56 @@
+"""The control: a plain decoder that gets SCI's labels and loss, and none of its modules."""
+
+import copy
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from .configuration import SCIConfig
+from .contrastive import StructuralContrastiveLoss
+from .model import SCIOutput
+
+
+class ContrastiveDecoder(PreTrainedModel):
+    """A decoder with loss = lm + scl_weight * contrastive loss on its last hidden state at the prompt's last token."""
+
+    config_class = SCIConfig
+    base_model_prefix = "base"
+    accepts_loss_kwargs = False
+
+    def __init__(self, config: SCIConfig, base_model=None):
+        super().__init__(config)
+        self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
+        self.base = (
+            base_model if base_model is not None else AutoModelForCausalLM.from_config(config.base_config)
+        )
+        self.post_init()
+
+    @classmethod
+    def from_base(cls, base_model, **sci_settings) -> "ContrastiveDecoder":
+        """Wrap a Hugging Face decoder in place; of the settings scl_weight and scl_temperature matter."""
+        return cls(SCIConfig(copy.deepcopy(base_model.config), **sci_settings), base_model)
+
+    def _init_weights(self, module):
+        """The base brings its own weights."""
+
+    def forward(
+        self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs
+    ):
+        """Logits (B, T, V) and .structure (B, 1, D), the state at the last prompt token; loss as SCITransformer's."""
+        out = self.base(
+            input_ids, attention_mask=attention_mask, labels=labels, output_hidden_states=True, **kwargs
+        )
+        prompt = torch.ones_like(input_ids) if prompt_mask is None else prompt_mask
+        last = (prompt * torch.arange(input_ids.shape[1], device=input_ids.device)).argmax(1)
+        state = out.hidden_states[-1][torch.arange(len(last), device=last.device), last][:, None]  # (B, 1, D)
+        loss, contrastive = out.loss, None
+        if structure_ids is not None:
+            contrastive = self.contrastive.of_ids(state, structure_ids)
+            loss = self.config.scl_weight * contrastive + (0 if loss is None else loss)
+        return SCIOutput(
+            loss=loss, logits=out.logits, structure=state, lm_loss=out.loss, contrastive_loss=contrastive
+        )
+
+    def generate(self, input_ids, **kwargs):
+        """The base's generate."""
+        return self.base.generate(input_ids=input_ids, **kwargs)

@@ -1,0 +1,146 @@
+"""Component 3: binding content to slots, intervening on slots, and handing them to the tokens."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .structure import Attention
+
+
+class CausalInterventionLayer(nn.Module):
+    """Message passing over slots with do(): m_i = sum_j E[j, i] MLP([h_i; h_j]), h_i <- GRU(m_i, h_i), n_iterations times.
+
+    `normalize` divides the sum by the in-degree sum_j E[j, i] when that exceeds 1. The pair MLP is split into its two
+    halves, so that its linear maps see K rows instead of K (K - 1). Effects reach slots at most n_iterations edges away.
+    """
+
+    def __init__(self, d_model: int, n_iterations: int = 3, normalize: bool = True):
+        super().__init__()
+        self.d_model, self.n_iterations, self.normalize = d_model, n_iterations, normalize
+        self.message_fn = nn.Sequential(
+            nn.Linear(2 * d_model, d_model), nn.GELU(), nn.Linear(d_model, d_model)
+        )
+        self.update_fn = nn.GRUCell(d_model, d_model)
+
+    def forward(self, slot_values: torch.Tensor, edges: torch.Tensor, do: dict | None = None) -> torch.Tensor:
+        """Slots (B, K, D) after propagation; do={slot: (B, D)} cuts the edges into the slot and holds its value.
+
+        Raises ValueError for edges that are not (B, K, K), for a slot outside 0..K-1 and for a value that is not (B, D).
+        """
+        batch, slots, width = slot_values.shape
+        if edges.shape != (batch, slots, slots):
+            raise ValueError(
+                f"edges have shape {tuple(edges.shape)}, but {slots} slots in {batch} rows need "
+                f"{(batch, slots, slots)}"
+            )
+        weights = edges * (1 - torch.eye(slots, dtype=edges.dtype, device=edges.device))
+        held, values = self._held(slot_values, do)
+        if held is not None:
+            weights = weights * ~held[:, 0]  # graph surgery: no edge into a held slot
+            slot_values = torch.where(held, values, slot_values)
+        incoming = weights.transpose(1, 2)  # (B, K, K): receiver, sender
+        if self.normalize:
+            incoming = incoming / incoming.sum(-1, keepdim=True).clamp(min=1.0)
+        first, second = self.message_fn[0], self.message_fn[2]
+        to_receiver, to_sender = first.weight.split(width, dim=1)
+        hidden = slot_values
+        for _ in range(self.n_iterations):
+            receiver = F.linear(hidden, to_receiver, first.bias)  # (B, K, D)
+            sender = F.linear(hidden, to_sender)
+            pair = F.gelu(receiver[:, :, None] + sender[:, None])  # (B, K, K, D)
+            mixed = (incoming[:, :, None] @ pair).squeeze(2)  # (B, K, D)
+            messages = F.linear(mixed, second.weight) + incoming.sum(-1, keepdim=True) * second.bias
+            hidden = self.update_fn(messages.flatten(0, 1), hidden.flatten(0, 1)).view_as(hidden)
+            if held is not None:
+                hidden = torch.where(held, values, hidden)
+        return hidden
+
+    @staticmethod
+    def _held(slot_values, do):
+        """do={slot: (B, D)} as (held (K, 1) bool, values (B, K, D)); (None, None) without an intervention."""
+        if not do:
+            return None, None
+        batch, slots, width = slot_values.shape
+        held = torch.zeros(slots, 1, dtype=torch.bool, device=slot_values.device)
+        values = slot_values.detach().clone()
+        for slot, value in do.items():
+            if not 0 <= int(slot) < slots:
+                raise ValueError(f"do() names slot {slot}, but the slots are 0 to {slots - 1}")
+            if tuple(value.shape) != (batch, width):
+                raise ValueError(
+                    f"do() on slot {slot} got a value of shape {tuple(value.shape)}: pass {(batch, width)}"
+                )
+            held[int(slot)] = True
+            values[:, int(slot)] = value
+        return held, values
+
+
+@dataclass
+class BoundSlots:
+    """What the tokens read: keys and values (B, H, K, d/H) of the slots (B, K, d) after propagation and do."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+    slots: torch.Tensor
+
+    def expand(self, batch: int) -> "BoundSlots":
+        """Repeat each row for its beams or samples, up to `batch` rows; raises ValueError when they do not divide."""
+        rows = self.keys.shape[0]
+        if batch == rows:
+            return self
+        if batch % rows:
+            raise ValueError(f"slots were prepared for {rows} prompts, but the model runs {batch} rows")
+        return BoundSlots(
+            *(part.repeat_interleave(batch // rows, 0) for part in (self.keys, self.values, self.slots))
+        )
+
+
+class CausalBindingMechanism(nn.Module):
+    """Bind content to slots, propagate under do(), and add to each token what it reads from the slots.
+
+    t = softmax(q(h) k(U)^T / sqrt(d)) v(U) per token, h <- h + W_l t, with W_l = 0 at first: the base model starts
+    undisturbed. Slots live at width d (d_model), tokens at hidden_size; one W_l for each of n_layers base layers.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        hidden_size: int,
+        n_layers: int = 1,
+        n_heads: int = 4,
+        n_iterations: int = 3,
+        normalize: bool = True,
+    ):
+        super().__init__()
+        self.binding_attention = Attention(d_model, n_heads)
+        self.intervention_layer = CausalInterventionLayer(d_model, n_iterations, normalize)
+        self.slot_norm = nn.LayerNorm(d_model)
+        self.slot_key, self.slot_value = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+        self.token_query = nn.Linear(hidden_size, d_model, bias=False)
+        self.output_proj = nn.ModuleList(nn.Linear(d_model, hidden_size, bias=False) for _ in range(n_layers))
+        for projection in self.output_proj:
+            nn.init.zeros_(projection.weight)
+
+    def bind(self, structure, edges, content, mask=None, do=None) -> BoundSlots:
+        """Slots (B, K, d) filled from content (B, T, d) where mask (B, T) allows, after propagation under do."""
+        slots = self.intervention_layer(self.binding_attention(structure, content, mask), edges, do)
+        read = self.slot_norm(structure + slots)
+        heads = self.binding_attention.heads
+        return BoundSlots(heads(self.slot_key(read)), heads(self.slot_value(read)), slots)
+
+    def weights(self, structure, content, mask=None) -> torch.Tensor:
+        """Which content token fills which slot: weights (B, H, K, T), each row summing to one."""
+        return self.binding_attention.weights(structure, content, mask)
+
+    def contribution(self, hidden_states: torch.Tensor, bound: BoundSlots, layer: int) -> torch.Tensor:
+        """What the tokens (B, T, hidden_size) read from the slots, to be added to them; position by position."""
+        query = self.token_query(F.rms_norm(hidden_states, hidden_states.shape[-1:]))
+        read = F.scaled_dot_product_attention(self.binding_attention.heads(query), bound.keys, bound.values)
+        return self.output_proj[layer](read.transpose(1, 2).flatten(2))  # (B, T, hidden_size)
+
+    def forward(self, structural_graph, edges, content, hidden_states, mask=None, do=None, layer: int = 0):
+        """hidden_states (B, T, hidden_size) with the slots' contribution added: bind and contribution in one."""
+        bound = self.bind(structural_graph, edges, content, mask, do)
+        return hidden_states + self.contribution(hidden_states, bound, layer)

@@ -1,0 +1,142 @@
+"""Component 4: structural contrastive learning: the loss, its pair labels and a sampler that gives it positives."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class StructuralContrastiveLoss(nn.Module):
+    """Supervised contrastive loss on cosines of slot means: -mean over positives of log softmax(cos / temperature).
+
+    Averaged over the anchors that have a positive; 0 (with a gradient graph) when none has.
+    Raises ValueError for a temperature <= 0 and for labels that are not boolean or not (B, B).
+    """
+
+    def __init__(self, temperature: float = 0.07):
+        super().__init__()
+        if not temperature > 0:
+            raise ValueError(f"the temperature is {temperature}: it must be positive")
+        self.temperature = temperature
+
+    def forward(self, structural_reps: torch.Tensor, pair_labels: torch.Tensor) -> torch.Tensor:
+        """Scalar loss of structural_reps (B, K, D) and pair_labels (B, B), True where two rows share a structure."""
+        batch = structural_reps.shape[0]
+        if pair_labels.shape != (batch, batch):
+            raise ValueError(
+                f"pair_labels have shape {tuple(pair_labels.shape)}: {batch} rows need {(batch, batch)}"
+            )
+        if pair_labels.dtype != torch.bool:
+            raise ValueError(f"pair_labels are {pair_labels.dtype}: threshold similarities and pass booleans")
+        unit = F.normalize(structural_reps.mean(1), dim=-1)  # (B, D)
+        itself = torch.eye(batch, dtype=torch.bool, device=unit.device)
+        similarity = (unit @ unit.T / self.temperature).masked_fill(itself, float("-inf"))
+        positive = pair_labels & ~itself
+        count = positive.sum(1)
+        # masked_fill before the sum: -inf * 0 on the diagonal would be nan
+        pull = similarity.masked_fill(~positive, 0.0).sum(1) / count.clamp(min=1)
+        anchors = count > 0
+        push = similarity.logsumexp(1) if batch > 1 else unit.sum(1) * 0
+        return torch.where(anchors, push - pull, 0.0).sum() / anchors.sum().clamp(min=1)
+
+    def of_ids(self, structural_reps: torch.Tensor, structure_ids: torch.Tensor) -> torch.Tensor:
+        """The loss with pairs from structure_ids (B,): rows with a negative id take no part, neither for nor against."""
+        if structure_ids.shape != structural_reps.shape[:1]:
+            raise ValueError(
+                f"structure_ids have shape {tuple(structure_ids.shape)}: pass one id for each of the "
+                f"{len(structural_reps)} rows"
+            )
+        named = structure_ids >= 0
+        ids = structure_ids[named]
+        return self(structural_reps[named], ids[:, None] == ids)
+
+
+def structure_ids(structures: Sequence[Hashable]) -> torch.Tensor:
+    """Number structures in order of first appearance, (B,) int64."""
+    numbers: dict[Hashable, int] = {}
+    return torch.tensor(
+        [numbers.setdefault(structure, len(numbers)) for structure in structures], dtype=torch.long
+    )
+
+
+def generate_structural_pairs(
+    batch: Sequence[str], grammar=None, parser: Callable[[str], Hashable] | None = None
+):
+    """Pair labels (B, B) bool: True where two different rows share a structure; each text is parsed once.
+
+    The structure is grammar.extract_structure(text) or parser(text). Raises ValueError when neither is given.
+    """
+    extract = parser if grammar is None else grammar.extract_structure
+    if extract is None:
+        raise ValueError(
+            "structural pairs need a grammar with extract_structure(text) or a parser(text): pass one"
+        )
+    ids = structure_ids([extract(text) for text in batch])
+    return (ids[:, None] == ids) & ~torch.eye(len(ids), dtype=torch.bool)
+
+
+class StructureBalancedBatches:
+    """Batches of row indices: `random_rows` drawn at random and `pairs` of rows with equal structure, different text.
+
+    Yields `steps` lists, a function of the seed alone, so that an interrupted run continues on the same rows.
+    Random rows pass through the data in shuffled epochs. With `lengths`, each `window` of batches is sorted by length
+    and then shuffled as whole batches, so that little is padded. Raises ValueError when no structure has two texts.
+    """
+
+    def __init__(
+        self,
+        structures: Sequence[Hashable],
+        texts: Sequence[str],
+        random_rows: int,
+        pairs: int,
+        steps: int,
+        seed: int = 0,
+        lengths: Sequence[int] | None = None,
+        window: int = 8,
+    ):
+        groups: dict[Hashable, dict[str, int]] = defaultdict(dict)
+        for row, (structure, text) in enumerate(zip(structures, texts, strict=True)):
+            groups[structure].setdefault(text, row)
+        self.groups = [np.array(list(group.values())) for group in groups.values() if len(group) > 1]
+        if pairs and not self.groups:
+            raise ValueError("no structure has two different texts: pairs cannot be drawn, set pairs=0")
+        if random_rows > len(texts):
+            raise ValueError(f"{random_rows} random rows do not fit data of {len(texts)} rows: choose fewer")
+        self.rows, self.random_rows, self.pairs, self.steps, self.seed = (
+            len(texts),
+            random_rows,
+            pairs,
+            steps,
+            seed,
+        )
+        self.lengths, self.window = (
+            None if lengths is None else np.asarray(lengths),
+            window if lengths is not None else 1,
+        )
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self):
+        generator = np.random.default_rng(self.seed)
+        order, produced = np.empty(0, dtype=int), 0
+        while produced < self.steps:
+            wanted = self.window * self.random_rows
+            while len(order) < wanted:
+                order = np.concatenate([order, generator.permutation(self.rows)])
+            random, order = order[:wanted], order[wanted:]
+            chosen = generator.integers(len(self.groups), size=self.window * self.pairs) if self.pairs else []
+            pairs = np.array(
+                [generator.choice(self.groups[group], size=2, replace=False) for group in chosen], dtype=int
+            )
+            if self.lengths is not None:
+                random = random[np.argsort(self.lengths[random], kind="stable")]
+                pairs = pairs[np.argsort(self.lengths[pairs].max(1), kind="stable")] if self.pairs else pairs
+            random = random.reshape(self.window, self.random_rows)
+            pairs = pairs.reshape(self.window, 2 * self.pairs)
+            for batch in generator.permutation(self.window)[: self.steps - produced]:
+                yield np.concatenate([random[batch], pairs[batch]]).tolist()
+            produced += self.window

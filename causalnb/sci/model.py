@@ -1,0 +1,222 @@
+"""SCITransformer: any Hugging Face decoder with structure and content encoders and binding hooks."""
+
+import copy
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from peft import PeftModel, get_peft_model
+from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING, PEFT_TYPE_TO_PREFIX_MAPPING
+from safetensors import SafetensorError
+from torch import nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import ModelOutput
+
+from .binding import BoundSlots, CausalBindingMechanism
+from .configuration import SCIConfig
+from .content import ContentEncoder
+from .contrastive import StructuralContrastiveLoss
+from .structure import StructuralEncoder
+
+
+@dataclass
+class SCIOutput(ModelOutput):
+    """loss = lm_loss + scl_weight * contrastive_loss; logits (B, T, V); structure (B, K, d_s); edges (B, K, K)."""
+
+    loss: torch.Tensor | None = None
+    logits: torch.Tensor | None = None
+    structure: torch.Tensor | None = None
+    edges: torch.Tensor | None = None
+    slots: torch.Tensor | None = None
+    hidden_states: tuple[torch.Tensor, ...] | None = None
+    lm_loss: torch.Tensor | None = None
+    contrastive_loss: torch.Tensor | None = None
+
+
+def decoder_layers(model: nn.Module) -> nn.ModuleList:
+    """The decoder layers of any Hugging Face decoder (or peft wrapper); ValueError names a model without them."""
+    depth = model.config.num_hidden_layers
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == depth:
+            return module
+    raise ValueError(
+        f"no list of {depth} layers was found in {type(model).__name__}: pass a Hugging Face decoder"
+    )
+
+
+class SCITransformer(PreTrainedModel):
+    """A decoder whose layers read, after each of cbm_layers, from slots bound to the prompt's content.
+
+    Structure and content see the prompt alone (prompt_mask), so that no answer leaks; slots are bound once for each
+    sequence and every token reads them by itself, so that caching, beams and padding change nothing.
+    """
+
+    config_class = SCIConfig
+    base_model_prefix = "base"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
+
+    def __init__(self, config: SCIConfig, base_model: nn.Module | None = None):
+        super().__init__(config)
+        hidden, width = config.base_config.hidden_size, config.d_structure
+        self.down_proj = nn.Linear(hidden, width, bias=False)
+        self.down_norm = nn.LayerNorm(width)
+        self.structural_encoder = StructuralEncoder(
+            width,
+            config.n_structural_slots,
+            config.n_structural_layers,
+            config.n_structural_heads,
+            config.dag,
+        )
+        self.content_encoder = ContentEncoder(width, config.ortho, config.projection)
+        self.causal_binding = CausalBindingMechanism(
+            width, hidden, len(config.cbm_layers), config.n_structural_heads, config.n_iterations
+        )
+        self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
+        self.base = base_model if base_model is not None else self._rebuild(config)
+        self._bound: BoundSlots | None = None
+        for place, layer in enumerate(config.cbm_layers):
+            decoder_layers(self.base)[layer].register_forward_hook(partial(self._add_contribution, place))
+        self.post_init()
+
+    @classmethod
+    def from_base(cls, base_model: nn.Module, **sci_settings) -> "SCITransformer":
+        """Wrap a Hugging Face decoder (or its peft wrapper) in place; settings as in SCIConfig."""
+        adapter = None
+        if isinstance(
+            base_model, PeftModel
+        ):  # its layers hold the adapters; the wrapper around them is not needed
+            settings = base_model.active_peft_config.to_dict()
+            adapter = {
+                name: sorted(value) if isinstance(value, set) else value for name, value in settings.items()
+            }
+            base_model = base_model.get_base_model()
+        model = cls(
+            SCIConfig(copy.deepcopy(base_model.config), base_adapter=adapter, **sci_settings), base_model
+        )
+        like = next(base_model.parameters())
+        return model.to(like.device, like.dtype)
+
+    @classmethod
+    def from_pretrained(cls, *arguments, **keywords):
+        """As in transformers; ValueError in one sentence for a checkpoint whose weights cannot be read."""
+        try:
+            model = super().from_pretrained(*arguments, **keywords)
+        except SafetensorError as error:
+            raise ValueError(
+                f"the weights in {arguments[0]} cannot be read ({error}): copy or save the checkpoint again"
+            ) from error
+        if model.config.base_adapter is not None:  # loading sets every weight trainable again
+            adapter = PEFT_TYPE_TO_PREFIX_MAPPING[model.config.base_adapter["peft_type"]]
+            for name, parameter in model.base.named_parameters():
+                parameter.requires_grad_(adapter in name)
+        return model
+
+    @staticmethod
+    def _rebuild(config: SCIConfig) -> nn.Module:
+        base = AutoModelForCausalLM.from_config(config.base_config)
+        if config.base_adapter is None:
+            return base
+        settings = dict(config.base_adapter)
+        kind = PEFT_TYPE_TO_CONFIG_MAPPING[settings.pop("peft_type")]
+        return get_peft_model(base, kind(**settings)).get_base_model()
+
+    def _init_weights(self, module: nn.Module):
+        """The SCI modules draw their weights when built, and the base brings its own."""
+
+    def get_input_embeddings(self):
+        return self.base.get_input_embeddings()
+
+    def set_input_embeddings(self, value):
+        self.base.set_input_embeddings(value)
+
+    def get_output_embeddings(self):
+        return self.base.get_output_embeddings()
+
+    def _add_contribution(self, place: int, layer: nn.Module, arguments: tuple, output):
+        """Forward hook of the base layer at `place` among cbm_layers; does nothing outside `binding`."""
+        if self._bound is None:
+            return output
+        hidden = output[0] if isinstance(output, tuple) else output
+        hidden = hidden + self.causal_binding.contribution(hidden, self._bound.expand(len(hidden)), place)
+        return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
+
+    @contextmanager
+    def binding(self, bound: BoundSlots):
+        """Within this context the base's layers read from the bound slots."""
+        previous, self._bound = self._bound, bound
+        try:
+            yield
+        finally:
+            self._bound = previous
+
+    def encode(self, input_ids, prompt_mask):
+        """Structure (B, K, d_s), edges (B, K, K), content (B, P, d_s) and mask (B, P) of the prompt's P columns."""
+        columns = prompt_mask.bool().any(0).nonzero()[:, 0]
+        if len(columns) == 0:
+            raise ValueError("the prompt mask marks no token at all: mark the instruction's tokens with 1")
+        columns = slice(int(columns[0]), int(columns[-1]) + 1)
+        mask = prompt_mask[:, columns].bool()
+        tokens = self.down_norm(self.down_proj(self.get_input_embeddings()(input_ids[:, columns])))
+        structure, edges = self.structural_encoder(tokens, mask)
+        return structure, edges, self.content_encoder(tokens, structure), mask
+
+    def _checked_mask(self, input_ids, attention_mask, prompt_mask, labels):
+        for name, value in (
+            ("attention_mask", attention_mask),
+            ("prompt_mask", prompt_mask),
+            ("labels", labels),
+        ):
+            if value is not None and value.shape != input_ids.shape:
+                raise ValueError(
+                    f"{name} has shape {tuple(value.shape)}, but input_ids {tuple(input_ids.shape)}"
+                )
+        if labels is not None and prompt_mask is None:
+            raise ValueError(
+                "labels came without a prompt_mask: mark the instruction's tokens, or the answer leaks"
+            )
+        if prompt_mask is None:
+            prompt_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        return prompt_mask
+
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        prompt_mask=None,
+        labels=None,
+        structure_ids=None,
+        do=None,
+        **kwargs,
+    ) -> SCIOutput:
+        """Logits (B, T, V) of input_ids (B, T); loss with labels (B, T, -100 off the answer) and their prompt_mask (B, T).
+
+        structure_ids (B,) add the contrastive loss; rows with a negative id take no part in it.
+        do={slot: (B, d_s)} holds slots at values. Without prompt_mask the whole input is the prompt.
+        Raises ValueError for labels without prompt_mask, for shapes that do not fit and for empty prompts.
+        """
+        if kwargs.get("past_key_values") is not None:
+            raise ValueError(
+                "forward reads the whole prompt and takes no past_key_values: call generate to use the cache"
+            )
+        prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)
+        structure, edges, content, mask = self.encode(input_ids, prompt_mask)
+        bound = self.causal_binding.bind(structure, edges, content, mask, do)
+        with self.binding(bound):
+            out = self.base(input_ids=input_ids, attention_mask=attention_mask, labels=labels, **kwargs)
+        loss, contrastive = out.loss, None
+        if structure_ids is not None:
+            contrastive = self.contrastive.of_ids(structure, structure_ids)
+            loss = self.config.scl_weight * contrastive + (0 if loss is None else loss)
+        return SCIOutput(
+            loss, out.logits, structure, edges, bound.slots, out.get("hidden_states"), out.loss, contrastive
+        )
+
+    @torch.no_grad()
+    def generate(self, input_ids, attention_mask=None, do=None, **kwargs):
+        """The base's generate with slots bound once from the whole input, which is the prompt; returns ids (B, T)."""
+        prompt_mask = self._checked_mask(input_ids, attention_mask, None, None)
+        bound = self.causal_binding.bind(*self.encode(input_ids, prompt_mask), do)
+        with self.binding(bound):
+            return self.base.generate(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
