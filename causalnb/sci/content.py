@@ -48,7 +48,7 @@ class OrthogonalProjector(nn.Module):
             basis = torch.linalg.qr(structure.transpose(1, 2)).Q  # (B, D, K)
             return content - (content @ basis) @ basis.transpose(1, 2)
         gram = structure @ structure.transpose(1, 2)  # (B, K, K)
-        scale = gram.diagonal(dim1=1, dim2=2).mean(-1).clamp(min=torch.finfo(gram.dtype).tiny)
+        scale = gram.diagonal(dim1=1, dim2=2).mean(-1).clamp(min=torch.finfo(gram.dtype).eps)
         ridge = (
             self.eps * scale[:, None, None] * torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device)
         )
