@@ -120,14 +120,13 @@ def verify(model: nn.Module, inputs: Mapping) -> None:
     name = type(model).__name__
     if model.training:
         raise ValueError(f"verify compares two runs and {name} is in training mode: call model.eval() first.")
-    innermost = {type(m) for _, m in _innermost(model)}
-    fresh = innermost - _VERIFIED
+    fresh = {type(m) for m in _innermost(model)} - _VERIFIED
     _VERIFIED.update(fresh)
     try:
         plain = _outputs_and_gradients(model, inputs)
         with tap(model, kinds=KINDS) as records:
             tapped = _outputs_and_gradients(model, inputs)
-        with _renamed([m.config for _, m in _innermost(model)], lambda _: "eager"), torch.no_grad():
+        with _renamed([m.config for m in _innermost(model)], lambda _: "eager"), torch.no_grad():
             own = model(**inputs, output_attentions=True)
         layers = sum(len(maps) for key, maps in own.items() if key.endswith("attentions"))
         if not records or len(records) != layers:
@@ -155,10 +154,10 @@ def _outputs_and_gradients(model: nn.Module, inputs: Mapping) -> list[Tensor]:
     return outputs + list(torch.autograd.grad(loss, parameters, materialize_grads=True) if parameters else ())
 
 
-def _innermost(model: nn.Module) -> list[tuple[str, PreTrainedModel]]:
+def _innermost(model: nn.Module) -> list[PreTrainedModel]:
     """The Hugging Face models inside `model` that hold no other: those with the attention layers."""
-    found = [(name, m) for name, m in model.named_modules() if isinstance(m, PreTrainedModel)]
-    return [(name, m) for name, m in found
+    found = [m for m in model.modules() if isinstance(m, PreTrainedModel)]
+    return [m for m in found
             if not any(isinstance(child, PreTrainedModel) for child in m.modules() if child is not m)]
 
 
@@ -166,7 +165,7 @@ def _refuse(model: nn.Module) -> None:
     """Raise ValueError, by name, for what the tap was not shown to reproduce."""
     if not (innermost := _innermost(model)):
         raise ValueError(f"{type(model).__name__} holds no Hugging Face model: tap a PreTrainedModel.")
-    for _, m in innermost:
+    for m in innermost:
         if m.config.model_type not in TESTED and type(m) not in _VERIFIED:
             raise ValueError(f"the tap was not shown to reproduce {type(m).__name__} (model type "
                              f"{m.config.model_type!r}): call causalnb.attention.verify(model, inputs) "
@@ -188,7 +187,7 @@ def _sites(model: nn.Module, layers: Iterable[int] | None, kinds: Iterable[str])
     if unknown := set(kinds) - set(KINDS):
         raise ValueError(f"unknown kind {sorted(unknown)[0]!r}: choose among {KINDS}, as in kinds=('self',).")
     sites = {}
-    for prefix, m in _innermost(model):
+    for m in _innermost(model):
         for path, module in m.named_modules():
             if number := re.search(r"(?:^|\.)(\d+)\.", path):
                 tail = path[number.end():].lower()
