@@ -190,7 +190,7 @@ def run(targets: Targets, profile: Profile = None, seeds: Seeds = None, jobs: Jo
 
 @app.command()
 def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) -> None:
-    """Run every notebook, then rebuild all tables and figures; --fresh trains every result again before."""
+    """Rebuild all tables and figures and run every notebook; --fresh trains every result again before."""
     from causalnb.lab import notebooks, runner
 
     scale, rows = profiles.current(profile), []
@@ -204,14 +204,14 @@ def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) 
         rows += [(f"{job['experiment']} {job['arm']} {job['seed']}", job["seconds"], job["error"])
                  for job in runner.run(every, scale.name, jobs=jobs, fresh=True)]
     with steps(len(books) + len(builders)) as step:
-        for book in books:
-            rows.append((shown(book), *execute(book, scale, notebooks.execute, step)))
         for id in builders:
             step(id)
             start = time.perf_counter()
             made = registry.build_all(scale.name, [id])[0]
             rows.append((id, time.perf_counter() - start, made["error"]))
             step(id, made["error"] or "built", 1.0, done=True)
+        for book in books:
+            rows.append((shown(book), *execute(book, scale, notebooks.execute, step)))
     failed = [row for row in rows if row[2]]
     show(("what", "seconds", "outcome"),
          [(name, f"{seconds:.1f}", error or "done") for name, seconds, error in rows])

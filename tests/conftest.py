@@ -4,15 +4,16 @@ import random
 import socket
 import sys
 
-os.environ |= {"CAUSALNB_PROFILE": "quick", "CAUSALNB_OFFLINE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
-               "TOKENIZERS_PARALLELISM": "false", "MPLBACKEND": "agg"}
+os.environ |= {"CAUSALNB_PROFILE": "quick", "CAUSALNB_OFFLINE": "1", "HF_HUB_OFFLINE": "1",
+               "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "MPLBACKEND": "agg"}
 os.environ.pop("FRESH", None)
 
 import hypothesis  # noqa: E402
 import numpy  # noqa: E402
 import pytest  # noqa: E402
 
-hypothesis.settings.register_profile("causalnb", deadline=None, derandomize=True, database=None, max_examples=25)
+hypothesis.settings.register_profile(
+    "causalnb", deadline=None, derandomize=True, database=None, max_examples=25)
 hypothesis.settings.load_profile("causalnb")
 
 

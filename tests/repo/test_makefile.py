@@ -1,0 +1,122 @@
+"""`make setup` against a stand-in for Python that records what it is asked, and the README's commands."""
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.repo.tree import ROOT
+
+STAND_IN = """#!/bin/sh
+echo "$@" >> "{log}"
+case "$*" in
+  *"-m venv"*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  -c*) exec "{python}" -c "import sys; sys.version_info = {version}
+$2" ;;
+  *"{fails}"*) exit 1 ;;
+esac
+"""
+
+
+class Clone:
+    """The Makefile in a folder of its own, with a Python that installs nothing."""
+
+    def __init__(self, folder, version=(3, 11, 2), fails="nothing"):
+        self.folder, self.log, self.version = folder, folder / "log", version
+        for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+            shutil.copy(ROOT / name, folder)
+        self.answer(fails)
+
+    def answer(self, fails):
+        script = self.folder / "python"
+        values = {"log": self.log, "python": sys.executable, "version": self.version, "fails": fails}
+        script.write_text(STAND_IN.format(**values))
+        script.chmod(0o755)
+        if (self.folder / ".venv/bin").exists():
+            shutil.copy(script, self.folder / ".venv/bin/python")
+
+    def make(self, *targets):
+        self.log.write_text("")
+        words = ["make", "PYTHON=./python", *targets]
+        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
+        return done, [line for line in self.log.read_text().splitlines() if line.startswith("-m ")]
+
+
+def test_setup_installs_torch_first_and_pinned_then_nothing(tmp_path):
+    clone = Clone(tmp_path)
+    done, asked = clone.make("setup")
+    assert done.returncode == 0, done.stderr
+    venv, torch, rest = asked
+    assert venv == "-m venv .venv"
+    assert torch.startswith("-m pip install") and torch.endswith("-c constraints.txt torch")
+    assert rest.startswith("-m pip install") and rest.endswith("-c constraints.txt -e .[lab,test]")
+    assert clone.make("setup")[1] == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_setup_again_after_a_change(tmp_path, name):
+    clone = Clone(tmp_path)
+    clone.make("setup")
+    later = (tmp_path / ".venv/.causalnb").stat().st_mtime + 10
+    subprocess.run(["touch", "-d", f"@{later}", tmp_path / name], check=True)
+    assert len(clone.make("setup")[1]) == 2
+
+
+def test_an_interrupted_setup_is_completed(tmp_path):
+    clone = Clone(tmp_path, fails="torch")
+    assert clone.make("setup")[0].returncode == 2
+    clone.answer("nothing")
+    done, asked = clone.make("setup")
+    assert done.returncode == 0 and len(asked) == 2
+
+
+def test_an_old_python_is_refused_in_one_sentence(tmp_path):
+    done, asked = Clone(tmp_path, version=(3, 9, 1)).make("setup")
+    assert done.returncode == 2 and asked == []
+    assert "causalnb needs Python 3.11 or newer, and ./python is 3.9: install one and run" in done.stderr
+
+
+@pytest.mark.parametrize("target, command", [
+    ("reproduce", "-m causalnb reproduce --jobs 2"), ("lab", "-m causalnb lab"),
+    ("bench", "-m tests.benchmarks --jobs 2")])
+def test_targets_set_up_and_call_the_package(tmp_path, target, command):
+    done, asked = Clone(tmp_path).make(target, "ARGS=--jobs 2")
+    assert done.returncode == 0 and asked[0] == "-m venv .venv" and asked[-1] == command
+
+
+def test_make_test_runs_three_suites_and_leaves_nothing(tmp_path):
+    done, asked = Clone(tmp_path).make("test")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[-1] for line in asked[3:]] == ["tests/unit", "tests/repo", "notebooks"]
+    assert "--cov-fail-under=95" in asked[3] and "--nbval-lax" in asked[5]
+
+
+@pytest.mark.parametrize("suite", ["tests/unit", "tests/repo", "notebooks"])
+def test_make_test_fails_with_any_suite(tmp_path, suite):
+    assert Clone(tmp_path, fails=suite).make("test")[0].returncode == 2
+
+
+def test_clean_keeps_results(tmp_path):
+    clone = Clone(tmp_path)
+    for name in ("data/results/laptop/a.json", "data/downloads/b", "data/cache/runs/c", "build/d",
+                 "figures/e", "causalnb/__pycache__/f", "tests/g"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert clone.make("clean")[0].returncode == 0
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"Makefile", "pyproject.toml", "constraints.txt", "python", "log", "tests/g",
+                    "data/results/laptop/a.json", "data/downloads/b", "figures/e"}
+
+
+def test_the_documents_name_real_targets_and_commands():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    from typer.main import get_command
+
+    from causalnb.cli import app
+    known = {"make": targets, "causalnb": set(get_command(app).commands)}
+    command = re.compile(r"^`?(?:[A-Z_]+=\S+ )*(make|causalnb) (\w+)", re.M)
+    for name in ("README.md", "CONTRIBUTING.md"):
+        code = re.findall(r"```.*?```|`[^`\n]+`", (ROOT / name).read_text(), flags=re.S)
+        said = [pair for block in code for pair in command.findall(block)]
+        assert said and not [(tool, word) for tool, word in said if word not in known[tool]]

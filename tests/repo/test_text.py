@@ -1,0 +1,90 @@
+"""No paths of one machine, no unsafe loading, no big files; docstrings everywhere, lines that fit."""
+import ast
+import re
+
+import pytest
+
+from tests.repo.tree import ROOT, TEXT, files, named, python, sources
+
+MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home|farm|Users|tmp/bash_jobs)/[\w.-]|pypi[-]more")
+RISKY = {"extractall", "read_pickle", "to_pickle", "unpack_archive"}
+UNSAFE = {"trust_remote_code": True, "verify": False, "allow_pickle": True, "safe_serialization": False,
+          "weights_only": False, "shell": True}
+PICKLES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+
+
+def unsafe(source: str) -> list[str]:
+    """Calls and imports that run code from a file, skip a check or unpack unseen paths."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.name for alias in node.names]
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
+            found += [f"line {node.lineno}: import {name}" for name in names if name.split(".")[0] in PICKLES]
+        if isinstance(node, ast.Attribute) and node.attr in RISKY:
+            found.append(f"line {node.lineno}: {node.attr}")
+        if isinstance(node, ast.Call):
+            said = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
+            found += [f"line {node.lineno}: {key}={value}" for key, value in UNSAFE.items()
+                      if key in said and said[key] is value]
+            if ast.unparse(node.func).endswith("torch.load") and said.get("weights_only") is not True:
+                found.append(f"line {node.lineno}: torch.load without weights_only=True")
+    return found
+
+
+def undocumented(source: str) -> list[str]:
+    """The module itself and its public classes and functions that have no docstring."""
+    tree = ast.parse(source)
+    named = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    bare = [node.name for node in named if node.name[0] != "_" and not ast.get_docstring(node)]
+    return ["the module"] * (not ast.get_docstring(tree)) + bare
+
+
+def test_no_path_of_one_machine():
+    found = [f"{path.relative_to(ROOT)}: {hit[0]}" for path in files() if path.suffix in TEXT
+             for hit in [MACHINE.search(path.read_text(errors="replace"))] if hit]
+    assert not found
+
+
+@pytest.mark.parametrize("text", ["see /" + "work/main/x", '"/' + 'root/a"', "/home" + "/me/x"])
+def test_a_machine_path_is_seen(text):
+    assert MACHINE.search(text)
+
+
+@pytest.mark.parametrize("name, source", sources(), ids=named)
+def test_nothing_unsafe(name, source):
+    assert not unsafe(source)
+
+
+@pytest.mark.parametrize("source", [
+    "import pickle", "from dill import load", "torch.load(f)", "torch.load(f, weights_only=False)",
+    "tar.extractall('x')", "get(url, verify=False)", "numpy.load(f, allow_pickle=True)",
+    "AutoModel.from_pretrained(n, trust_remote_code=True)",
+    "model.save_pretrained(f, safe_serialization=False)", "run(line, shell=True)"])
+def test_unsafe_code_is_seen(source):
+    assert unsafe(source)
+
+
+def test_safe_code_passes():
+    assert not unsafe("import json\ntorch.load(f, weights_only=True)\nget(u, verify=True)\nm.save(f)")
+
+
+@pytest.mark.parametrize("path", python("causalnb"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_docstrings(path):
+    assert not undocumented(path.read_text())
+
+
+def test_a_missing_docstring_is_seen():
+    assert undocumented("def f(): pass\nclass _A: pass") == ["the module", "f"]
+    assert undocumented('"""M."""\nclass A:\n    pass\ndef _g(): pass') == ["A"]
+
+
+def test_no_large_file():
+    sizes = {str(path.relative_to(ROOT)): path.stat().st_size for path in files()}
+    assert not {name: size for name, size in sizes.items() if size >= 1_000_000}
+
+
+def test_lines_fit():
+    long = [f"{path.relative_to(ROOT)}:{number}" for path in python("causalnb", "tests")
+            for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 110]
+    assert not long

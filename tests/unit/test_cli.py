@@ -1,0 +1,342 @@
+"""The command line on a toy course: what it prints, what it writes, and its exit codes."""
+import json
+import runpy
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from causalnb import cli
+from causalnb.errors import LabError
+from causalnb.lab import doctor, notebooks, registry, runner
+from causalnb.tasks import files
+
+ROOT = Path(__file__).parents[2]
+TABLE, FIGURE, EXTRA = "sci.table2", "sci.components", "sci.fig_toy"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """A course of one experiment, one table, one figure, one of our own, two notebooks; one process."""
+    for name, value in {"HOME": tmp_path, "RESULTS": tmp_path / "results", "FIGURES": tmp_path / "figures",
+                        "CACHE": tmp_path / "cache", "PROFILE": "laptop", "DATA": ""}.items():
+        monkeypatch.setenv(f"CAUSALNB_{name}", str(value))
+    for name in ("_experiments", "_artefacts"):
+        monkeypatch.setattr(registry, name, {})
+    monkeypatch.setattr(registry, "load_all", lambda: None)
+    (tmp_path / "data/paper").mkdir(parents=True)
+    shutil.copy(ROOT / "data/paper/artefacts.csv", tmp_path / "data/paper")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "notebooks").mkdir()
+    for name in ("00_start_here", "20_toy"):
+        (tmp_path / f"notebooks/{name}.ipynb").write_text("{}")
+
+    def train(run):
+        if run.arm == "bad":
+            raise ValueError("the arm is bad: use another.")
+        return {"metrics": {"score": run.seed + 0.5}, "history": []}
+
+    def register(id, arms):
+        registry.register(registry.Experiment(id, "a toy", arms, {"laptop": {}}, {"laptop": 2}, train,
+                                              ("causalnb.errors",), {"laptop": 120.0}))
+
+    register("sci.toy", {"plain": {}, "ours": {}})
+    register("iclm.broken", {"good": {}, "bad": {}})
+
+    @registry.artefact(TABLE, needs=("sci.toy",))
+    def table(profile):
+        from causalnb.lab import results, tables
+        found = results.frame("sci.toy", profile)
+        if found.empty:
+            raise LabError("no results of sci.toy: causalnb run sci.toy.")
+        tables.save_table(tables.Table(TABLE, ["mean"], [[float(found["score"].mean())]], "A toy table"))
+
+    @registry.artefact(FIGURE, code=("causalnb.errors",))
+    @registry.artefact(EXTRA, code=("causalnb.errors",), extra=True, printed_as="ours", shows="a toy figure")
+    def figure(profile):
+        import matplotlib.pyplot as plt
+
+        from causalnb.lab import figures, manifest
+        fig, ax = plt.subplots()
+        item = manifest._current.get()[0]
+        figures.save_figure(fig, item.id, alt="An empty pair of axes, which shows nothing.")
+        plt.close(fig)
+
+    def in_process(ids, profile=None, seeds=None, jobs=None, fresh=False):
+        summary = []
+        for job in runner.plan(ids, profile, seeds):
+            outcome, error = "kept" if job.state == "fresh" and not fresh else "done", ""
+            try:
+                runner.execute(*job[:3], profile, fresh=fresh)
+            except ValueError as failure:
+                outcome, error = "failed", str(failure)
+            summary.append({"experiment": job.experiment, "arm": job.arm, "seed": job.seed,
+                            "outcome": outcome, "seconds": 1.0, "error": error})
+        return summary
+
+    monkeypatch.setattr(runner, "run", in_process)
+    return tmp_path
+
+
+def call(*words, code=0):
+    """Standard output and standard error of a command that must exit with `code`."""
+    result = CliRunner().invoke(cli.app, words)
+    assert result.exit_code == code, (result.stdout, result.stderr, result.exception)
+    return result.stdout, result.stderr
+
+
+def listed(*words):
+    return {row["id"]: row for row in json.loads(call("list", "--json", *words)[0])}
+
+
+def test_list_knows_sixty_artefacts_and_computes_their_status(home):
+    rows = listed()
+    assert len(rows) == 60 and {row["status"] for row in rows.values()} == {"missing"}
+    assert {"id", "source", "status", "reason", "notebook", "files"} <= set(rows[TABLE])
+    assert rows[TABLE]["notebook"] == "notebooks/21_sci_scan.ipynb" and rows[TABLE]["files"] == []
+    call("run", "sci.toy")
+    call("tables", TABLE)
+    row = listed()[TABLE]
+    assert row["status"] == "built" and row["files"] and all((home / name).is_file() for name in row["files"])
+    (home / "figures/sci/table2.md").write_text("changed by hand")
+    row = listed()[TABLE]
+    assert row["status"] == "stale" and "table2.md" in row["reason"]
+    assert f"{TABLE}\tstale: {row['reason']}\t21_sci_scan\t" in call("list")[0]
+
+
+def test_list_of_one_source_and_with_our_own():
+    assert {row["source"] for row in listed("--source", "iclm").values()} == {"iclm"}
+    assert set(listed("--extras")) - set(listed()) == {EXTRA}
+    plain = call("list", "--source", "sci")[0].splitlines()
+    assert len(plain) == 6 and plain[-1] == "5 artefacts: 0 built, 0 stale, 5 missing"
+    wrong = call("list", "--source", "sc", code=2)[1]
+    assert wrong == "causalnb: there is no source 'sc': there are c2dlm, causal_transformer, iclm, sci.\n"
+
+
+def test_run_trains_keeps_and_trains_again(home):
+    assert "sci.toy\tours\t1\tdone\t1 s" in call("run", "sci.toy")[0]
+    assert call("run", TABLE)[0] == "0 done, 4 kept, 0 failed\n"
+    assert [job["outcome"] for job in json.loads(call("run", "sci", "--fresh", "--json")[0])] == ["done"] * 4
+    assert len(list(home.glob("results/laptop/sci.toy/*/seed*.json"))) == 4
+    assert len(json.loads(call("run", "sci.toy", "--seeds", "3", "--json")[0])) == 6
+
+
+def test_a_failed_run_exits_with_one_and_keeps_the_others():
+    out, _ = call("run", "iclm.broken", code=1)
+    assert "iclm.broken\tbad\t0\tthe arm is bad: use another." in out and "2 done, 0 kept, 2 failed" in out
+
+
+def test_dry_run_trains_nothing(home):
+    out, _ = call("run", "sci.toy", "--dry-run", "--jobs", "4")
+    assert "sci.toy\tplain\t0\tmissing\t2 min" in out and "4 to train of 4, about 2 min" in out
+    assert json.loads(call("run", "sci", "--dry-run", "--json")[0])[0] == {
+        "experiment": "sci.toy", "arm": "plain", "seed": 0, "state": "missing", "estimate": 120.0}
+    assert not (home / "results").exists()
+    call("run", "sci.toy")
+    assert call("run", "sci.toy", "--dry-run")[0] == "0 to train of 4\n"
+    assert "4 to train of 4" in call("run", "sci.toy", "--dry-run", "--fresh")[0]
+
+
+def test_an_artefact_without_needs_is_not_run():
+    assert "no training needed" in call("run", FIGURE)[0]
+    assert call("run", FIGURE, "--json")[0] == "[]\n"
+
+
+@pytest.mark.parametrize("words, sentence", [
+    (["run", "sci.tabel2"], "no experiment, artefact or source 'sci.tabel2': did you mean sci.table2"),
+    (["run", "iclm.table1"], "iclm.table1 has no builder yet"),
+    (["run", "sci.toy", "--profile", "big"], "there is no profile 'big'"),
+    (["run", "sci.toy", "--jobs", "0"], "--jobs"), (["run", "sci.toy", "--seeds", "0"], "--seeds"),
+    (["run"], "TARGET"),
+    (["tables", "sci.tabl2"], "did you mean sci.table2"), (["tables", "--format", "docx"], "docx"),
+    (["doctor", "--profile", "big"], "there is no profile 'big'"),
+    (["reproduce", "--profile", "big"], "there is no profile 'big'"),
+    (["data", "fetch", "nowhere"], "there is no data file nowhere"), (["frobnicate"], "frobnicate")])
+def test_a_wrong_request_exits_with_two(words, sentence):
+    out, err = call(*words, code=2)
+    assert sentence in " ".join(err.split()) and "Traceback" not in err and out == ""
+
+
+def test_ctrl_c_says_how_to_go_on(monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(runner, "run", interrupted)
+    assert "stopped; the same command goes on" in call("run", "sci.toy", code=1)[1]
+
+
+def test_tables_print_each_format():
+    call("run", "sci.toy")
+    assert "A toy table" in call("tables")[0]
+    assert r"\begin{table}" in call("tables", TABLE, "--format", "tex")[0]
+    assert call("tables", "--format", "csv")[0].splitlines() == ["mean", "1"]
+
+
+def test_a_builder_that_fails_does_not_stop_the_others(home):
+    out, err = call("figures", code=1)
+    assert "no results of sci.toy" in err and "figures/sci/components.svg" in out
+    assert (home / "figures/sci/fig_toy.png").is_file()
+
+
+def test_figures_and_tables_leave_each_other_alone():
+    call("run", "sci.toy")
+    call("tables")
+    assert "table2" not in call("figures")[0]
+    assert "made, but it has no .csv file" in call("tables", FIGURE, "--format", "csv")[1]
+
+
+def test_nothing_to_make(monkeypatch):
+    monkeypatch.setattr(registry, "_artefacts", {})
+    assert "nothing to make yet" in call("tables")[1]
+
+
+@pytest.fixture
+def executed(monkeypatch):
+    """Notebooks that were executed, instead of executing them; with "fail" in the list they fail."""
+    done = []
+
+    def execute(path, profile, progress):
+        progress(0, 1, path.stem)
+        if "fail" in done:
+            raise LabError(f"{path.name}, cell 1: ValueError: no")
+        done.append((path, profile))
+
+    monkeypatch.setattr(notebooks, "execute", execute)
+    return done
+
+
+def test_reproduce_builds_then_runs_notebooks(home, executed):
+    call("run", "sci.toy")
+    out, err = call("reproduce")
+    assert executed == [(home / f"notebooks/{name}.ipynb", "laptop") for name in ("00_start_here", "20_toy")]
+    assert [line.split("\t")[0] for line in out.splitlines()[:-1]] == [
+        FIGURE, TABLE, EXTRA, "notebooks/00_start_here.ipynb", "notebooks/20_toy.ipynb"]
+    assert "5 of 5 done, " in out and "[5/5]" in err
+    assert listed()[TABLE]["status"] == "built"
+
+
+def test_reproduce_fresh_trains_first(home, executed):
+    out, _ = call("reproduce", "--fresh", code=1)
+    assert "sci.toy plain 0\t1.0\tdone" in out and "iclm.broken bad 0\t1.0\tthe arm is bad" in out
+
+
+def test_reproduce_says_what_failed_and_goes_on(executed):
+    executed.append("fail")
+    out, err = call("reproduce", code=1)
+    assert "cell 1: ValueError: no" in out and f"{FIGURE}\t" in out and "2 of 5 done" in out
+    assert "[4/5] 00_start_here.ipynb: 00_start_here.ipynb, cell 1: ValueError: no" in err
+
+
+def test_a_quick_reproduction_leaves_the_notebooks_alone(home, executed):
+    call("run", "sci.toy", "--profile", "quick")
+    call("reproduce", "--profile", "quick")
+    assert [path.parent for path, _ in executed] == [home / "cache/notebooks/quick"] * 2
+    assert executed[0][1] == "quick"
+
+
+def test_reproduce_without_notebooks(home):
+    shutil.rmtree(home / "notebooks")
+    assert "there is no notebook in notebooks" in call("reproduce", code=2)[1]
+
+
+def test_the_gpu_profile_needs_a_gpu(monkeypatch):
+    import torch
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "gpu profile" in call("reproduce", "--profile", "gpu", code=2)[1]
+    assert "use --profile laptop" in call("doctor", "--profile", "gpu", code=1)[0]
+
+
+@pytest.fixture
+def mirror(home, monkeypatch):
+    """A registry of two small files, one of them in a mirror folder."""
+    from hashlib import sha256
+    digest = sha256(b"x").hexdigest()
+    known = {name: files.File(name, f"https://example.org/{name}", digest, "MIT")
+             for name in ("toy/a.txt", "toy/b.txt")}
+    monkeypatch.setattr(files, "REGISTRY", known)
+    monkeypatch.setenv("CAUSALNB_DATA", str(home / "mirror"))
+    (home / "mirror/toy").mkdir(parents=True)
+    (home / "mirror/toy/a.txt").write_bytes(b"x")
+    return home / "mirror/toy"
+
+
+def test_data_verify_forgives_missing_files_only(mirror):
+    assert call("data", "verify")[0] == "toy/a.txt\tok\ntoy/b.txt\tmissing\n"
+    (mirror / "b.txt").write_bytes(b"y")
+    assert "toy/b.txt\t" in call("data", "verify", code=1)[0]
+    assert "is refused" in call("doctor", code=1)[0]
+
+
+def test_data_fetch_names_what_it_could_not_get(mirror):
+    assert call("data", "fetch", "toy/a")[0] == "toy/a.txt\tok\n"
+    assert "CAUSALNB_OFFLINE forbids the download" in call("data", "fetch", code=1)[0]
+
+
+def test_doctor_reports(home):
+    call("run", "sci.toy", "--seeds", "1")
+    found = json.loads(call("doctor", "--json")[0])
+    assert found["problems"] == [] and found["profile"] == "laptop" and found["artefacts"] == {"missing": 60}
+    assert found["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert found["machine"]["cores"] >= 1 and found["machine"]["memory_gib"] > 0
+    assert {need["name"] for need in found["packages"]} >= {"torch", "jupyterlab", "pytest"}
+    toy = next(row for row in found["work"] if row["experiment"] == "sci.toy")
+    assert toy["results"] == {"fresh": 2, "missing": 2} and 0 < toy["seconds"] <= toy["core_seconds"] < 240
+    plain = call("doctor")[0]
+    assert "sci.toy\t2 fresh, 2 missing\t" in plain and plain.endswith("\nready\n")
+
+
+def test_doctor_names_what_is_missing_or_out_of_range(home):
+    project = home / "pyproject.toml"
+    wanted = project.read_text().replace('"torch>=2.8,<3"', '"torch>=99"').replace('"pooch', '"no-such-pooch')
+    project.write_text(wanted)
+    out, _ = call("doctor", code=1)
+    assert f"torch >=99 is needed and {version('torch')} is installed: run make setup." in out
+    assert "no-such-pooch <2,>=1.8 is needed and none is installed: run make setup." in out
+    project.write_text("[")
+    assert "pyproject.toml cannot be read" in call("doctor", code=2)[1]
+
+
+def test_doctor_without_torch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert doctor.machine()["threads"] is None and doctor.machine()["gpu"] is None
+
+
+def test_lab_opens_the_first_notebook(home, monkeypatch):
+    asked = []
+    monkeypatch.setattr(subprocess, "call", lambda words: asked.append(words) or 3)
+    call("lab", code=3)
+    assert asked == [[sys.executable, "-m", "jupyterlab", str(home / "notebooks/00_start_here.ipynb")]]
+    (home / "notebooks/00_start_here.ipynb").unlink()
+    assert "there is no notebooks/00_start_here.ipynb" in call("lab", code=2)[1]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "run make setup" in call("lab", code=2)[1]
+
+
+def test_on_a_terminal_it_draws(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cli.show(("name", "state"), [("a[b]", 1)], "Title")
+    with cli.steps(1) as step:
+        step("one", "half", 0.5)
+        step("one", "2 s", 1.0, done=True)
+    out, err = capsys.readouterr()
+    assert "Title" in out and "a[b]" in out and "\t" not in out and "one: 2 s" in err and "1/1" in err
+
+
+@pytest.mark.parametrize("words, code", [(["--help"], 0), (["nothing"], 2), (["run", "nothing"], 2)])
+def test_python_dash_m(monkeypatch, words, code):
+    monkeypatch.setattr(sys, "argv", ["causalnb", *words])
+    with pytest.raises(SystemExit) as exit:
+        runpy.run_module("causalnb", run_name="__main__")
+    assert exit.value.code == code
+
+
+def test_the_installed_command_lists_the_real_course(monkeypatch):
+    for name in ("HOME", "RESULTS", "FIGURES", "CACHE"):
+        monkeypatch.delenv(f"CAUSALNB_{name}")
+    words = [sys.executable, "-m", "causalnb", "list", "--json"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and len(json.loads(done.stdout)) == 60, done.stderr
