@@ -20,7 +20,8 @@ FINDINGS = {
 
 
 def findings_table(profile: str | None = None):
-    """Each finding of the audit: the guide's version beside the corrected one, mean and interval over seeds."""
+    """Each finding of the audit: the guide's version beside the corrected one, mean and interval over seeds.
+    """
     from causalnb.lab import results
     from causalnb.lab.statistics import mean_ci
     from causalnb.lab.tables import Table
@@ -45,7 +46,9 @@ def findings_table(profile: str | None = None):
 
 
 def findings_figure(profile: str | None = None):
-    """(figure, alt): every finding as a pair of dots, and the answer leak as forced against decoded exact match."""
+    """(figure, alt): every finding as a pair of dots, and the answer leak as forced against decoded exact
+    match.
+    """
     import matplotlib.pyplot as plt
     import numpy as np
 
@@ -107,7 +110,8 @@ def findings_figure(profile: str | None = None):
         for arm, row in means.iterrows()
     )
     return fig, (
-        "Left: for eight findings a dot for the guide's version and one for the corrected version, the corrected "
+        "Left: for eight findings a dot for the guide's version and one for the corrected version, "
+        "the corrected "
         f"ones at their target. Right: exact match, {told}."
     )
 
@@ -131,7 +135,8 @@ def components(profile):
 
 
 def scan_table(profile: str | None = None):
-    """Exact match by split and model, decoded match, validation, and how invariant the compared states are."""
+    """Exact match by split and model, decoded match, validation, and how invariant the compared states are.
+    """
     from causalnb.lab import results
     from causalnb.lab.statistics import mean_ci
     from causalnb.lab.tables import Table
@@ -154,7 +159,8 @@ def scan_table(profile: str | None = None):
         ["split", "model", *columns.values()],
         rows,
         "SCAN: mean ± half of the 95 % interval (seeds)",
-        "The guide prints no accuracy. Cosines and retrieval compare a test command with training commands of the "
+        "The guide prints no accuracy. Cosines and retrieval compare a test command with training commands "
+        "of the "
         "same and of other structures, on the mean slot (SCI) or the last state at the prompt's end.",
     )
 
@@ -181,12 +187,15 @@ def verdict_table(profile: str | None = None):
         "sci.scan_verdicts",
         ["the guide's claim", "contrast", "guide", "ours", "verdict"],
         rows,
-        "The guide's claims and what was measured: difference of paired seeds, mean ± half of the 95 % interval (seeds)",
+        "The guide's claims and what was measured: difference of paired seeds, mean ± half of the 95 % "
+        "interval (seeds)",
     )
 
 
 def scan_figure(profile: str | None = None):
-    """(figure, alt): exact match during training, test (lines with their range over seeds) and validation (thin)."""
+    """(figure, alt): exact match during training, test (lines with their range over seeds) and validation
+    (thin).
+    """
     import matplotlib.pyplot as plt
 
     from causalnb.lab import results
@@ -222,7 +231,8 @@ def scan_figure(profile: str | None = None):
                 label=f"{name}, validation",
             )
             told.append(
-                f"{name} on {split} ends at {mean.iloc[-1]:.2f} (validation {by_step['validation'].mean().iloc[-1]:.2f})"
+                f"{name} on {split} ends at {mean.iloc[-1]:.2f} "
+                f"(validation {by_step['validation'].mean().iloc[-1]:.2f})"
             )
         ax.set_title(title)
         ax.set_xlabel("training step")

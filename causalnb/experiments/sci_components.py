@@ -1,4 +1,5 @@
-"""The SCI guide's components: the answer leak, trained both ways, and each finding of the audit as a number."""
+"""The SCI guide's components: the answer leak, trained both ways, and each finding of the audit as a number.
+"""
 
 from causalnb.experiments.sci_scan import CODE, build_model, scan_rows
 from causalnb.lab.registry import Experiment, Run, register
@@ -6,7 +7,9 @@ from causalnb.tasks import scan
 
 
 def run_leak(run: Run) -> dict:
-    """Train SCI with encoders on the prompt alone or on prompt and answer (the guide's); forced against greedy match."""
+    """Train SCI with encoders on the prompt alone or on prompt and answer (the guide's); forced against
+    greedy match.
+    """
     import torch
     from transformers import set_seed
 
@@ -115,11 +118,13 @@ register(
 )
 
 
-# --- the guide's findings, each as a number for its version and for ours ----------------------------------------------
+# --- the guide's findings, each as a number for its version and for ours
 
 
 def run_findings(run: Run) -> dict:
-    """Each finding of the audit as `guide.<finding>` and `corrected.<finding>`, on random weights of one seed."""
+    """Each finding of the audit as `guide.<finding>` and `corrected.<finding>`, on random weights of one
+    seed.
+    """
     import torch
 
     torch.manual_seed(run.seed)
@@ -257,7 +262,9 @@ def _intervention(config):
 
 
 def content_on_slots(config):
-    """Largest |cosine| between projected content and a slot, for correlated slots; the guide's loop with its axis repaired."""
+    """Largest |cosine| between projected content and a slot, for correlated slots; the guide's loop with its
+    axis repaired.
+    """
     import torch
     import torch.nn.functional as F
 
@@ -275,7 +282,9 @@ def content_on_slots(config):
 
 
 def anchors_with_positives(config):
-    """Share of a batch's rows that have a different text of their own structure beside them: random or balanced."""
+    """Share of a batch's rows that have a different text of their own structure beside them: random or
+    balanced.
+    """
     import torch
     from numpy import mean
 

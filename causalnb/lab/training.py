@@ -1,4 +1,6 @@
-"""Training in one thin place: transformers.Trainer with given batches, complete-or-absent checkpoints, exact resumption."""
+"""Training in one thin place: transformers.Trainer with given batches, complete-or-absent checkpoints, exact
+resumption.
+"""
 
 import json
 import os
@@ -24,7 +26,9 @@ CHECKSUMS = "checksums.json"
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Steps, learning rate (peak, after `warmup` of the steps, then a cosine to 0), decay, gradient norm, eval interval."""
+    """Steps, learning rate (peak, after `warmup` of the steps, then a cosine to 0), decay, gradient norm,
+    eval interval.
+    """
 
     steps: int
     learning_rate: float
@@ -77,7 +81,9 @@ class PromptAnswerCollator:
 
 
 class _Reporter(TrainerCallback):
-    """Evaluates and logs every `every` steps and at the end, right before the checkpoint of that step is saved."""
+    """Evaluates and logs every `every` steps and at the end, right before the checkpoint of that step is
+    saved.
+    """
 
     def __init__(self, trainer, every, evaluate, progress):
         self.trainer, self.every, self.evaluate, self.progress = trainer, every, evaluate, progress
@@ -121,7 +127,8 @@ class _LabTrainer(Trainer):
                 publish(folder / STAGING / name, folder / name)
         except (OSError, RuntimeError, SafetensorError) as error:  # a full disk has all three faces
             raise LabError(
-                f"{name} could not be written in {folder} ({str(error).splitlines()[0]}): make room or fix access and "
+                f"{name} could not be written in {folder} ({str(error).splitlines()[0]}): "
+                "make room or fix access and "
                 "run the same command again; what was saved before is kept."
             ) from error
 
@@ -181,11 +188,13 @@ def train(
     progress: Callable[[int, int, str], None] | None = None,
     device: str = "cpu",
 ) -> list[dict]:
-    """Train `model` in place on rows[i] for i in each of batches (settings.steps of them); returns its history.
+    """Train `model` in place on rows[i] for i in each of batches (settings.steps of them); returns its
+    history.
 
-    History: [{"step", "loss", ...what evaluate(model) gives}], one entry every evaluate_every steps. A checkpoint
-    is kept in `folder` at each entry; the same call continues from the last one with bit-identical numbers
-    (one thread, one device). Raises LabError for a damaged checkpoint and for a disk that cannot be written.
+    History: [{"step", "loss", ...what evaluate(model) gives}], one entry every evaluate_every steps. A
+    checkpoint is kept in `folder` at each entry; the same call continues from the last one with bit-identical
+    numbers (one thread, one device). Raises LabError for a damaged checkpoint and for a disk that cannot be
+    written.
     """
     folder = Path(folder)
     logging.disable_progress_bar()

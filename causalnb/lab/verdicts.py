@@ -65,8 +65,8 @@ def claims(source: str | None = None):
 def decide(claim, profile: str | None = None) -> Verdict:
     """The verdict on a row of claims.csv: paired seeds of its contrast, or why it was not attempted.
 
-    our_metric is a metric, or "a|b": a of our_treatment against b of our_baseline. A claim in percentage points
-    is compared in them. LabError for a contrast that the stored results do not hold.
+    our_metric is a metric, or "a|b": a of our_treatment against b of our_baseline. A claim in percentage
+    points is compared in them. LabError for a contrast that the stored results do not hold.
     """
     from causalnb.lab.results import require
     from causalnb.lab.statistics import paired
@@ -77,9 +77,11 @@ def decide(claim, profile: str | None = None) -> Verdict:
     ours, _, theirs = claim.our_metric.partition("|")
     for column in (ours, theirs or ours):
         if column not in found:
-            raise LabError(f"{claim.id} compares {column!r}, which {claim.experiment} does not measure: correct claims.csv.")
+            raise LabError(f"{claim.id} compares {column!r}, which {claim.experiment} does not measure: "
+                           "correct claims.csv.")
     treated = found[found.arm == claim.our_treatment][ours]
     compared = found[found.arm == claim.our_baseline][theirs or ours]
     scale = 100.0 if claim.unit == "pp" else 1.0
     size = None if math.isnan(claim.size) else float(claim.size)
-    return verdict([scale * value for value in paired(treated, compared)], size, -1 if claim.direction == "-" else 1)
+    differences = [scale * value for value in paired(treated, compared)]
+    return verdict(differences, size, -1 if claim.direction == "-" else 1)

@@ -10,10 +10,12 @@ from .structure import Attention
 
 
 class CausalInterventionLayer(nn.Module):
-    """Message passing over slots with do(): m_i = sum_j E[j, i] MLP([h_i; h_j]), h_i <- GRU(m_i, h_i), n_iterations times.
+    """Message passing over slots with do(): m_i = sum_j E[j, i] MLP([h_i; h_j]), h_i <- GRU(m_i, h_i),
+    n_iterations times.
 
-    `normalize` divides the sum by the in-degree sum_j E[j, i] when that exceeds 1. The pair MLP is split into its two
-    halves, so that its linear maps see K rows instead of K (K - 1). Effects reach slots at most n_iterations edges away.
+    `normalize` divides the sum by the in-degree sum_j E[j, i] when that exceeds 1. The pair MLP is split into
+    its two halves, so that its linear maps see K rows instead of K (K - 1). Effects reach slots at most
+    n_iterations edges away.
     """
 
     def __init__(self, d_model: int, n_iterations: int = 3, normalize: bool = True):
@@ -25,9 +27,11 @@ class CausalInterventionLayer(nn.Module):
         self.update_fn = nn.GRUCell(d_model, d_model)
 
     def forward(self, slot_values: torch.Tensor, edges: torch.Tensor, do: dict | None = None) -> torch.Tensor:
-        """Slots (B, K, D) after propagation; do={slot: (B, D)} cuts the edges into the slot and holds its value.
+        """Slots (B, K, D) after propagation; do={slot: (B, D)} cuts the edges into the slot and holds its
+        value.
 
-        Raises ValueError for edges that are not (B, K, K), for a slot outside 0..K-1 and for a value that is not (B, D).
+        Raises ValueError for edges that are not (B, K, K), for a slot outside 0..K-1 and for a value that is
+        not (B, D).
         """
         batch, slots, width = slot_values.shape
         if edges.shape != (batch, slots, slots):
@@ -79,14 +83,17 @@ class CausalInterventionLayer(nn.Module):
 
 @dataclass
 class BoundSlots:
-    """What the tokens read: keys and values (B, H, K, d/H) of the slots (B, K, d) after propagation and do."""
+    """What the tokens read: keys and values (B, H, K, d/H) of the slots (B, K, d) after propagation and do.
+    """
 
     keys: torch.Tensor
     values: torch.Tensor
     slots: torch.Tensor
 
     def expand(self, batch: int) -> "BoundSlots":
-        """Repeat each row for its beams or samples, up to `batch` rows; raises ValueError when they do not divide."""
+        """Repeat each row for its beams or samples, up to `batch` rows; raises ValueError when they do not
+        divide.
+        """
         rows = self.keys.shape[0]
         if batch == rows:
             return self
@@ -100,8 +107,9 @@ class BoundSlots:
 class CausalBindingMechanism(nn.Module):
     """Bind content to slots, propagate under do(), and add to each token what it reads from the slots.
 
-    t = softmax(q(h) k(U)^T / sqrt(d)) v(U) per token, h <- h + W_l t, with W_l = 0 at first: the base model starts
-    undisturbed. Slots live at width d (d_model), tokens at hidden_size; one W_l for each of n_layers base layers.
+    t = softmax(q(h) k(U)^T / sqrt(d)) v(U) per token, h <- h + W_l t, with W_l = 0 at first: the base model
+    starts undisturbed. Slots live at width d (d_model), tokens at hidden_size; one W_l for each of n_layers
+    base layers.
     """
 
     def __init__(
@@ -124,7 +132,8 @@ class CausalBindingMechanism(nn.Module):
             nn.init.zeros_(projection.weight)
 
     def bind(self, structure, edges, content, mask=None, do=None) -> BoundSlots:
-        """Slots (B, K, d) filled from content (B, T, d) where mask (B, T) allows, after propagation under do."""
+        """Slots (B, K, d) filled from content (B, T, d) where mask (B, T) allows, after propagation under do.
+        """
         slots = self.intervention_layer(self.binding_attention(structure, content, mask), edges, do)
         read = self.slot_norm(structure + slots)
         heads = self.binding_attention.heads
@@ -135,12 +144,14 @@ class CausalBindingMechanism(nn.Module):
         return self.binding_attention.weights(structure, content, mask)
 
     def contribution(self, hidden_states: torch.Tensor, bound: BoundSlots, layer: int) -> torch.Tensor:
-        """What the tokens (B, T, hidden_size) read from the slots, to be added to them; position by position."""
+        """What the tokens (B, T, hidden_size) read from the slots, to be added to them; position by position.
+        """
         query = self.token_query(F.rms_norm(hidden_states, hidden_states.shape[-1:]))
         read = F.scaled_dot_product_attention(self.binding_attention.heads(query), bound.keys, bound.values)
         return self.output_proj[layer](read.transpose(1, 2).flatten(2))  # (B, T, hidden_size)
 
     def forward(self, structural_graph, edges, content, hidden_states, mask=None, do=None, layer: int = 0):
-        """hidden_states (B, T, hidden_size) with the slots' contribution added: bind and contribution in one."""
+        """hidden_states (B, T, hidden_size) with the slots' contribution added: bind and contribution in one.
+        """
         bound = self.bind(structural_graph, edges, content, mask, do)
         return hidden_states + self.contribution(hidden_states, bound, layer)

@@ -4,11 +4,13 @@ from transformers import AutoConfig, PretrainedConfig
 
 
 class SCIConfig(PretrainedConfig):
-    """Settings of SCITransformer; widths in features, layers zero-based, K = n_structural_slots < d_structure.
+    """Settings of SCITransformer; widths in features, layers zero-based, K = n_structural_slots <
+    d_structure.
 
     d_structure=None takes min(384, hidden size), the width that keeps the guide's "~10M" true on a 1.1B base;
-    cbm_layers=None places binding after 27, 50 and 73 % of the layers; structure_layer is not a choice: structure
-    is read from the base's token embeddings. Raises ValueError for a binding layer beyond the base's depth.
+    cbm_layers=None places binding after 27, 50 and 73 % of the layers; structure_layer is not a choice:
+    structure is read from the base's token embeddings. Raises ValueError for a binding layer beyond the
+    base's depth.
     """
 
     model_type = "sci"
@@ -53,11 +55,13 @@ class SCIConfig(PretrainedConfig):
             beyond = [layer for layer in self.cbm_layers if not 0 <= layer < depth]
             if beyond:
                 raise ValueError(
-                    f"binding layer {beyond[0]} does not exist in a base of {depth} layers: choose from 0 to {depth - 1}"
+                    f"binding layer {beyond[0]} does not exist in a base of {depth} layers: "
+                    f"choose from 0 to {depth - 1}"
                 )
             if not 1 <= n_structural_slots < self.d_structure:
                 raise ValueError(
-                    f"{n_structural_slots} structural slots do not fit a structural width of {self.d_structure}: "
+                    f"{n_structural_slots} structural slots do not fit a structural width of "
+                    f"{self.d_structure}: "
                     f"choose between 1 and {self.d_structure - 1}"
                 )
         super().__init__(**kwargs)

@@ -10,8 +10,8 @@ class OrthogonalProjector(nn.Module):
     """Content (B, T, D) minus its part in the span of the K slots (B, K, D), K < D.
 
     "gram" solves with S S^T + eps I (safe when slots coincide), "qr" uses an orthonormal basis of the slots,
-    "sequential" is the guide's loop: one slot after the other, so the result is not orthogonal to earlier slots.
-    Raises ValueError for an unknown method and for shapes that do not fit.
+    "sequential" is the guide's loop: one slot after the other, so the result is not orthogonal to earlier
+    slots. Raises ValueError for an unknown method and for shapes that do not fit.
     """
 
     def __init__(self, d_model: int, method: str = "gram", eps: float = 1e-6):
@@ -57,7 +57,8 @@ class OrthogonalProjector(nn.Module):
 
 
 class ContentEncoder(nn.Module):
-    """C(x) (B, T, D): a two-layer refinement of the base model's own token embeddings, orthogonal to the slots.
+    """C(x) (B, T, D): a two-layer refinement of the base model's own token embeddings, orthogonal to the
+    slots.
 
     `ortho="none"` leaves the projection out, so that a word's content is the same in every sentence.
     """

@@ -1,7 +1,7 @@
 """The SCI guide's pseudocode as printed, completed only where it names something it does not define.
 
-The reference the course demonstrates each finding on and the tests compare the package with: slow, literal, and
-wrong where the guide is wrong. Every class keeps the guide's name and signature.
+The reference the course demonstrates each finding on and the tests compare the package with: slow, literal,
+and wrong where the guide is wrong. Every class keeps the guide's name and signature.
 """
 
 import torch
@@ -72,7 +72,9 @@ class StructuralEncoder(nn.Module):
 
 
 class OrthogonalProjector(nn.Module):
-    """The guide's projector, one slot after the other; s (B, D) meets content (B, N, D) without its token axis."""
+    """The guide's projector, one slot after the other; s (B, D) meets content (B, N, D) without its token
+    axis.
+    """
 
     def __init__(self, d_model):
         super().__init__()
@@ -130,7 +132,8 @@ class CausalInterventionLayer(nn.Module):
 
 
 class CausalBindingMechanism(nn.Module):
-    """The guide's binding: attention that takes the batch for the sequence, and an output without a residual."""
+    """The guide's binding: attention that takes the batch for the sequence, and an output without a residual.
+    """
 
     def __init__(self, d_model, n_slots, batch_first=False):
         super().__init__()

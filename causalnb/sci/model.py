@@ -22,7 +22,9 @@ from .structure import StructuralEncoder
 
 @dataclass
 class SCIOutput(ModelOutput):
-    """loss = lm_loss + scl_weight * contrastive_loss; logits (B, T, V); structure (B, K, d_s); edges (B, K, K)."""
+    """loss = lm_loss + scl_weight * contrastive_loss; logits (B, T, V); structure (B, K, d_s); edges (B, K,
+    K).
+    """
 
     loss: torch.Tensor | None = None
     logits: torch.Tensor | None = None
@@ -35,7 +37,9 @@ class SCIOutput(ModelOutput):
 
 
 def decoder_layers(model: nn.Module) -> nn.ModuleList:
-    """The decoder layers of any Hugging Face decoder (or peft wrapper); ValueError names a model without them."""
+    """The decoder layers of any Hugging Face decoder (or peft wrapper); ValueError names a model without
+    them.
+    """
     depth = model.config.num_hidden_layers
     for module in model.modules():
         if isinstance(module, nn.ModuleList) and len(module) == depth:
@@ -48,8 +52,8 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
 class SCITransformer(PreTrainedModel):
     """A decoder whose layers read, after each of cbm_layers, from slots bound to the prompt's content.
 
-    Structure and content see the prompt alone (prompt_mask), so that no answer leaks; slots are bound once for each
-    sequence and every token reads them by itself, so that caching, beams and padding change nothing.
+    Structure and content see the prompt alone (prompt_mask), so that no answer leaks; slots are bound once
+    for each sequence and every token reads them by itself, so that caching, beams and padding change nothing.
     """
 
     config_class = SCIConfig
@@ -152,7 +156,9 @@ class SCITransformer(PreTrainedModel):
             self._bound = previous
 
     def encode(self, input_ids, prompt_mask):
-        """Structure (B, K, d_s), edges (B, K, K), content (B, P, d_s) and mask (B, P) of the prompt's P columns."""
+        """Structure (B, K, d_s), edges (B, K, K), content (B, P, d_s) and mask (B, P) of the prompt's P
+        columns.
+        """
         columns = prompt_mask.bool().any(0).nonzero()[:, 0]
         if len(columns) == 0:
             raise ValueError("the prompt mask marks no token at all: mark the instruction's tokens with 1")
@@ -190,7 +196,8 @@ class SCITransformer(PreTrainedModel):
         do=None,
         **kwargs,
     ) -> SCIOutput:
-        """Logits (B, T, V) of input_ids (B, T); loss with labels (B, T, -100 off the answer) and their prompt_mask (B, T).
+        """Logits (B, T, V) of input_ids (B, T); loss with labels (B, T, -100 off the answer) and their
+        prompt_mask (B, T).
 
         structure_ids (B,) add the contrastive loss; rows with a negative id take no part in it.
         do={slot: (B, d_s)} holds slots at values. Without prompt_mask the whole input is the prompt.
@@ -215,7 +222,9 @@ class SCITransformer(PreTrainedModel):
 
     @torch.no_grad()
     def generate(self, input_ids, attention_mask=None, do=None, **kwargs):
-        """The base's generate with slots bound once from the whole input, which is the prompt; returns ids (B, T)."""
+        """The base's generate with slots bound once from the whole input, which is the prompt; returns ids
+        (B, T).
+        """
         prompt_mask = self._checked_mask(input_ids, attention_mask, None, None)
         bound = self.causal_binding.bind(*self.encode(input_ids, prompt_mask), do)
         with self.binding(bound):
