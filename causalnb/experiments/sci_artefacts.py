@@ -20,8 +20,7 @@ FINDINGS = {
 
 
 def findings_table(profile: str | None = None):
-    """Each finding of the audit: the guide's version beside the corrected one, mean and interval over seeds.
-    """
+    """Each finding: the guide's version beside the corrected one, mean and interval over seeds."""
     from causalnb.lab import results
     from causalnb.lab.statistics import mean_ci
     from causalnb.lab.tables import Table
@@ -46,9 +45,7 @@ def findings_table(profile: str | None = None):
 
 
 def findings_figure(profile: str | None = None):
-    """(figure, alt): every finding as a pair of dots, and the answer leak as forced against decoded exact
-    match.
-    """
+    """(figure, alt): each finding as a pair of dots, and the answer leak, forced against decoded match."""
     import matplotlib.pyplot as plt
     import numpy as np
 
@@ -135,8 +132,7 @@ def components(profile):
 
 
 def scan_table(profile: str | None = None):
-    """Exact match by split and model, decoded match, validation, and how invariant the compared states are.
-    """
+    """Exact match by split and model, forced and decoded, and how invariant the compared states are."""
     from causalnb.lab import results
     from causalnb.lab.statistics import mean_ci
     from causalnb.lab.tables import Table
@@ -193,9 +189,7 @@ def verdict_table(profile: str | None = None):
 
 
 def scan_figure(profile: str | None = None):
-    """(figure, alt): exact match during training, test (lines with their range over seeds) and validation
-    (thin).
-    """
+    """(figure, alt): exact match in training, on test (bands span the seeds) and on validation (thin)."""
     import matplotlib.pyplot as plt
 
     from causalnb.lab import results

@@ -1,5 +1,4 @@
-"""The SCI guide's components: the answer leak, trained both ways, and each finding of the audit as a number.
-"""
+"""The SCI guide's components: the answer leak trained both ways, and each finding as a number."""
 
 from causalnb.experiments.sci_scan import CODE, build_model, scan_rows
 from causalnb.lab.registry import Experiment, Run, register
@@ -7,9 +6,7 @@ from causalnb.tasks import scan
 
 
 def run_leak(run: Run) -> dict:
-    """Train SCI with encoders on the prompt alone or on prompt and answer (the guide's); forced against
-    greedy match.
-    """
+    """Train SCI with encoders that see the prompt, or the answer too; forced against greedy match."""
     import torch
     from transformers import set_seed
 
@@ -122,9 +119,7 @@ register(
 
 
 def run_findings(run: Run) -> dict:
-    """Each finding of the audit as `guide.<finding>` and `corrected.<finding>`, on random weights of one
-    seed.
-    """
+    """Each finding as `guide.<finding>` and `corrected.<finding>`, on random weights of one seed."""
     import torch
 
     torch.manual_seed(run.seed)
@@ -262,9 +257,7 @@ def _intervention(config):
 
 
 def content_on_slots(config):
-    """Largest |cosine| between projected content and a slot, for correlated slots; the guide's loop with its
-    axis repaired.
-    """
+    """Largest |cosine| of projected content and a (correlated) slot; the guide's loop, axis repaired."""
     import torch
     import torch.nn.functional as F
 
@@ -282,9 +275,7 @@ def content_on_slots(config):
 
 
 def anchors_with_positives(config):
-    """Share of a batch's rows that have a different text of their own structure beside them: random or
-    balanced.
-    """
+    """Share of a batch's rows with another text of their structure beside them: random or balanced."""
     import torch
     from numpy import mean
 

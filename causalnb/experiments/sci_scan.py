@@ -80,9 +80,7 @@ def scan_rows(pairs) -> list[dict]:
 def scan_data(
     split: str, validation_rows: int, test_rows: int | None
 ) -> tuple[list[dict], list[dict], list[dict]]:
-    """(train, validation, test): validation_rows different commands are taken out of the published training
-    rows.
-    """
+    """(train, validation, test); validation_rows commands are taken out of the published training rows."""
     train, test = (scan_rows(part) for part in scan.split(split))
     draw = np.random.default_rng(0)  # one held-out draw for all arms and seeds
     repeated = {
@@ -98,9 +96,7 @@ def scan_data(
 
 
 def build_model(config: dict):
-    """The model of an arm ("plain", "plain_labels" or "sci") on a small Llama, and the names of the inputs it
-    takes.
-    """
+    """The model of an arm (plain, plain_labels, sci) on a small Llama, and the names of its inputs."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from causalnb.sci import ContrastiveDecoder, SCITransformer
@@ -139,9 +135,7 @@ def build_model(config: dict):
 
 
 def run_scan(run: Run) -> dict:
-    """Train one arm on one split; exact match on validation and test, by forcing and by decoding, and
-    invariance.
-    """
+    """Train one arm on one split; exact match, forced and decoded, and how invariant its states are."""
     from transformers import set_seed
 
     from causalnb.lab.evaluation import greedy_matches, teacher_forced_matches
@@ -194,9 +188,7 @@ def run_scan(run: Run) -> dict:
 
 
 def representations(model, rows, collator) -> np.ndarray:
-    """What the contrastive loss compares, as unit vectors (rows, D): the mean slot, or a plain model's state
-    at <sep>.
-    """
+    """What the loss compares, as unit vectors (rows, D): the mean slot, or a plain model's state at <sep>."""
     import torch
     import torch.nn.functional as F
 
@@ -213,9 +205,7 @@ def representations(model, rows, collator) -> np.ndarray:
 
 
 def invariance(model, test, train, collator, probe_rows: int) -> dict:
-    """Cosine of test commands with a training command of the same structure, of another, and retrieval@1
-    among them.
-    """
+    """Cosine of test with training commands, same structure and another, and retrieval@1 among them."""
     partners: dict[str, dict] = {}
     for row in train:
         partners.setdefault(row["structure"], row)

@@ -38,8 +38,7 @@ def greedy_matches(
     max_new_tokens: int,
     batch_size: int = 128,
 ) -> np.ndarray:
-    """Whether greedy decoding from a row's prompt gives its labels exactly, end token included: bool (rows,).
-    """
+    """Whether greedy decoding of a row's prompt gives its labels, end token included: bool (rows,)."""
     matches = np.zeros(len(rows), dtype=bool)
     model.eval()
     for batch in by_length([len(row["input_ids"]) for row in rows], batch_size):

@@ -1,6 +1,4 @@
-"""Training in one thin place: transformers.Trainer with given batches, complete-or-absent checkpoints, exact
-resumption.
-"""
+"""Training in one thin place: transformers.Trainer, whole checkpoints, exact resumption."""
 
 import json
 import os
@@ -26,9 +24,7 @@ CHECKSUMS = "checksums.json"
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Steps, learning rate (peak, after `warmup` of the steps, then a cosine to 0), decay, gradient norm,
-    eval interval.
-    """
+    """Steps, peak learning rate (warm-up share, then a cosine to 0), decay, clipping, evaluation interval."""
 
     steps: int
     learning_rate: float
@@ -81,9 +77,7 @@ class PromptAnswerCollator:
 
 
 class _Reporter(TrainerCallback):
-    """Evaluates and logs every `every` steps and at the end, right before the checkpoint of that step is
-    saved.
-    """
+    """Evaluates and logs every `every` steps and at the end, right before that step's checkpoint."""
 
     def __init__(self, trainer, every, evaluate, progress):
         self.trainer, self.every, self.evaluate, self.progress = trainer, every, evaluate, progress
@@ -188,8 +182,7 @@ def train(
     progress: Callable[[int, int, str], None] | None = None,
     device: str = "cpu",
 ) -> list[dict]:
-    """Train `model` in place on rows[i] for i in each of batches (settings.steps of them); returns its
-    history.
+    """Train `model` in place on rows[i] for i in each of batches (settings.steps of them).
 
     History: [{"step", "loss", ...what evaluate(model) gives}], one entry every evaluate_every steps. A
     checkpoint is kept in `folder` at each entry; the same call continues from the last one with bit-identical

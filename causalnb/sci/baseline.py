@@ -11,9 +11,7 @@ from .model import SCIOutput
 
 
 class ContrastiveDecoder(PreTrainedModel):
-    """A decoder with loss = lm + scl_weight * contrastive loss on its last hidden state at the prompt's last
-    token.
-    """
+    """A decoder with lm + scl_weight * contrastive loss on its last state at the prompt's last token."""
 
     config_class = SCIConfig
     base_model_prefix = "base"
@@ -38,9 +36,7 @@ class ContrastiveDecoder(PreTrainedModel):
     def forward(
         self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs
     ):
-        """Logits (B, T, V) and .structure (B, 1, D), the state at the last prompt token; loss as
-        SCITransformer's.
-        """
+        """Logits (B, T, V), .structure (B, 1, D) at the last prompt token; loss as in SCITransformer."""
         out = self.base(
             input_ids, attention_mask=attention_mask, labels=labels, output_hidden_states=True, **kwargs
         )

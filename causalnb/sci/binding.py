@@ -10,8 +10,7 @@ from .structure import Attention
 
 
 class CausalInterventionLayer(nn.Module):
-    """Message passing over slots with do(): m_i = sum_j E[j, i] MLP([h_i; h_j]), h_i <- GRU(m_i, h_i),
-    n_iterations times.
+    """Message passing with do(): n_iterations of m_i = sum_j E[j, i] MLP([h_i; h_j]), h_i <- GRU(m_i, h_i).
 
     `normalize` divides the sum by the in-degree sum_j E[j, i] when that exceeds 1. The pair MLP is split into
     its two halves, so that its linear maps see K rows instead of K (K - 1). Effects reach slots at most
@@ -27,8 +26,7 @@ class CausalInterventionLayer(nn.Module):
         self.update_fn = nn.GRUCell(d_model, d_model)
 
     def forward(self, slot_values: torch.Tensor, edges: torch.Tensor, do: dict | None = None) -> torch.Tensor:
-        """Slots (B, K, D) after propagation; do={slot: (B, D)} cuts the edges into the slot and holds its
-        value.
+        """Slots (B, K, D) after propagation; do={slot: (B, D)} cuts edges into the slot and holds its value.
 
         Raises ValueError for edges that are not (B, K, K), for a slot outside 0..K-1 and for a value that is
         not (B, D).
@@ -83,17 +81,14 @@ class CausalInterventionLayer(nn.Module):
 
 @dataclass
 class BoundSlots:
-    """What the tokens read: keys and values (B, H, K, d/H) of the slots (B, K, d) after propagation and do.
-    """
+    """What tokens read: keys and values (B, H, K, d/H) of the slots (B, K, d) after propagation and do."""
 
     keys: torch.Tensor
     values: torch.Tensor
     slots: torch.Tensor
 
     def expand(self, batch: int) -> "BoundSlots":
-        """Repeat each row for its beams or samples, up to `batch` rows; raises ValueError when they do not
-        divide.
-        """
+        """Repeat rows for their beams or samples, up to `batch` rows; ValueError when they do not divide."""
         rows = self.keys.shape[0]
         if batch == rows:
             return self
@@ -132,8 +127,7 @@ class CausalBindingMechanism(nn.Module):
             nn.init.zeros_(projection.weight)
 
     def bind(self, structure, edges, content, mask=None, do=None) -> BoundSlots:
-        """Slots (B, K, d) filled from content (B, T, d) where mask (B, T) allows, after propagation under do.
-        """
+        """Slots (B, K, d) filled from content (B, T, d) where mask (B, T) allows, propagated under do."""
         slots = self.intervention_layer(self.binding_attention(structure, content, mask), edges, do)
         read = self.slot_norm(structure + slots)
         heads = self.binding_attention.heads
@@ -144,14 +138,12 @@ class CausalBindingMechanism(nn.Module):
         return self.binding_attention.weights(structure, content, mask)
 
     def contribution(self, hidden_states: torch.Tensor, bound: BoundSlots, layer: int) -> torch.Tensor:
-        """What the tokens (B, T, hidden_size) read from the slots, to be added to them; position by position.
-        """
+        """What the tokens (B, T, hidden_size) read from the slots, to be added to them; token by token."""
         query = self.token_query(F.rms_norm(hidden_states, hidden_states.shape[-1:]))
         read = F.scaled_dot_product_attention(self.binding_attention.heads(query), bound.keys, bound.values)
         return self.output_proj[layer](read.transpose(1, 2).flatten(2))  # (B, T, hidden_size)
 
     def forward(self, structural_graph, edges, content, hidden_states, mask=None, do=None, layer: int = 0):
-        """hidden_states (B, T, hidden_size) with the slots' contribution added: bind and contribution in one.
-        """
+        """hidden_states (B, T, hidden_size) plus the slots' contribution: bind and contribution in one."""
         bound = self.bind(structural_graph, edges, content, mask, do)
         return hidden_states + self.contribution(hidden_states, bound, layer)

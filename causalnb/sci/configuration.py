@@ -4,13 +4,11 @@ from transformers import AutoConfig, PretrainedConfig
 
 
 class SCIConfig(PretrainedConfig):
-    """Settings of SCITransformer; widths in features, layers zero-based, K = n_structural_slots <
-    d_structure.
+    """Settings of SCITransformer: widths in features, layers from 0, K = n_structural_slots < d_structure.
 
     d_structure=None takes min(384, hidden size), the width that keeps the guide's "~10M" true on a 1.1B base;
-    cbm_layers=None places binding after 27, 50 and 73 % of the layers; structure_layer is not a choice:
-    structure is read from the base's token embeddings. Raises ValueError for a binding layer beyond the
-    base's depth.
+    cbm_layers=None places binding after 27, 50 and 73 % of the layers. Raises ValueError for a binding layer
+    beyond the base's depth and for slots that do not fit the width.
     """
 
     model_type = "sci"

@@ -57,8 +57,7 @@ class OrthogonalProjector(nn.Module):
 
 
 class ContentEncoder(nn.Module):
-    """C(x) (B, T, D): a two-layer refinement of the base model's own token embeddings, orthogonal to the
-    slots.
+    """C(x) (B, T, D): a two-layer refinement of the base's token embeddings, orthogonal to the slots.
 
     `ortho="none"` leaves the projection out, so that a word's content is the same in every sentence.
     """

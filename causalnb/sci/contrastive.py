@@ -1,6 +1,4 @@
-"""Component 4: structural contrastive learning: the loss, its pair labels and a sampler that gives it
-positives.
-"""
+"""Component 4, structural contrastive learning: the loss, its pairs, and a sampler that finds positives."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
@@ -12,8 +10,7 @@ from torch import nn
 
 
 class StructuralContrastiveLoss(nn.Module):
-    """Supervised contrastive loss on cosines of slot means: -mean over positives of log softmax(cos /
-    temperature).
+    """Supervised contrastive loss on cosines of slot means: -log softmax(cos / temperature) of positives.
 
     Averaged over the anchors that have a positive; 0 (with a gradient graph) when none has.
     Raises ValueError for a temperature <= 0 and for labels that are not boolean or not (B, B).
@@ -26,9 +23,7 @@ class StructuralContrastiveLoss(nn.Module):
         self.temperature = temperature
 
     def forward(self, structural_reps: torch.Tensor, pair_labels: torch.Tensor) -> torch.Tensor:
-        """Scalar loss of structural_reps (B, K, D) and pair_labels (B, B), True where two rows share a
-        structure.
-        """
+        """Scalar loss of structural_reps (B, K, D); pair_labels (B, B), True where rows share a structure."""
         batch = structural_reps.shape[0]
         if pair_labels.shape != (batch, batch):
             raise ValueError(
@@ -48,9 +43,7 @@ class StructuralContrastiveLoss(nn.Module):
         return torch.where(anchors, push - pull, 0.0).sum() / anchors.sum().clamp(min=1)
 
     def of_ids(self, structural_reps: torch.Tensor, structure_ids: torch.Tensor) -> torch.Tensor:
-        """The loss with pairs from structure_ids (B,): rows with a negative id take no part, neither for nor
-        against.
-        """
+        """The loss with pairs from structure_ids (B,); rows with a negative id take no part at all."""
         if structure_ids.shape != structural_reps.shape[:1]:
             raise ValueError(
                 f"structure_ids have shape {tuple(structure_ids.shape)}: pass one id for each of the "
@@ -86,8 +79,7 @@ def generate_structural_pairs(
 
 
 class StructureBalancedBatches:
-    """Batches of row indices: `random_rows` drawn at random and `pairs` of rows with equal structure,
-    different text.
+    """Batches of row indices: random rows, and pairs of rows with one structure and different texts.
 
     Yields `steps` lists, a function of the seed alone, so that an interrupted run continues on the same rows.
     Random rows pass through the data in shuffled epochs. With `lengths`, each `window` of batches is sorted

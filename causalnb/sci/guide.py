@@ -72,9 +72,7 @@ class StructuralEncoder(nn.Module):
 
 
 class OrthogonalProjector(nn.Module):
-    """The guide's projector, one slot after the other; s (B, D) meets content (B, N, D) without its token
-    axis.
-    """
+    """The guide's projector, slot by slot; s (B, D) meets content (B, N, D) without its token axis."""
 
     def __init__(self, d_model):
         super().__init__()
@@ -132,8 +130,7 @@ class CausalInterventionLayer(nn.Module):
 
 
 class CausalBindingMechanism(nn.Module):
-    """The guide's binding: attention that takes the batch for the sequence, and an output without a residual.
-    """
+    """The guide's binding: attention that takes batch for sequence, and an output without a residual."""
 
     def __init__(self, d_model, n_slots, batch_first=False):
         super().__init__()

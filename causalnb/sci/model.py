@@ -22,9 +22,7 @@ from .structure import StructuralEncoder
 
 @dataclass
 class SCIOutput(ModelOutput):
-    """loss = lm_loss + scl_weight * contrastive_loss; logits (B, T, V); structure (B, K, d_s); edges (B, K,
-    K).
-    """
+    """loss = lm_loss + scl_weight * contrastive_loss; logits (B, T, V); structure (B, K, d_s)."""
 
     loss: torch.Tensor | None = None
     logits: torch.Tensor | None = None
@@ -37,9 +35,7 @@ class SCIOutput(ModelOutput):
 
 
 def decoder_layers(model: nn.Module) -> nn.ModuleList:
-    """The decoder layers of any Hugging Face decoder (or peft wrapper); ValueError names a model without
-    them.
-    """
+    """The decoder layers of any Hugging Face decoder; ValueError names a model without them."""
     depth = model.config.num_hidden_layers
     for module in model.modules():
         if isinstance(module, nn.ModuleList) and len(module) == depth:
@@ -156,9 +152,7 @@ class SCITransformer(PreTrainedModel):
             self._bound = previous
 
     def encode(self, input_ids, prompt_mask):
-        """Structure (B, K, d_s), edges (B, K, K), content (B, P, d_s) and mask (B, P) of the prompt's P
-        columns.
-        """
+        """Structure (B, K, d_s), edges (B, K, K), content (B, P, d_s) and mask (B, P) of P prompt columns."""
         columns = prompt_mask.bool().any(0).nonzero()[:, 0]
         if len(columns) == 0:
             raise ValueError("the prompt mask marks no token at all: mark the instruction's tokens with 1")
@@ -196,8 +190,7 @@ class SCITransformer(PreTrainedModel):
         do=None,
         **kwargs,
     ) -> SCIOutput:
-        """Logits (B, T, V) of input_ids (B, T); loss with labels (B, T, -100 off the answer) and their
-        prompt_mask (B, T).
+        """Logits (B, T, V); loss with labels (B, T), -100 off the answer, and their prompt_mask (B, T).
 
         structure_ids (B,) add the contrastive loss; rows with a negative id take no part in it.
         do={slot: (B, d_s)} holds slots at values. Without prompt_mask the whole input is the prompt.
@@ -222,9 +215,7 @@ class SCITransformer(PreTrainedModel):
 
     @torch.no_grad()
     def generate(self, input_ids, attention_mask=None, do=None, **kwargs):
-        """The base's generate with slots bound once from the whole input, which is the prompt; returns ids
-        (B, T).
-        """
+        """The base's generate, slots bound once from the whole input, which is the prompt; ids (B, T)."""
         prompt_mask = self._checked_mask(input_ids, attention_mask, None, None)
         bound = self.causal_binding.bind(*self.encode(input_ids, prompt_mask), do)
         with self.binding(bound):

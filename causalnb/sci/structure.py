@@ -16,9 +16,7 @@ def rotate(x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
 
 
 class Attention(nn.Module):
-    """Multi-head attention of query (B, Q, D) over context (B, T, D), mask (B, T) True where readable; batch
-    first.
-    """
+    """Multi-head attention of query (B, Q, D) over context (B, T, D), mask (B, T)."""
 
     def __init__(self, d_model: int, n_heads: int = 4):
         super().__init__()
@@ -36,8 +34,7 @@ class Attention(nn.Module):
         return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
     def forward(self, query, context, mask=None, positions=None) -> torch.Tensor:
-        """Attend, output (B, Q, D); with positions (B, T) queries and keys are rotated by them (then Q = T).
-        """
+        """Attend, output (B, Q, D); positions (B, T) rotate queries and keys (then Q = T)."""
         q, k, v = (
             self.heads(self.query(query)),
             self.heads(self.key(context)),
@@ -58,9 +55,7 @@ class Attention(nn.Module):
 
 
 class AbstractionLayer(nn.Module):
-    """x * (sigmoid(W2 GELU(W1 x)) + g): a learned, multiplicative damping of features, x (B, T, D); g starts
-    at 0.1.
-    """
+    """x * (sigmoid(W2 GELU(W1 x)) + g): learned multiplicative damping of x (B, T, D); g starts at 0.1."""
 
     def __init__(self, d_model: int, residual_gate: float = 0.1):
         super().__init__()
@@ -75,9 +70,7 @@ class AbstractionLayer(nn.Module):
 
 
 class EdgePredictor(nn.Module):
-    """E = sigmoid(q(S) k(S)^T / sqrt(D)) in [0, 1], (B, K, K), E[:, j, i] the edge j -> i; "upper" keeps j <
-    i: a DAG.
-    """
+    """E = sigmoid(q(S) k(S)^T / sqrt(D)) (B, K, K), E[:, j, i] for j -> i; "upper" keeps j < i: a DAG."""
 
     def __init__(self, d_model: int, dag: str = "upper"):
         super().__init__()
@@ -130,9 +123,7 @@ class StructuralEncoder(nn.Module):
         self.structural_gnn = StructuralGNN(d_model, n_layers)
 
     def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None):
-        """Slots (B, K, D), edges (B, K, K) of hidden_states (B, T, D); attention_mask (B, T), nonzero where
-        readable.
-        """
+        """Slots (B, K, D) and edges (B, K, K) of hidden_states (B, T, D); attention_mask (B, T), 0 = unread."""
         batch, tokens, _ = hidden_states.shape
         if attention_mask is None:
             attention_mask = hidden_states.new_ones(batch, tokens)
