@@ -72,10 +72,8 @@ def findings_figure(profile: str | None = None):
         places, [f"{what}\n(should be {should})" for what, should in FINDINGS.values()], fontsize=7.5
     )
     left.set_xlabel("measured (relative size, h, cosine or share)")
-    left.legend(loc="lower right", fontsize=8)
-    for place, (arm, title) in enumerate(
-        (("prompt_and_answer", "prompt and answer\n(the guide)"), ("prompt", "prompt only"))
-    ):
+    left.legend(loc="lower left", fontsize=8)
+    for place, arm in enumerate(("prompt_and_answer", "prompt")):
         rows = leak[leak.arm == arm]
         for shift, metric, colour, hatch, label in (
             (-0.2, "forced_exact_match", "sky", "", "answer given (forced)"),
@@ -93,9 +91,8 @@ def findings_figure(profile: str | None = None):
                 capsize=3,
                 label=label if place == 0 else None,
             )
-    right.set_xticks(
-        [0, 1], ["encoders see\nprompt and answer\n(the guide)", "encoders see\nthe prompt only"]
-    )
+    right.set_xticks([0, 1], ["prompt and\nanswer (guide)", "prompt\nonly"])
+    right.set_xlabel("the encoders see")
     right.set_ylabel("exact match on held-out commands")
     right.set_ylim(0, 1.25)
     right.set_yticks(np.linspace(0, 1, 6))

@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from .configuration import SCIConfig
 from .contrastive import StructuralContrastiveLoss
-from .model import SCIOutput
+from .model import SCIOutput, keep_weights
 
 
 class ContrastiveDecoder(PreTrainedModel):
@@ -20,9 +20,10 @@ class ContrastiveDecoder(PreTrainedModel):
     def __init__(self, config: SCIConfig, base_model=None):
         super().__init__(config)
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
-        self.base = (
-            base_model if base_model is not None else AutoModelForCausalLM.from_config(config.base_config)
-        )
+        if base_model is None:
+            self.base = AutoModelForCausalLM.from_config(config.base_config)
+        else:
+            self.base = keep_weights(base_model)
         self.post_init()
 
     @classmethod

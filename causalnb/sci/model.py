@@ -45,6 +45,13 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
     )
 
 
+def keep_weights(base_model: nn.Module) -> nn.Module:
+    """Mark every module as initialised, so that post_init of a wrapper does not draw its weights anew."""
+    for module in base_model.modules():
+        module._is_hf_initialized = True
+    return base_model
+
+
 class SCITransformer(PreTrainedModel):
     """A decoder whose layers read, after each of cbm_layers, from slots bound to the prompt's content.
 
@@ -74,7 +81,7 @@ class SCITransformer(PreTrainedModel):
             width, hidden, len(config.cbm_layers), config.n_structural_heads, config.n_iterations
         )
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
-        self.base = base_model if base_model is not None else self._rebuild(config)
+        self.base = keep_weights(base_model) if base_model is not None else self._rebuild(config)
         self._bound: BoundSlots | None = None
         for place, layer in enumerate(config.cbm_layers):
             decoder_layers(self.base)[layer].register_forward_hook(partial(self._add_contribution, place))
@@ -96,7 +103,10 @@ class SCITransformer(PreTrainedModel):
             SCIConfig(copy.deepcopy(base_model.config), base_adapter=adapter, **sci_settings), base_model
         )
         like = next(base_model.parameters())
-        return model.to(like.device, like.dtype)
+        for name, module in model.named_children():
+            if name != "base":  # whose buffers may be of another precision on purpose
+                module.to(like.device, like.dtype)
+        return model
 
     @classmethod
     def from_pretrained(cls, *arguments, **keywords):

@@ -123,7 +123,7 @@ class StructuralEncoder(nn.Module):
         self.structural_gnn = StructuralGNN(d_model, n_layers)
 
     def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None):
-        """Slots (B, K, D) and edges (B, K, K) of hidden_states (B, T, D); attention_mask (B, T), 0 = unread."""
+        """Slots (B, K, D) and edges (B, K, K) of hidden_states (B, T, D); mask 0 = unread."""
         batch, tokens, _ = hidden_states.shape
         if attention_mask is None:
             attention_mask = hidden_states.new_ones(batch, tokens)
