@@ -273,9 +273,13 @@ def tables(ids: Ids = None, profile: Profile = None,
 
 
 @app.command()
-def figures(ids: Ids = None, profile: Profile = None) -> None:
+def figures(ids: Ids = None, profile: Profile = None,
+            pdf: Annotated[bool, typer.Option("--pdf", help="PDF beside SVG and PNG.")] = False) -> None:
     """Rebuild figures from the stored results and name their files."""
-    files, failed = rebuild(ids, {".svg", ".png", ".pdf"}, profile)
+    from causalnb.lab.figures import also
+
+    with also(*["pdf"] * pdf):
+        files, failed = rebuild(ids, {".svg", ".png", ".pdf"}, profile)
     for file in files:
         print(shown(file))
     raise typer.Exit(EXIT_FAILED if failed else 0)

@@ -2,8 +2,9 @@
 
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import matplotlib as mpl
@@ -19,7 +20,7 @@ LINES = ["-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1))
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 RC = {
     "axes.prop_cycle": cycler(color=list(COLOURS.values())) + cycler(linestyle=LINES)
-    + cycler(marker=MARKERS) + cycler(markevery=[0.12] * len(COLOURS)),
+    + cycler(marker=MARKERS),
     "axes.spines.top": False, "axes.spines.right": False,
     "axes.grid": True, "grid.alpha": 0.3, "grid.linewidth": 0.6,
     "figure.constrained_layout.use": True, "figure.figsize": (5.8, 3.6), "figure.dpi": 100,
@@ -31,6 +32,17 @@ DENSE = 2_000  # points from which a layer is drawn as pixels
 IDS = re.compile(rb'(?<=[#"])[a-z]+[0-9a-f]{10}(?=[")])')
 PLAIN = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None},
          "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
+_asked: ContextVar[tuple[str, ...]] = ContextVar("asked", default=())
+
+
+@contextmanager
+def also(*formats: str) -> Iterator[None]:
+    """Within this context save_figure writes these formats too."""
+    token = _asked.set(formats)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
 
 
 def style() -> ExitStack:
@@ -89,12 +101,23 @@ def _described(alt: str) -> str:
 def save_figure(fig, id: str, *, alt: str, caption: str = "", profile: str | None = None,
                 formats: Iterable[str] = ("svg", "png")) -> list[Path]:
     """Write figures/<source>/<name>.<format> and the manifest; LabError without alt text or above LIMIT."""
-    alt, content = _described(alt), {f".{format}": render(fig, format) for format in formats}
+    alt, wanted = _described(alt), dict.fromkeys((*formats, *_asked.get()))
+    content = {f".{format}": render(fig, format) for format in wanted}
     for suffix, data in content.items():
         if len(data) > LIMIT:
             raise LabError(f"{id}{suffix} has {len(data):,} bytes and may have {LIMIT:,}: "
                            "draw fewer points or a smaller figure.")
     return manifest.save(id, content, alt, caption, profile)
+
+
+def _palette(png: bytes) -> bytes:
+    """The same picture in 256 colours, a third of the bytes: a notebook may hold 300 KB of outputs."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    picture = Image.open(io.BytesIO(png)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    picture.save(out, "png", optimize=True)
+    return out.getvalue()
 
 
 def show(fig, alt: str) -> None:
@@ -103,7 +126,7 @@ def show(fig, alt: str) -> None:
     from IPython.display import display
 
     alt = _described(alt)
-    data = {"image/png": render(fig, "png"), "text/plain": alt}
+    data = {"image/png": _palette(render(fig, "png")), "text/plain": alt}
     display(data, raw=True, metadata={"image/png": {"alt": alt}})
     plt.close(fig)
 

@@ -181,6 +181,11 @@ def test_a_builder_that_fails_does_not_stop_the_others(home):
     assert (home / "figures/sci/fig_toy.png").is_file()
 
 
+def test_figures_as_pdf_on_request(home):
+    assert "figures/sci/components.pdf" in call("figures", "sci.components", "--pdf")[0]
+    assert (home / "figures/sci/components.pdf").read_bytes()[:4] == b"%PDF"
+
+
 def test_figures_and_tables_leave_each_other_alone():
     call("run", "sci.toy")
     call("tables")
