@@ -52,6 +52,7 @@ def execute(path: Path | str, profile: str | None = None, timeout: float | None 
     here = KernelSpecManager(kernel_dirs=[])  # python3 is this environment's own
     client = NotebookClient(notebook, timeout=timeout, record_timing=False,
                             km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=here),
+                            extra_arguments=["--log-level=ERROR"],  # no lecture on transport encryption
                             resources={"metadata": {"path": str(path.resolve().parent)}},
                             coalesce_streams=True, on_cell_start=cell_starts)
     env = {**os.environ, "CAUSALNB_PROFILE": scale.name, "OMP_NUM_THREADS": "1",

@@ -1,0 +1,211 @@
+"""Paths, errors, profiles, atomic files and locks."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from causalnb import paths
+from causalnb.errors import CausalnbError, DataError, LabError, sentence
+from causalnb.lab import files, profiles
+
+HOME = Path(paths.__file__).parents[1]
+
+
+def started(code, *words):
+    """A Python process that has printed its first line."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, words)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(HOME)},
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_places_move_with_the_environment(tmp_path, monkeypatch):
+    for name in ("RESULTS", "FIGURES", "CACHE"):
+        monkeypatch.delenv(f"CAUSALNB_{name}", raising=False)
+    monkeypatch.setenv("CAUSALNB_HOME", str(tmp_path))
+    assert paths.root() == tmp_path
+    assert paths.results_dir("laptop") == tmp_path / "data" / "results" / "laptop"
+    assert paths.figures_dir("gpu") == tmp_path / "figures"
+    assert paths.downloads_dir() == tmp_path / "data" / "downloads"
+    assert paths.cache_dir() == tmp_path / "data" / "cache"
+    assert paths.paper_dir() == tmp_path / "data" / "paper"
+    assert paths.notebooks_dir() == tmp_path / "notebooks"
+    for name in ("RESULTS", "FIGURES", "CACHE"):
+        monkeypatch.setenv(f"CAUSALNB_{name}", str(tmp_path / name))
+    assert paths.results_dir("quick") == tmp_path / "RESULTS" / "quick"
+    assert paths.figures_dir("quick") == tmp_path / "FIGURES"
+    assert paths.downloads_dir() == tmp_path / "CACHE" / "downloads"
+    assert paths.cache_dir() == tmp_path / "CACHE"
+
+
+def test_quick_numbers_stay_out_of_the_checkout(monkeypatch):
+    for name in ("RESULTS", "FIGURES"):
+        monkeypatch.delenv(f"CAUSALNB_{name}", raising=False)
+    for place in (paths.results_dir("quick"), paths.figures_dir("quick")):
+        assert not place.is_relative_to(paths.root()) and str(os.getuid()) in str(place)
+
+
+def test_root_is_the_checkout_or_here(tmp_path, monkeypatch):
+    monkeypatch.delenv("CAUSALNB_HOME", raising=False)
+    monkeypatch.setattr(paths, "__file__", str(tmp_path / "causalnb" / "paths.py"))
+    assert paths.root() == Path.cwd()
+    (tmp_path / "pyproject.toml").touch()
+    assert paths.root() == tmp_path
+    assert paths.shown(tmp_path / "data" / "x.csv") == "data/x.csv"
+    assert paths.shown(Path("/elsewhere/x")) == "/elsewhere/x"
+
+
+def test_sentences():
+    assert sentence(LabError("one\n  two")) == "one two"
+    assert sentence(ValueError("three")) == "three"
+    assert sentence(KeyError("k")) == "KeyError: 'k'" and sentence(ValueError()) == "ValueError: "
+    assert issubclass(DataError, ValueError) and issubclass(DataError, CausalnbError)
+
+
+def test_current_profile(monkeypatch):
+    monkeypatch.delenv("CAUSALNB_PROFILE", raising=False)
+    assert profiles.current().name == "laptop"
+    monkeypatch.setenv("CAUSALNB_PROFILE", "gpu")
+    assert profiles.current().name == "gpu" and profiles.current("paper").name == "paper"
+    assert profiles.current(profiles.PROFILES["quick"]).name == "quick"
+    with pytest.raises(LabError, match="no profile 'lap': use one of quick, laptop, gpu, paper"):
+        profiles.current("lap")
+
+
+@pytest.mark.parametrize(
+    "profile, values, expected",
+    [
+        ("quick", {"quick": 1, "laptop": 2}, 1),
+        ("quick", {"laptop": 2}, 2),
+        ("laptop", {"quick": 1, "laptop": 2}, 2),
+        ("gpu", {"laptop": 2, "paper": 4}, 2),
+        ("gpu", {"laptop": 2, "gpu": 3}, 3),
+        ("paper", {"laptop": 2, "gpu": 3}, 3),
+        ("paper", {"laptop": 2}, 2),
+        ("paper", {"laptop": 2, "paper": None}, None),
+    ],
+)
+def test_pick_falls_back(profile, values, expected):
+    assert profiles.pick(profile, **values) == expected
+
+
+def test_pick_refuses_what_it_does_not_know():
+    with pytest.raises(LabError, match="no value for profile 'laptop'"):
+        profiles.pick("laptop", quick=1)
+    with pytest.raises(LabError, match="no profile 'labtop'"):
+        profiles.pick("laptop", labtop=1, laptop=2)
+
+
+def test_a_missing_gpu_is_said(monkeypatch):
+    cuda = SimpleNamespace(is_available=lambda: False)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert profiles.device("laptop") == profiles.device("quick") == "cpu"
+    for name in ("gpu", "paper"):
+        with pytest.raises(LabError, match=f"no GPU for the {name} profile: use --profile laptop"):
+            profiles.device(name)
+    cuda.is_available = lambda: True
+    assert profiles.device("gpu") == "cuda"
+
+
+@pytest.mark.parametrize("step", ["open", "fsync", "replace"])
+@pytest.mark.parametrize(
+    "number, words",
+    [
+        (errno.ENOSPC, "the disk is full: free some space"),
+        (errno.EACCES, "Permission denied: make the folder writable"),
+    ],
+)
+def test_a_disk_that_refuses_leaves_the_old_file(tmp_path, monkeypatch, step, number, words):
+    path = tmp_path / "deep" / "x.json"
+    files.write_atomic(path, b"old")
+
+    def refuse(*arguments, **options):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(
+        *{"open": (files, "open"), "fsync": (os, "fsync"), "replace": (os, "replace")}[step],
+        refuse,
+        raising=False,
+    )
+    with pytest.raises(LabError, match=words):
+        files.write_atomic(path, b"new")
+    assert path.read_bytes() == b"old" and list(path.parent.iterdir()) == [path]
+
+
+def test_what_a_kill_left_is_swept_by_the_next_write(tmp_path):
+    left = tmp_path / ".x.json.12345.tmp"
+    left.write_bytes(b"half")
+    files.write_atomic(tmp_path / "x.json", b"new")
+    assert not left.exists() and (tmp_path / "x.json").read_bytes() == b"new"
+
+
+def test_a_kill_during_a_write_leaves_a_whole_file(tmp_path):
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom causalnb.lab import files\nprint('ready', flush=True)\n"
+        "while True:\n    for letter in b'ab':\n"
+        "        files.write_atomic(Path(sys.argv[1]), bytes([letter]) * 3_000_000)"
+    )
+    for delay in (0.02, 0.07, 0.15):
+        process = started(code, tmp_path / "x")
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+        if (tmp_path / "x").exists():
+            data = (tmp_path / "x").read_bytes()
+            assert len(data) == 3_000_000 and len(set(data)) == 1
+    assert (tmp_path / "x").exists()
+
+
+def test_a_lock_is_for_one_and_dies_with_its_process(tmp_path, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_CACHE", str(tmp_path))
+    code = (
+        "import time\nfrom causalnb.lab import files\nwith files.lock('x', 'taken'):\n"
+        "    print('ready', flush=True)\n    time.sleep(60)"
+    )
+    process = started(code)
+    with pytest.raises(LabError, match="^taken$"), files.lock("x", "taken"):
+        pass
+    with files.lock("y", "taken"):
+        pass
+    process.send_signal(signal.SIGKILL)
+    with files.lock("x", "taken", wait=10), pytest.raises(LabError), files.lock("x", "taken"):
+        pass
+    process.communicate()
+    with files.lock("x", "taken"):
+        pass
+
+
+def test_a_lock_can_be_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_CACHE", str(tmp_path))
+    order = []
+
+    def second():
+        with files.lock("x", "taken", wait=30):
+            order.append("second")
+
+    with files.lock("x", "taken"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_a_lock_that_cannot_be_made_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CAUSALNB_CACHE", str(tmp_path / "file"))
+    with pytest.raises(LabError, match="could not be written"), files.lock("x", "taken"):
+        pass

@@ -1,0 +1,262 @@
+"""Intervals, verdicts and tables."""
+
+import csv
+import io
+import math
+import warnings
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from causalnb.errors import LabError
+from causalnb.lab import registry, tables, verdicts
+from causalnb.lab.statistics import Summary, mean_ci, paired, wilson
+from causalnb.lab.verdicts import Verdict, not_attempted, verdict
+
+NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False)
+SAMPLES = st.lists(NUMBERS, min_size=2, max_size=12)
+
+
+@given(SAMPLES, st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_mean_ci_is_the_t_interval(values, level):
+    found = mean_ci(values, level)
+    error = stats.sem(values)
+    assume(error > 1e-9 * max(map(abs, values)) > 0)
+    low, high = stats.t.interval(level, len(values) - 1, loc=sum(values) / len(values), scale=error)
+    assert found.n == len(values) and found.low <= found.mean <= found.high
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9, abs=1e-9 * error)
+
+
+@given(NUMBERS, st.integers(2, 30))
+def test_equal_values_have_an_interval_of_no_width(value, n):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mean_ci([value] * n) == Summary(value, value, value, n)
+
+
+def test_too_few_or_no_numbers():
+    one = mean_ci([0.5])
+    assert (one.mean, one.n) == (0.5, 1) and math.isnan(one.low) and math.isnan(one.high)
+    for missing in (None, math.nan, math.inf):
+        lost = mean_ci([1.0, missing, 2.0])
+        assert math.isnan(lost.mean) and math.isnan(lost.low) and lost.n == 3
+    for values, level in (([], 0.95), ([1.0, 2.0], 1.0), ([1.0], 0)):
+        with pytest.raises(LabError, match="give values, and a level in"):
+            mean_ci(values, level)
+
+
+def test_the_interval_covers_what_it_says():
+    import numpy as np
+
+    draws = np.random.default_rng(0).normal(3.0, 2.0, size=(1000, 5))
+    covered = sum(found.low <= 3.0 <= found.high for found in map(mean_ci, draws))
+    assert 0.93 < covered / 1000 < 0.97
+
+
+def test_paired_differences_go_by_seed():
+    import pandas as pd
+
+    assert paired({0: 1.0, 1: 4.0}, {1: 1.0, 0: 3.0}) == [-2.0, 3.0]
+    assert paired(pd.Series([1.0, 4.0], index=[5, 3]), {3: 1.0, 5: 1.0}) == [3.0, 0.0]
+    assert paired([1, 2], (3, 5)) == [-2.0, -3.0]
+    assert [math.isnan(value) for value in paired([1, None], [1, 2])] == [False, True]
+    with pytest.raises(LabError, match="seed 2 has a value on one side only"):
+        paired({0: 1.0, 2: 1.0}, {0: 1.0})
+
+
+@given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson(kn):
+    k, n = kn
+    found, z, p = wilson(k, n), stats.norm.ppf(0.975), k / n
+    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    assert (found.low, found.high) == pytest.approx(
+        ((middle - half) / scale, (middle + half) / scale), abs=1e-12
+    )
+    assert found.mean == p and found.n == n and 0 <= found.low <= p <= found.high <= 1
+    assert wilson(k, n, 0.5).half <= found.half
+
+
+@pytest.mark.parametrize("k, n", [(-1, 3), (4, 3), (0, 0)])
+def test_no_proportion(k, n):
+    with pytest.raises(LabError, match=f"{k} of {n} is no proportion"):
+        wilson(k, n)
+
+
+@pytest.mark.parametrize(
+    "differences, size, direction, label",
+    [
+        ([0.2, 0.3, 0.4], 0.3, 1, "reproduced"),
+        ([0.2, 0.3, 0.4], 0.31, 1, "same direction"),
+        ([0.2, 0.3, 0.4], None, 1, "reproduced"),
+        ([0.2, 0.3, 0.4], 0.1, -1, "opposite"),
+        ([-0.2, -0.3, -0.4], 0.3, -1, "reproduced"),
+        ([-0.2, -0.3, -0.4], 0.31, -1, "same direction"),
+        ([-0.2, -0.3, -0.4], None, 1, "opposite"),
+        ([-0.2, 0.3, 0.4], None, 1, "inconclusive"),
+        ([0.3], None, 1, "inconclusive"),
+        ([0.1] * 5, 0.1, 1, "reproduced"),
+        ([0.1] * 5, 0.2, 1, "same direction"),
+        ([0.1] * 5, None, -1, "opposite"),
+        ([0.0] * 5, None, 1, "inconclusive"),
+        ([0.0] * 5, 0.0, -1, "inconclusive"),
+        ([0.2, 0.3, math.nan], None, 1, "inconclusive"),
+        ([0.2, 0.3, None], None, -1, "inconclusive"),
+    ],
+)
+def test_the_rule(differences, size, direction, label):
+    found = verdict(differences, size, direction)
+    assert (found.label, found.size, found.summary.n) == (label, size, len(differences)) and str(
+        found
+    ) == label
+
+
+@given(SAMPLES, st.none() | st.floats(0, 1e6), st.sampled_from([1, -1]))
+def test_properties_of_the_rule(values, size, direction):
+    found = verdict(values, size, direction)
+    inside = found.summary.low <= 0 <= found.summary.high
+    assert found.label in verdicts.LABELS and (found.label == "inconclusive") is inside
+    assert verdict([-value for value in values], size, -direction).label == found.label
+    other = verdict(values, size, -direction).label
+    if not inside:
+        assert (found.label == "opposite") is (other in ("reproduced", "same direction"))
+        assert (found.label == "opposite") is (found.summary.mean * direction < 0)
+    if found.label == "reproduced" and size is not None:
+        assert verdict(values, size / 2, direction).label == "reproduced"
+        assert verdict(values, abs(found.summary.mean) * 2 + 1, direction).label == "same direction"
+
+
+@given(SAMPLES, st.floats(0.01, 100))
+def test_the_unit_does_not_matter(values, unit):
+    found = mean_ci(values)
+    assume(min(abs(found.low), abs(found.high)) > 1e-6 * max(map(abs, values)) + 1e-300)
+    assert verdict(values).label == verdict([value * unit for value in values]).label
+
+
+def test_verdict_refuses():
+    with pytest.raises(LabError, match="direction=0 is none"):
+        verdict([1.0, 2.0], direction=0)
+    for size in (-0.1, math.inf, math.nan):
+        with pytest.raises(LabError, match="is no size: give a number from 0 on"):
+            verdict([1.0, 2.0], size)
+    assert not_attempted("no GPU") == Verdict("not attempted", why="no GPU")
+    assert str(not_attempted("no GPU")) == "not attempted: no GPU"
+    with pytest.raises(LabError, match="say why"):
+        not_attempted(" ")
+
+
+def table(**changes):
+    values = {
+        "id": "toy.table1",
+        "columns": ["arm", "ours_|x"],
+        "caption": "Sums & more.",
+        "notes": "100 % of all.",
+        "rows": [
+            ["a|b_c", mean_ci([0.98, 0.984, 0.988])],
+            [None, 0.123456],
+            [3, not_attempted("no\n GPU")],
+            [math.nan, mean_ci([0.5])],
+        ],
+    }
+    return tables.Table(**{**values, **changes})
+
+
+def test_cells():
+    assert tables.estimate(Summary(0.98412, 0.9811, 0.9871, 5)) == "0.984 ± 0.003 (5)"
+    assert tables.estimate(Summary(98.412, 98.2, 98.6, 5), 1) == "98.4 ± 0.2 (5)"
+    assert (
+        tables.estimate(mean_ci([0.5])) == "0.500 (1)"
+        and tables.estimate(mean_ci([0.5, None])) == "diverged (2)"
+    )
+
+
+def test_markdown():
+    lines = table().markdown().splitlines()
+    assert lines[0] == "**Sums & more.**" and lines[-1] == "100 % of all."
+    lines = [line.strip("|").replace(r"\|", "¦").split("|") for line in lines[2:8]]
+    head, _, *cells = [[cell.strip() for cell in line] for line in lines]
+    assert head == ["arm", "ours_¦x"]
+    assert cells[:2] == [["a¦b_c", "0.984 ± 0.010 (3)"], ["", "0.1235"]]
+    assert cells[2:] == [["3", "not attempted: no GPU"], ["", "0.500 (1)"]]
+    assert table()._repr_markdown_() == table().markdown() and table(notes="").markdown().endswith("|\n")
+
+
+def test_latex_is_escaped():
+    text = table().latex()
+    assert (
+        r"\caption{Sums \& more.}" in text and r"\label{tab:toy.table1}" in text and r"100 \% of all." in text
+    )
+    assert r"a|b\_c" in text and r"0.984 $\pm$ 0.010 (3)" in text and r"\toprule" in text and "±" not in text
+    assert text.count(r"\begin") == text.count(r"\end") == 2 and r"\small" not in table(notes="").latex()
+
+
+def test_csv():
+    rows = list(csv.reader(io.StringIO(table().csv())))
+    assert rows == [
+        ["arm", "ours_|x"],
+        ["a|b_c", "0.984 ± 0.010 (3)"],
+        ["", "0.1235"],
+        ["3", "not attempted: no GPU"],
+        ["", "0.500 (1)"],
+    ]
+
+
+def test_a_short_row_is_refused():
+    with pytest.raises(LabError, match=r"a row of toy.table1 has 1 cells for 2 columns: correct \['a'\]"):
+        table(rows=[["a"]])
+
+
+def test_save_table(lab):
+    paths = tables.save_table(table())
+    assert [path.name for path in paths] == ["table1.md", "table1.tex", "table1.csv"]
+    assert [path.read_text() for path in paths] == [table().markdown(), table().latex(), table().csv()]
+    assert registry.status("toy.table1") == ("missing", "no builder yet")
+
+
+def test_printed_numbers(lab):
+    folder = lab.folder / "data" / "paper"
+    (folder / "toy_table1.csv").write_text("row,value\nNone,1.5\nNA,\n")
+    found = tables.paper("toy.table1")
+    assert (
+        found["row"].tolist() == ["None", "NA"] and found["value"][0] == 1.5 and math.isnan(found["value"][1])
+    )
+    with pytest.raises(
+        LabError, match="there is no data/paper/toy_table2.csv: there is artefacts, toy_table1"
+    ):
+        tables.paper("toy.table2")
+    (folder / "toy_table2.csv").write_text("")
+    with pytest.raises(LabError, match="data/paper/toy_table2.csv cannot be read"):
+        tables.paper("toy.table2")
+
+
+def test_claims(lab):
+    (lab.folder / "data" / "paper" / "claims.csv").write_text("id,source,size\ntoy.a,toy,1\nother.b,other,\n")
+    assert verdicts.claims()["id"].tolist() == ["toy.a", "other.b"]
+    other = verdicts.claims("other")
+    assert other["id"].tolist() == ["other.b"] and list(other.index) == [0]
+    with pytest.raises(LabError, match="no claim of 'tony': there are those of other, toy"):
+        verdicts.claims("tony")
+
+
+CLAIMS = """id,source,experiment,our_treatment,our_baseline,our_metric,unit,size,direction,reason
+toy.more,toy,toy.sum,two,one,total,,9.5,+,
+toy.less,toy,toy.sum,one,two,total,pp,,-,
+toy.both,toy,toy.sum,two,two,total|resumed,,,+,
+toy.none,toy,,,,,,,+,it needs a telescope
+toy.lost,toy,toy.sum,two,one,speed,,,+,
+"""
+
+
+def test_claims_are_decided_from_results(lab):
+    (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS)
+    more, less, both, none, lost = verdicts.claims("toy").itertuples()
+    found = verdicts.decide(more)
+    assert (found.label, found.size, found.summary.mean) == ("reproduced", 9.5, pytest.approx(10))
+    found = verdicts.decide(less)
+    assert (found.label, found.size, found.summary.mean) == ("reproduced", None, pytest.approx(-1000))
+    assert verdicts.decide(both).summary.mean == pytest.approx(12)
+    assert verdicts.decide(none) == not_attempted("it needs a telescope")
+    with pytest.raises(LabError, match="toy.lost compares 'speed', which toy.sum does not measure"):
+        verdicts.decide(lost)

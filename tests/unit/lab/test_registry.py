@@ -1,0 +1,304 @@
+"""What can be registered, what an id stands for, and how an artefact's status is computed."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from causalnb import paths
+from causalnb.errors import LabError
+from causalnb.lab import manifest, registry, results, runner, tables
+
+
+def change(spec, **values):
+    return replace(spec, id="toy.new", **values)
+
+
+@pytest.mark.parametrize(
+    "values, words",
+    [
+        ({"id": "Toy"}, "'Toy' is no experiment id"),
+        ({"id": "toy/x.y"}, "no experiment id"),
+        ({"arms": {}}, "an arm called ''"),
+        ({"arms": {"a/b": {}}}, "an arm called 'a/b'"),
+        ({"arms": {"a": {"stepps": 1}}}, "sets 'stepps' for a only"),
+        ({"settings": {"quick": {"steps": 1}}}, r"settings of toy.new are for \['quick'\]"),
+        ({"settings": {"laptop": {"steps": 1}, "quick": {"stepps": 1}}}, "sets 'stepps' for quick only"),
+        ({"seeds": {"laptop": 2, "labtop": 1}}, "the seeds of toy.new are for"),
+        ({"cost": {}}, "the cost of toy.new"),
+        ({"id": "toy.sum", "run": print}, "'toy.sum' is registered already by toylab"),
+    ],
+)
+def test_a_malformed_experiment_is_refused(lab, values, words):
+    spec = replace(change(registry.experiment("toy.sum"), arms={"a": {}}), **values)
+    with pytest.raises(LabError, match=words):
+        registry.register(spec)
+    assert "toy.new" not in registry._experiments
+
+
+def test_settings_are_laid_over_each_other(lab):
+    spec = registry.experiment("toy.sum")
+    registry.register(
+        change(
+            spec,
+            settings={"laptop": {"steps": 4, "start": 0, "pair": (1, 2)}, "quick": {"steps": 2}},
+            arms={"a": {}, "b": {"start": 5}},
+        )
+    )
+    assert registry.config("toy.new", "a", "laptop") == {"steps": 4, "start": 0, "pair": [1, 2]}
+    assert registry.config("toy.new", "b", "quick") == {"steps": 2, "start": 5, "pair": [1, 2]}
+    assert registry.config("toy.new", "b", "paper") == {"steps": 4, "start": 5, "pair": [1, 2]}
+    assert registry.seeds("toy.sum", "quick") == range(1) and registry.seeds("toy.sum", "gpu") == range(2)
+    for value in ({1}, float("nan")):
+        registry.register(change(spec, settings={"laptop": {"x": value}}, arms={"a": {}}))
+        with pytest.raises(LabError, match="the settings of toy.new a are no json"):
+            registry.config("toy.new", "a")
+
+
+def test_unknown_names_bring_close_ones(lab):
+    with pytest.raises(LabError, match="no experiment 'toy.som': did you mean toy.sum"):
+        registry.experiment("toy.som")
+    with pytest.raises(LabError, match="no arm of toy.sum called 'xyz': there are one, two"):
+        registry.arms("toy.sum", ["xyz"])
+    with pytest.raises(LabError, match="no artefact 'toy.tabel1': did you mean toy.table1"):
+        registry.find("toy.tabel1")
+    with pytest.raises(LabError, match="no experiment, artefact or source 'oter': did you mean other"):
+        registry.resolve(["oter"])
+
+
+def test_resolve(lab):
+    @registry.artefact("toy.table1", needs=("toy.sum", "toy.bad"))
+    def build(profile):
+        """Nothing."""
+
+    everything = [e.id for e in registry.experiments()]
+    assert everything == sorted(everything) and registry.resolve(["toy"]) == everything
+    assert registry.resolve(["toy.bad", "toy.table1", "toy.sum"]) == ["toy.bad", "toy.sum"]
+    with pytest.raises(LabError, match="toy.fig1 has no builder yet"):
+        registry.resolve(["toy.fig1"])
+    with pytest.raises(LabError, match="no experiment of other is registered yet"):
+        registry.resolve(["other"])
+
+
+def test_the_list_of_artefacts(lab):
+    @registry.artefact("toy.own", extra=True, printed_as="Ours", shows="more")
+    def own(profile):
+        """Nothing."""
+
+    listed = registry.artefacts()
+    assert [a.id for a in listed] == ["toy.table1", "toy.fig1", "other.fig1"]
+    assert listed[0] == registry.Artefact("toy.table1", "toy", "Table 1", "the sums", "measured", "20_toy")
+    assert registry.artefacts(extras=True)[-1].shows == "more"
+    with pytest.raises(LabError, match="extra artefact 'toy.own2' needs printed_as and shows"):
+        registry.artefact("toy.own2", extra=True)
+    with pytest.raises(LabError, match="'toy.own' has a builder already"):
+        registry.artefact("toy.own", extra=True, printed_as="a", shows="b")(print)
+    registry.artefact("toy.fig2")(print)
+    with pytest.raises(LabError, match="the builder of 'toy.fig2' has no row in data/paper/artefacts.csv"):
+        registry.artefacts()
+
+
+@pytest.mark.parametrize("text", [None, "id,source\na,b\n", b"\xff\xfe\x00"])
+def test_an_unusable_list_of_artefacts_is_named(lab, text):
+    path = lab.folder / "data" / "paper" / "artefacts.csv"
+    path.unlink() if text is None else path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(LabError, match="data/paper/artefacts.csv is no list of artefacts"):
+        registry.artefacts()
+
+
+def test_load_all_imports_every_module_of_experiments(tmp_path, monkeypatch):
+    import causalnb.experiments
+
+    (tmp_path / "planted.py").write_text("x = 1\n")
+    monkeypatch.setattr(causalnb.experiments, "__path__", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "causalnb.experiments.planted", raising=False)
+    registry.load_all()
+    assert sys.modules.pop("causalnb.experiments.planted").x == 1
+
+
+@pytest.fixture
+def table(lab):
+    """The toy's table: built from its results; `words` is what it says."""
+    words = ["as it is"]
+
+    @registry.artefact("toy.table1", needs=["toy.sum"], code=["toylab"])
+    def build(profile):
+        rows = [[row.arm, row.seed, row.total] for row in results.frame("toy.sum", profile).itertuples()]
+        tables.save_table(tables.Table("toy.table1", ["arm", "seed", "total"], rows, f"Sums {words[0]}."))
+
+    return words
+
+
+def test_status_from_nothing_to_built(lab, table):
+    assert registry.status("other.fig1") == ("missing", "no builder yet")
+    assert registry.status("toy.table1") == ("missing", "4 of 4 results (toy.sum) missing")
+    registry.build("toy.table1")
+    assert registry.status("toy.table1") == ("stale", "4 of 4 results (toy.sum) missing")
+    results.require("toy.sum")
+    assert registry.status("toy.table1") == ("stale", "what it is made from has changed since")
+    made = registry.build("toy.table1")
+    assert [path.name for path in made] == ["table1.csv", "table1.md", "table1.tex"]
+    assert registry.status("toy.table1") == ("built", "4 results, 3 files")
+    entry = json.loads((lab.folder / "figures" / "manifest.json").read_text())["toy.table1"]
+    assert (
+        entry["needs"] == ["toy.sum"]
+        and entry["profile"] == "laptop"
+        and entry["caption"] == "Sums as it is."
+    )
+    assert set(entry["files"]) == {f"toy/table1.{kind}" for kind in ("md", "tex", "csv")}
+
+
+def test_status_turns_stale_with_anything_that_changes(lab, table):
+    results.require("toy.sum")
+    made = registry.build("toy.table1")
+
+    def status(undo):
+        found = registry.status("toy.table1")
+        undo()
+        assert registry.status("toy.table1")[0] == "built"
+        return found
+
+    text = made[0].read_text()
+    made[0].write_text(text + " ")
+    assert status(lambda: made[0].write_text(text)) == (
+        "stale",
+        "toy/table1.csv was changed after it was made",
+    )
+    made[0].unlink()
+    assert status(lambda: made[0].write_text(text)) == ("stale", "toy/table1.csv is gone")
+    one = results.read("toy.sum", "one", 1)
+    results.write(replace(one, metrics={**one.metrics, "total": 0.0}))
+    assert status(lambda: results.write(one)) == ("stale", "what it is made from has changed since")
+    results.write(replace(one, code_hash="0" * 16))
+    assert status(lambda: results.write(one)) == ("stale", "1 of 4 results (toy.sum) stale")
+    results.path("toy.sum", "one", 1).write_text("{")
+    assert status(lambda: results.write(one)) == ("stale", "1 of 4 results (toy.sum) unreadable")
+    results.require("toy.sum", "quick")
+    registry.build("toy.table1", "quick")
+    assert status(lambda: registry.build("toy.table1")) == ("stale", "made from quick results")
+    for path in made:
+        path.unlink()
+    assert registry.status("toy.table1") == ("missing", "not made yet: causalnb figures toy.table1")
+
+
+def test_the_manifest_is_the_same_every_time(lab, table):
+    results.require("toy.sum")
+    path = lab.folder / "figures" / "manifest.json"
+    registry.build("toy.table1")
+    before = path.read_bytes()
+    registry.build("toy.table1")
+    assert path.read_bytes() == before and before.endswith(b"}\n")
+    @registry.artefact("toy.fig1")
+    def other(profile):
+        manifest.save("toy.fig1", {".svg": b"1"}, "alt", "")
+
+    registry.build("toy.fig1")
+    both = path.read_bytes()
+    path.unlink()
+    assert registry.build("toy.fig1") and registry.build("toy.table1") and path.read_bytes() == both
+    table[0] = "otherwise"
+    registry.build("toy.table1")
+    assert path.read_bytes() != before
+
+
+def test_a_failing_builder_leaves_what_was_there(lab, table):
+    results.require("toy.sum")
+    made = registry.build("toy.table1")
+    before = {path: path.read_bytes() for path in [*made, lab.folder / "figures" / "manifest.json"]}
+
+    @registry.artefact("toy.fig1")
+    def build(profile):
+        tables.save_table(tables.Table("toy.fig1", ["a"], [[1]], "c"))
+        raise KeyError("oops")
+
+    assert registry.build_all() == [
+        {"id": "toy.table1", "outcome": "done", "files": [str(path) for path in made], "error": ""},
+        {"id": "toy.fig1", "outcome": "failed", "files": [], "error": "KeyError: 'oops'"},
+    ]
+    assert {path: path.read_bytes() for path in before} == before and not (
+        made[0].parent / "fig1.md"
+    ).exists()
+
+
+def test_build_refuses(lab):
+    with pytest.raises(LabError, match="other.fig1 has no builder yet"):
+        registry.build("other.fig1")
+
+    @registry.artefact("toy.fig1")
+    def empty(profile):
+        """Saves nothing."""
+
+    @registry.artefact("toy.table1")
+    def foreign(profile):
+        tables.save_table(tables.Table("toy.fig1", ["a"], [[1]], "c"))
+
+    assert [one["error"] for one in registry.build_all(ids=["toy.fig1", "toy.table1"])] == [
+        "the builder of toy.fig1 saved nothing: call save_figure or save_table.",
+        "the builder of toy.table1 saves 'toy.fig1': let the name begin with toy.table1.",
+    ]
+    assert not (lab.folder / "figures").exists()
+
+
+def test_files_no_longer_made_go(lab, table):
+    old = registry.build("toy.table1")
+    entries = manifest.entries()
+    assert set(entries) == {"toy.table1"}
+
+    @registry.artefact("toy.fig1")
+    def build(profile):
+        manifest.save("toy.fig1_part", {".svg": b"1"}, "alt one", "first")
+        manifest.save("toy.fig1", {".svg": b"2"}, "alt two", "")
+
+    registry.build("toy.fig1")
+    entry = manifest.entries()["toy.fig1"]
+    assert entry["alt"] == "alt one alt two" and set(entry["files"]) == {"toy/fig1.svg", "toy/fig1_part.svg"}
+    manifest.save("toy.fig1", {".pdf": b"3"}, "alone", "alone")
+    entry = manifest.entries()["toy.fig1"]
+    assert (
+        set(entry["files"]) == {"toy/fig1.svg", "toy/fig1_part.svg", "toy/fig1.pdf"}
+        and entry["alt"] == "alone"
+    )
+    registry.build("toy.fig1")
+    assert not (lab.folder / "figures" / "toy" / "fig1.pdf").exists() and all(path.exists() for path in old)
+    with pytest.raises(LabError, match="no artefact 'toy.fig9'"):
+        manifest.save("toy.fig9", {".svg": b""}, "", "")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"toy.table1": {}}', '{"toy.table1": 3}'])
+def test_a_damaged_manifest_is_named(lab, table, text):
+    (lab.folder / "figures").mkdir()
+    (lab.folder / "figures" / "manifest.json").write_text(text)
+    for use in (registry.status, registry.build):
+        with pytest.raises(LabError, match="figures/manifest.json is damaged"):
+            use("toy.table1")
+    assert (lab.folder / "figures" / "manifest.json").read_text() == text
+
+
+def test_the_registry_is_light():
+    code = (
+        "import sys, causalnb.lab.registry, causalnb.lab.runner, causalnb.lab.manifest; print(*sys.modules)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(paths.__file__).parents[1],
+        check=True,
+        text=True,
+        capture_output=True,
+    ).stdout.split()
+    assert not {"torch", "transformers", "pandas", "numpy", "scipy", "matplotlib", "rich"} & set(loaded)
+
+
+def test_plan(lab):
+    found = runner.plan(["toy.sum"], "laptop")
+    assert [(job.arm, job.seed, job.state, job.estimate) for job in found] == [
+        (arm, seed, "missing", 7.0) for arm in ("one", "two") for seed in (0, 1)
+    ]
+    assert {job.experiment for job in runner.plan()} == {e.id for e in registry.experiments()}
+    assert [job.seed for job in runner.plan(["toy.bad"], seeds=3)] == [0, 1, 2]
+    assert [job.seed for job in runner.plan(["toy.bad"], seeds=[4, 2, 4])] == [4, 2]
+    for seeds in (0, [], [-1]):
+        with pytest.raises(LabError, match="asks for no run"):
+            runner.plan(["toy.bad"], seeds=seeds)

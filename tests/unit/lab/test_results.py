@@ -1,0 +1,379 @@
+"""The store: exact, atomic, honest about what is stale, damaged or foreign."""
+
+import ast
+import errno
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causalnb.errors import LabError
+from causalnb.lab import registry, results, runner
+
+
+@pytest.fixture
+def stored(lab):
+    """The first result of the toy, measured."""
+    return runner.execute("toy.sum", "one", 0, "laptop")
+
+
+def test_a_result_says_where_it_comes_from(stored):
+    assert stored == results.read("toy.sum", "one", 0)
+    assert stored.metrics == {"total": pytest.approx(4 / 3, abs=1e-15), "resumed": 0.0}
+    assert stored.config == {"steps": 4, "start": 0.0, "nap": 0.0, "fault": ""}
+    assert set(stored.versions) == {"python", "torch", "transformers", "numpy", "causalnb"}
+    assert stored.versions["numpy"] == np.__version__
+    assert stored.git == {"commit": None, "dirty": None} and stored.device == "cpu"
+    assert stored.date.endswith("+00:00") and 0 < stored.cpu_seconds < 60 and 0 < stored.wall_seconds < 60
+    text = results.path("toy.sum", "one", 0).read_text()
+    assert (
+        os.uname().nodename not in text.split('"')
+        and str(results.path("toy.sum", "one", 0).parent) not in text
+    )
+
+
+@given(st.lists(st.floats(), min_size=1), st.integers())
+def test_numbers_survive_exactly(values, whole):
+    text = json.dumps(results.plain({"v": values, "w": whole}))
+    back = json.loads(text)
+    assert back["w"] == whole
+    for value, again in zip(values, back["v"], strict=True):
+        assert repr(again) == repr(value if math.isfinite(value) else None)
+
+
+def test_numbers_of_any_library():
+    value = {
+        "a": np.float32(0.1),
+        "b": np.int64(3),
+        "c": np.array([[1.0, np.nan]]),
+        "d": (1, "x", None, True),
+        5: math.inf,
+    }
+    assert results.plain(value) == {
+        "a": float(np.float32(0.1)),
+        "b": 3,
+        "c": [[1.0, None]],
+        "d": [1, "x", None, True],
+        "5": None,
+    }
+    with pytest.raises(LabError, match=r"metrics\['a'\]\[1\] is a set, which no result holds"):
+        results.plain({"a": [1, {2}]}, "metrics")
+
+
+def test_a_metric_is_a_number(stored):
+    for value in ("high", True, [1.0]):
+        with pytest.raises(LabError, match="metric 'a' of toy.sum is"):
+            results.write(replace(stored, metrics={"a": value}))
+    results.write(replace(stored, metrics={"a": math.nan, "b": 1e-300}))
+    assert results.read("toy.sum", "one", 0).metrics == {"a": None, "b": 1e-300}
+
+
+def damage(text, how):
+    record = json.loads(text)
+    if how == "newer":
+        return json.dumps({**record, "schema": 2})
+    if how == "other type":
+        return json.dumps({**record, "seed": "0"})
+    if how == "lacks metrics":
+        return json.dumps({key: value for key, value in record.items() if key != "metrics"})
+    if how == "has more":
+        return json.dumps({**record, "note": "by hand"})
+    return {
+        "empty": "",
+        "half": text[: len(text) // 2],
+        "a list": "[]",
+        "no text": "\udcff",
+        "edited": text.replace("1.3333", "1.4333"),
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how, words",
+    [
+        ("empty", "damaged"),
+        ("half", "damaged"),
+        ("a list", "it holds no record"),
+        ("no text", "damaged"),
+        ("edited", "changed after it was written"),
+        ("other type", "seed is not as a result has it"),
+        ("lacks metrics", "metrics is not as a result has it"),
+        ("has more", "note is not"),
+        ("newer", r"has schema 2 and this causalnb reads 1: update"),
+    ],
+)
+def test_a_damaged_result_is_named_and_left_alone(stored, how, words):
+    path = results.path("toy.sum", "one", 0)
+    broken = damage(path.read_text(), how).encode(errors="surrogateescape")
+    assert broken != path.read_bytes()
+    path.write_bytes(broken)
+    with pytest.raises(LabError, match=words) as caught:
+        results.read("toy.sum", "one", 0)
+    assert "results/laptop/toy.sum/one/seed0.json" in str(caught.value) and "causalnb run toy.sum" in str(
+        caught.value
+    )
+    assert results.state("toy.sum", "one", 0) == ("unreadable", str(caught.value))
+    for use in (results.frame, results.curves, results.require):
+        with pytest.raises(LabError, match=words):
+            use("toy.sum")
+    with pytest.raises(LabError, match=words):
+        runner.execute("toy.sum", "one", 0)
+    assert path.read_bytes() == broken
+    runner.execute("toy.sum", "one", 0, fresh=True)
+    assert results.read("toy.sum", "one", 0).metrics == stored.metrics
+
+
+def test_every_single_digit_counts(stored):
+    path = results.path("toy.sum", "one", 0)
+    good = path.read_bytes()
+    for at in [i for i, byte in enumerate(good) if chr(byte).isdigit()][::7]:
+        path.write_bytes(good[:at] + bytes([(good[at] - 48 + 1) % 10 + 48]) + good[at + 1 :])
+        assert results.state("toy.sum", "one", 0)[0] == "unreadable", good[at - 20 : at + 5]
+
+
+def test_a_result_in_another_place_is_refused(stored):
+    place = results.path("toy.sum", "two", 1)
+    place.parent.mkdir(parents=True)
+    results.path("toy.sum", "one", 0).rename(place)
+    with pytest.raises(LabError, match="holds toy.sum one seed 0 of laptop: put it back"):
+        results.read("toy.sum", "two", 1)
+    with pytest.raises(LabError, match="there is no result .*seed0.json: make it with"):
+        results.read("toy.sum", "one", 0)
+
+
+def test_a_full_disk_loses_nothing(stored, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(LabError, match="seed0.json could not be written because the disk is full"):
+            results.write(replace(stored, metrics={"total": 0.0}))
+    assert results.read("toy.sum", "one", 0) == stored
+
+
+def test_states_follow_settings_and_code(lab, stored, monkeypatch):
+    assert results.state("toy.sum", "one", 0)[0] == "fresh"
+    assert results.state("toy.sum", "one", 1) == ("missing", "not run yet")
+    assert {job: kind for job, (kind, _) in results.states("toy.sum", arms=["one"]).items()} == {
+        ("toy.sum", "one", 0): "fresh",
+        ("toy.sum", "one", 1): "missing",
+    }
+    spec = registry.experiment("toy.sum")
+    registry.register(replace(spec, settings={"laptop": {**spec.settings["laptop"], "steps": 5}}))
+    assert results.state("toy.sum", "one", 0) == ("stale", "its settings have changed since")
+    registry.register(spec)
+    lab.module.write_text(lab.module.read_text().replace('"""Adds 1/3', '# a comment\n    """Adds a third'))
+    results.code_hash.cache_clear()
+    assert results.state("toy.sum", "one", 0)[0] == "fresh"
+    lab.module.write_text(lab.module.read_text().replace("(run.seed + 1) / 3", "(run.seed + 2) / 3"))
+    results.code_hash.cache_clear()
+    assert results.state("toy.sum", "one", 0) == ("stale", "the code it depends on has changed since")
+    assert results.frame("toy.sum").empty and list(results.frame("toy.sum").columns) == ["arm", "seed"]
+
+
+SOURCE = '''"""Doc."""
+import os
+
+
+class A:
+    """Doc."""
+    x = 1.0
+
+    def f(self, a=1):
+        """Doc."""
+        return a
+'''
+
+
+@pytest.mark.parametrize(
+    "old, new, same",
+    [
+        ("Doc", "Other", True),
+        ("\n\n\n", "\n\n# why\n", True),
+        ("(self, a=1)", "(self,\n        a = 1)", True),
+        ("return a", "return a  # a", True),
+        ('"""Doc."""\n        return', "return", True),
+        ("1.0", "1", False),
+        ("a=1", "a=2", False),
+        ("return a", "return -a", False),
+        ("import os", "import sys", False),
+        ("        return a", "        async def g(): pass\n        return a", False),
+        ('"""Doc."""\n    x', "x", True),
+        ("x = 1.0", 'x = 1.0\n    "not a docstring"', False),
+    ],
+)
+def test_code_hash_sees_code_only(tmp_path, monkeypatch, old, new, same):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    results.code_hash.cache_clear()
+    (tmp_path / "hashed.py").write_text(SOURCE)
+    before = results.code_hash(("hashed",))
+    changed = SOURCE.replace(old, new)
+    assert changed != SOURCE
+    (tmp_path / "hashed.py").write_text(changed)
+    results.code_hash.cache_clear()
+    assert (results.code_hash(("hashed",)) == before) is same and len(before) == 16
+
+
+def test_code_hash_reads_packages_and_imports_nothing(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    deep = tmp_path / "hashedpackage" / "below"
+    deep.mkdir(parents=True)
+    (deep.parent / "__init__.py").write_text("raise RuntimeError('imported')")
+    (deep / "__init__.py").touch()
+    (deep / "leaf.py").write_text("x = 1")
+    results.code_hash.cache_clear()
+    names = ("hashedpackage", "hashedpackage.below", "hashedpackage.below.leaf")
+    before = [results.code_hash((name,)) for name in names]
+    assert len(set(before)) == 3 and not [name for name in sys.modules if name.startswith("hashedpackage")]
+    assert results.code_hash(names[:2]) == results.code_hash(names[1::-1])
+    (deep / "leaf.py").write_text("x = 2")
+    results.code_hash.cache_clear()
+    assert not set(before) & {results.code_hash((name,)) for name in names}
+    (deep / "leaf.py").write_text("x = ")
+    results.code_hash.cache_clear()
+    with pytest.raises(LabError, match="line 1 is not valid Python"):
+        results.code_hash(names[-1:])
+
+
+@pytest.mark.parametrize(
+    "name", ["nomodule", "causalnb.nomodule", "causalnb.lab.files.nomodule", "math", "__main__"]
+)
+def test_code_hash_of_no_module(name, monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    with pytest.raises(LabError, match=f"no Python module '{name}' to hash"):
+        results.code_hash((name,))
+
+
+def test_code_hash_does_not_depend_on_fields_that_a_python_version_adds():
+    tree = ast.parse("def f(): pass")
+    before = results._tree(tree)
+    tree.body[0].later = []
+    tree.body[0]._fields = (*tree.body[0]._fields, "later")
+    assert results._tree(tree) == before
+
+
+def test_config_hash_ignores_order():
+    assert results.config_hash({"a": 1, "b": [1.5]}) == results.config_hash({"b": [1.5], "a": 1})
+    assert results.config_hash({"a": 1}) != results.config_hash({"a": 2})
+
+
+def test_git_of_a_checkout(lab, monkeypatch):
+    def git(*words):
+        subprocess.run(
+            ["git", "-C", lab.folder, "-c", "user.name=a", "-c", "user.email=a@b", *words],
+            check=True,
+            capture_output=True,
+        )
+
+    (lab.folder / "causalnb").mkdir()
+    (lab.folder / "causalnb" / "x.py").touch()
+    git("init")
+    assert results.git() == {"commit": None, "dirty": None}
+    git("add", "causalnb")
+    git("commit", "-m", "first")
+    made = results.git()
+    assert len(made["commit"]) == 40 and made["dirty"] is False
+    (lab.folder / "data" / "new.json").touch()
+    assert results.git() == made
+    (lab.folder / "causalnb" / "x.py").write_text("x = 1")
+    assert results.git() == {**made, "dirty": True}
+    monkeypatch.setenv("CAUSALNB_HOME", str(lab.folder / "data"))
+    assert results.git() == {"commit": None, "dirty": None}
+    monkeypatch.setenv("PATH", "")
+    assert results.git() == {"commit": None, "dirty": None}
+
+
+def test_versions_without_a_package(monkeypatch):
+    def none(name):
+        raise results.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(results.importlib.metadata, "version", none)
+    assert results.versions()["torch"] is None
+
+
+def test_estimates_come_from_measured_times(lab):
+    assert results.estimate("toy.sum", "one") == 7.0 and results.estimate("toy.sum", "one", "quick") == 1.0
+    first = runner.execute("toy.sum", "one", 0)
+    for seed, seconds in ((0, 3.0), (1, 9.0), (2, 4.0)):
+        results.write(replace(first, seed=seed, cpu_seconds=seconds))
+    results.path("toy.sum", "one", 0).with_name("seedless.json").write_text("{}")
+    assert results.estimate("toy.sum", "one") == 4.0
+    assert results.estimate("toy.sum", "two") == 4.0
+    second = runner.execute("toy.sum", "two", 0)
+    results.write(replace(second, cpu_seconds=100.0))
+    assert results.estimate("toy.sum", "two") == 100.0
+    results.write(replace(first, seed=0, cpu_seconds=3.0, config_hash="0" * 16))
+    assert results.estimate("toy.sum", "one") == 6.5
+    assert [results.duration(s) for s in (0.1, 89, 90, 3600, 9000)] == [
+        "1 s",
+        "89 s",
+        "2 min",
+        "60 min",
+        "2.5 h",
+    ]
+
+
+def test_frames_hold_the_seeds_asked_for(lab):
+    for arm in ("one", "two"):
+        for seed in range(3):
+            runner.execute("toy.sum", arm, seed)
+    frame = results.frame("toy.sum")
+    assert list(frame.columns) == ["arm", "seed", "total", "resumed"]
+    assert list(zip(frame["arm"], frame["seed"])) == [("one", 0), ("one", 1), ("two", 0), ("two", 1)]
+    assert frame["total"].tolist() == pytest.approx([4 / 3, 8 / 3, 10 + 4 / 3, 10 + 8 / 3])
+    one = results.read("toy.sum", "one", 0)
+    results.write(replace(one, metrics={"total": None, "resumed": 0.0}))
+    assert math.isnan(results.frame("toy.sum", arms=["one"])["total"][0])
+    curves = results.curves("toy.sum", arms=["two"])
+    assert list(curves.columns) == ["arm", "seed", "step", "loss"] and len(curves) == 6
+    assert curves["loss"].tolist() == [1, 1 / 2, 1 / 3] * 2
+    with pytest.raises(LabError, match="no arm of toy.sum called 'on': did you mean one"):
+        results.frame("toy.sum", arms=["on"])
+
+
+def test_require_trains_what_is_short(lab, capfd):
+    frame = results.require("toy.sum", arms=["two"])
+    assert frame["total"].tolist() == pytest.approx([10 + 4 / 3, 10 + 8 / 3])
+    assert "toy.sum" in capfd.readouterr().err
+    dates = results.path("toy.sum", "two", 0).stat().st_mtime_ns
+    assert results.require("toy.sum", arms=["two"]).equals(frame)
+    assert results.path("toy.sum", "two", 0).stat().st_mtime_ns == dates
+
+
+def test_require_says_the_command_for_what_is_long(lab, monkeypatch):
+    spec = replace(registry.experiment("toy.sum"), cost={"laptop": 30})
+    registry.register(spec)
+    with pytest.raises(
+        LabError,
+        match=r"4 of 4 laptop results of toy.sum are not there: `causalnb run toy.sum "
+        r"--profile laptop` makes them in about 60 s",
+    ):
+        results.require("toy.sum")
+    assert not results.path("toy.sum", "one", 0).exists()
+    assert len(results.require("toy.sum", "quick")) == 2
+    monkeypatch.setenv("FRESH", "1")
+    assert len(results.require("toy.sum")) == 4
+
+
+def test_quick_is_always_trained(lab):
+    registry.register(replace(registry.experiment("toy.sum"), cost={"laptop": 1e9}))
+    assert results.require("toy.sum", "quick", ["one"])["total"].tolist() == pytest.approx([2 / 3])
+
+
+def test_digest_speaks_of_numbers_not_of_times(lab):
+    assert results.digest(["toy.sum"]) is None
+    results.require("toy.sum")
+    before = results.digest(["toy.sum"])
+    one = results.read("toy.sum", "one", 0)
+    results.write(replace(one, cpu_seconds=5.0, date="2030-01-01T00:00:00+00:00"))
+    assert results.digest(["toy.sum"]) == before != results.digest(["toy.sum"], code=["toylab"])
+    results.write(replace(one, metrics={**one.metrics, "total": 0.0}))
+    assert results.digest(["toy.sum"]) not in (before, None)
+    assert results.digest([]) == results.digest([])
