@@ -8,14 +8,14 @@ SPLITS = {"simple": "simple (random split)", "add_prim_jump": "add_prim_jump (ne
 
 # finding -> (what is measured, what it should be)
 FINDINGS = {
-    "word_order": ("S(x) moves when words are reordered", "> 0"),
+    "word_order": ("S(x) moves when words are reordered", "well above rounding"),
     "neighbour_in_batch": ("sample 0 moves when sample 1 changes (K = N)", "0"),
     "base_disturbed": ("hidden states move at step 0", "0"),
     "cycles": ("NOTEARS h of the edges", "0"),
     "held_slot_drift": ("a slot drifts from the value do() gave it", "0"),
     "effect_upstream": ("do() moves slots that do not depend on it", "0"),
     "content_on_slots": ("largest |cosine| of projected content and a slot", "0"),
-    "anchors_with_positives": ("share of rows with a positive in a batch of 64", "> 0"),
+    "anchors_with_positives": ("share of rows with a positive in a batch of 64", "large"),
 }
 
 
@@ -72,7 +72,8 @@ def findings_figure(profile: str | None = None):
         places, [f"{what}\n(should be {should})" for what, should in FINDINGS.values()], fontsize=7.5
     )
     left.set_xlabel("measured (relative size, h, cosine or share)")
-    left.legend(loc="lower left", fontsize=8)
+    left.set_title("on random weights", fontsize=9, loc="left")
+    left.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8, borderaxespad=0)
     for place, arm in enumerate(("prompt_and_answer", "prompt")):
         rows = leak[leak.arm == arm]
         for shift, metric, colour, hatch, label in (
@@ -94,20 +95,20 @@ def findings_figure(profile: str | None = None):
     right.set_xticks([0, 1], ["prompt and\nanswer (guide)", "prompt\nonly"])
     right.set_xlabel("the encoders see")
     right.set_ylabel("exact match on held-out commands")
-    right.set_ylim(0, 1.25)
+    right.set_title("after training", fontsize=9, loc="left")
+    right.set_ylim(0, 1.3)
     right.set_yticks(np.linspace(0, 1, 6))
     right.legend(loc="upper center", fontsize=8)
     means = leak.groupby("arm")[["forced_exact_match", "greedy_exact_match"]].mean()
-    told = "; ".join(
-        f"encoders see {'prompt and answer' if 'answer' in arm else 'the prompt'}: forced {row.iloc[0]:.2f}, "
-        f"greedy {row.iloc[1]:.2f}"
+    dots = "; ".join(
+        f"{what}: {values['guide'][place]:.1g} and {values['corrected'][place]:.1g}"
+        for place, (what, _) in enumerate(FINDINGS.values())
+    )
+    bars = "; ".join(
+        f"encoders see {arm.replace('_', ' ')}: forced {row.iloc[0]:.2f}, greedy {row.iloc[1]:.2f}"
         for arm, row in means.iterrows()
     )
-    return fig, (
-        "Left: for eight findings a dot for the guide's version and one for the corrected version, "
-        "the corrected "
-        f"ones at their target. Right: exact match, {told}."
-    )
+    return fig, f"Left, a cross for the guide's version and a dot for the corrected one. {dots}. Right, {bars}."
 
 
 @artefact(

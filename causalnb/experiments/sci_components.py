@@ -8,6 +8,7 @@ from causalnb.tasks import scan
 def run_leak(run: Run) -> dict:
     """Train SCI with encoders that see the prompt, or the answer too; forced against greedy match."""
     import torch
+    from numpy.random import default_rng
     from transformers import set_seed
 
     from causalnb.lab.evaluation import greedy_matches, teacher_forced_matches
@@ -16,8 +17,12 @@ def run_leak(run: Run) -> dict:
 
     config = run.config
     train_pairs, test_pairs = scan.split("simple")
-    short = [pair for pair in train_pairs if pair[1].count(" ") < config["longest"]]
-    held_out = [pair for pair in test_pairs if pair[1].count(" ") < config["longest"]][: config["test_rows"]]
+    short, held_out = (
+        [pair for pair in part if pair[1].count(" ") < config["longest"]]
+        for part in (train_pairs, test_pairs)
+    )
+    draw = default_rng(0).permutation(len(held_out))[: config["test_rows"]]
+    held_out = [held_out[i] for i in draw]
     rows, test = scan_rows(short), scan_rows(held_out)
     if config["sees"] == "prompt and answer":
         rows, seen = (
@@ -49,15 +54,15 @@ def run_leak(run: Run) -> dict:
         device=run.device,
     )
     row = max(seen, key=lambda row: len(row["input_ids"]))
-    edited = {
-        **row,
-        "input_ids": [*row["input_ids"][:-2], scan.VOCABULARY["I_TURN_LEFT"], row["input_ids"][-1]],
-    }
+    *before, last, end = row["input_ids"]
+    other = next(scan.VOCABULARY[action] for action in scan.ACTIONS if scan.VOCABULARY[action] != last)
+    edited = {**row, "input_ids": [*before, other, end]}
     with torch.no_grad():
         first = (
             sum(label == -100 for label in row["labels"]) - 1
         )  # the position that predicts the first action
-        logits = [model(**plainly([r])).logits[0, first] for r in (row, edited)]
+        both = {name: value.to(model.device) for name, value in plainly([row, edited]).items()}
+        original, changed = model(**both).logits[:, first]
     forced = teacher_forced_matches(model, seen, plainly)
     decoded = greedy_matches(
         model, test, scan.VOCABULARY["<pad>"], scan.VOCABULARY["<eos>"], config["longest"] + 4
@@ -66,7 +71,7 @@ def run_leak(run: Run) -> dict:
         "metrics": {
             "forced_exact_match": float(forced.mean()),
             "greedy_exact_match": float(decoded.mean()),
-            "first_logit_change": float((logits[0] - logits[1]).abs().max()),
+            "first_logit_change": float((original - changed).abs().max()),
         },
         "history": history,
     }
