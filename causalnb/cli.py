@@ -32,7 +32,7 @@ class Course(typer.core.TyperGroup):
             typer.echo(f"causalnb: {error}", err=True)
             raise typer.Exit(EXIT_REFUSED) from None
         except KeyboardInterrupt:
-            typer.echo("causalnb: stopped; the same command goes on from here.", err=True)
+            typer.echo("causalnb: stopped; the same command, without --fresh, goes on from here.", err=True)
             raise typer.Exit(EXIT_FAILED) from None
 
 

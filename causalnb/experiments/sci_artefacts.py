@@ -13,7 +13,7 @@ FINDINGS = {
     "base_disturbed": ("hidden states move at step 0", "0"),
     "cycles": ("NOTEARS h of the edges", "0"),
     "held_slot_drift": ("a slot drifts from the value do() gave it", "0"),
-    "effect_upstream": ("do() moves slots that do not depend on it", "0"),
+    "effect_upstream": ("setting a slot moves the slots before it", "0"),
     "content_on_slots": ("largest |cosine| of projected content and a slot", "0"),
     "anchors_with_positives": ("share of rows with a positive in a batch of 64", "large"),
 }

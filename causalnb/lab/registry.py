@@ -125,7 +125,8 @@ def load_all() -> None:
 
 def _unknown(kind: str, id: str, known: Iterable[str]) -> LabError:
     close = difflib.get_close_matches(id, known := sorted(known), 3, 0.5)
-    hint = f"did you mean {' or '.join(close)}" if close else f"there are {', '.join(known) or 'none yet'}"
+    there = f"there are {', '.join(known) or 'none yet'}" if len(known) <= 12 else "`causalnb list` names them"
+    hint = f"did you mean {' or '.join(close)}" if close else there
     return LabError(f"there is no {kind} {id!r}: {hint}.")
 
 
@@ -198,20 +199,22 @@ def find(artefact_id: str) -> Artefact:
 
 
 def resolve(ids: Iterable[str]) -> list[str]:
-    """Experiment ids for experiments, artefacts (what they need), sources and dotted prefixes; each once."""
+    """Experiment ids for experiments, artefacts, sources and dotted prefixes, each once.
+
+    A name may be several of these, as sci.components is: it stands for all that they need.
+    """
     load_all()
     known = {a.id: a for a in artefacts(extras=True)}
     found = []
     for id in ids:
-        below = [name for name in sorted(_experiments) if name.startswith(f"{id}.")]
-        if id in _experiments:
-            found.append(id)
+        meant = [name for name in sorted(_experiments) if name == id or name.startswith(f"{id}.")]
+        meant += known[id].needs if id in known else ()
+        if meant:
+            found += meant
+        elif id in known and known[id].build:
+            raise LabError(f"{id} is made without any training: see `causalnb figures` and `causalnb tables`.")
         elif id in known:
-            if not known[id].build:
-                raise LabError(f"{id} has no builder yet: nothing can be run for it.")
-            found += known[id].needs
-        elif below:
-            found += below
+            raise LabError(f"{id} has no builder yet: nothing can be run for it.")
         elif id in {a.source for a in known.values()}:
             raise LabError(f"no experiment of {id} is registered yet.")
         else:

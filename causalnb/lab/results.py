@@ -74,19 +74,29 @@ def config_hash(config: dict) -> str:
     return _short(_canonical(config))
 
 
-def _tree(node) -> str:
-    """`node` without positions and docstrings; empty fields are left out, so Python versions agree."""
+def _guard(node) -> bool:
+    """An `if` that does nothing but raise: it stops a run, and can change no number of one that ended.
+
+    What stands in a `try` is no guard, since the raising may be caught there; nor is a test that assigns.
+    """
+    return (isinstance(node, ast.If) and not node.orelse and isinstance(node.body[-1], ast.Raise)
+            and all(isinstance(step, (ast.Assign, ast.Raise)) for step in node.body)
+            and not any(isinstance(part, ast.NamedExpr) for part in ast.walk(node.test)))
+
+
+def _tree(node, caught: bool = False) -> str:
+    """`node` without positions, docstrings and guards; empty fields are left out, so Python versions agree."""
     if isinstance(node, list):
-        return "[" + ",".join(map(_tree, node)) + "]"
+        return "[" + ",".join(_tree(part, caught) for part in node if caught or not _guard(part)) + "]"
     if not isinstance(node, ast.AST):
         return repr(node)
-    parts = []
+    parts, caught = [], caught or isinstance(node, ast.Try)
     for name, value in ast.iter_fields(node):
         documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
         if name == "body" and documented and ast.get_docstring(node, clean=False) is not None:
             value = value[1:]
         if value is not None and value != []:
-            parts.append(f"{name}={_tree(value)}")
+            parts.append(f"{name}={_tree(value, caught)}")
     return f"{type(node).__name__}({','.join(parts)})"
 
 
@@ -112,7 +122,7 @@ def _sources(module: str) -> list[tuple[str, Path]]:
 
 @functools.lru_cache(None)
 def code_hash(modules: tuple[str, ...]) -> str:
-    """16 hex digits of the syntax trees of modules and packages, without layout, comments and docstrings."""
+    """16 hex digits of the syntax trees of modules and packages: no layout, comments, docstrings, guards."""
     try:
         return _short("\n".join(f"{name} {_tree(ast.parse(file.read_bytes()))}"
                                 for module in sorted(set(modules)) for name, file in _sources(module)))

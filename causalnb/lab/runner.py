@@ -234,7 +234,7 @@ class _Child:
         words = [*COMMAND, job.experiment, job.arm, str(job.seed), profile, *(["fresh"] if fresh else [])]
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.log, "wb") as log:
+            with open(self.log, "ab") as log:
                 self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                                 stderr=log, text=True, env=env, start_new_session=True)
         except OSError as error:

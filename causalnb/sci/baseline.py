@@ -38,6 +38,12 @@ class ContrastiveDecoder(PreTrainedModel):
         self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs
     ):
         """Logits (B, T, V), .structure (B, 1, D) at the last prompt token; loss as in SCITransformer."""
+        if labels is not None and prompt_mask is None:
+            raise ValueError("labels came without a prompt_mask: mark the instruction's tokens")
+        if prompt_mask is not None and prompt_mask.shape != input_ids.shape:
+            raise ValueError(
+                f"prompt_mask has shape {tuple(prompt_mask.shape)}, but input_ids {tuple(input_ids.shape)}"
+            )
         out = self.base(
             input_ids, attention_mask=attention_mask, labels=labels, output_hidden_states=True, **kwargs
         )

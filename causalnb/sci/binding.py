@@ -31,6 +31,10 @@ class CausalInterventionLayer(nn.Module):
         Raises ValueError for edges that are not (B, K, K), for a slot outside 0..K-1 and for a value that is
         not (B, D).
         """
+        if slot_values.dim() != 3 or slot_values.shape[-1] != self.d_model:
+            raise ValueError(
+                f"slots have shape {tuple(slot_values.shape)}: the layer needs (batch, slots, {self.d_model})"
+            )
         batch, slots, width = slot_values.shape
         if edges.shape != (batch, slots, slots):
             raise ValueError(
@@ -128,6 +132,11 @@ class CausalBindingMechanism(nn.Module):
 
     def bind(self, structure, edges, content, mask=None, do=None) -> BoundSlots:
         """Slots (B, K, d) filled from content (B, T, d) where mask (B, T) allows, propagated under do."""
+        if content.dim() != 3 or content.shape[::2] != structure.shape[::2]:
+            raise ValueError(
+                f"content of shape {tuple(content.shape)} cannot fill slots of shape {tuple(structure.shape)}: "
+                "they need one batch and one width"
+            )
         slots = self.intervention_layer(self.binding_attention(structure, content, mask), edges, do)
         read = self.slot_norm(structure + slots)
         heads = self.binding_attention.heads

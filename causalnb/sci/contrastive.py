@@ -24,6 +24,11 @@ class StructuralContrastiveLoss(nn.Module):
 
     def forward(self, structural_reps: torch.Tensor, pair_labels: torch.Tensor) -> torch.Tensor:
         """Scalar loss of structural_reps (B, K, D); pair_labels (B, B), True where rows share a structure."""
+        if structural_reps.dim() != 3:
+            raise ValueError(
+                f"structural_reps have shape {tuple(structural_reps.shape)}: pass (batch, slots, width), "
+                "with one slot for a plain vector"
+            )
         batch = structural_reps.shape[0]
         if pair_labels.shape != (batch, batch):
             raise ValueError(

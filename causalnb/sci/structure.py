@@ -82,7 +82,11 @@ class EdgePredictor(nn.Module):
         self.query, self.key = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
 
     def forward(self, slots: torch.Tensor) -> torch.Tensor:
-        """Edges (B, K, K) of slots (B, K, D)."""
+        """Edges (B, K, K) of slots (B, K, D); ValueError for another shape or width."""
+        if slots.dim() != 3 or slots.shape[-1] != self.query.in_features:
+            raise ValueError(
+                f"slots have shape {tuple(slots.shape)}: edges need (batch, slots, {self.query.in_features})"
+            )
         edges = torch.sigmoid(self.query(slots) @ self.key(slots).transpose(1, 2) / slots.shape[-1] ** 0.5)
         return edges.triu(1) if self.dag == "upper" else edges
 
@@ -124,6 +128,16 @@ class StructuralEncoder(nn.Module):
 
     def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None):
         """Slots (B, K, D) and edges (B, K, K) of hidden_states (B, T, D); mask 0 = unread."""
+        if hidden_states.dim() != 3 or hidden_states.shape[-1] != self.structure_queries.shape[-1]:
+            width = self.structure_queries.shape[-1]
+            raise ValueError(
+                f"hidden states have shape {tuple(hidden_states.shape)}: pass (batch, tokens, {width})"
+            )
+        if attention_mask is not None and attention_mask.shape != hidden_states.shape[:2]:
+            raise ValueError(
+                f"the mask has shape {tuple(attention_mask.shape)}, but the states are "
+                f"{tuple(hidden_states.shape)}: pass one entry a token"
+            )
         batch, tokens, _ = hidden_states.shape
         if attention_mask is None:
             attention_mask = hidden_states.new_ones(batch, tokens)

@@ -1,12 +1,15 @@
 """No paths of one machine, no unsafe loading, no big files; docstrings everywhere, lines that fit."""
 import ast
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.repo.tree import ROOT, TEXT, files, named, python, sources
 
-MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home|farm|Users|tmp/bash_jobs)/[\w.-]|pypi[-]more")
+OWN = "|".join(re.escape(str(place)) for place in {ROOT, Path.home(), Path(sys.prefix)} if len(place.parts) > 1)
+MACHINE = re.compile(rf"(?<![\w.])(?:/(?:root|home|Users)/[\w.-]|(?:{OWN})\b)")
 RISKY = {"extractall", "read_pickle", "to_pickle", "unpack_archive"}
 UNSAFE = {"trust_remote_code": True, "verify": False, "allow_pickle": True, "safe_serialization": False,
           "weights_only": False, "shell": True}
