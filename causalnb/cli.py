@@ -190,8 +190,8 @@ def run(targets: Targets, profile: Profile = None, seeds: Seeds = None, jobs: Jo
 
 @app.command()
 def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) -> None:
-    """Rebuild all tables and figures and run every notebook; --fresh trains every result again before."""
-    from causalnb.lab import notebooks, runner
+    """Rebuild all tables and figures, run every notebook; what is short to train is trained, --fresh all."""
+    from causalnb.lab import notebooks, results, runner
 
     scale, rows = profiles.current(profile), []
     profiles.device(scale)
@@ -199,10 +199,13 @@ def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) 
     if not books:
         raise LabError(f"there is no notebook in {shown(notebooks_dir())}: run causalnb in its checkout.")
     builders = [item.id for item in registry.artefacts(extras=True) if item.build]
-    if fresh:
-        every = [experiment.id for experiment in registry.experiments()]
+    every = [experiment.id for experiment in registry.experiments()]
+    if not fresh:
+        short = {id: results.lacking(id, scale.name) for id in every}
+        every = [id for id, (todo, seconds) in short.items() if todo and results.live(seconds, scale.name)]
+    if every:
         rows += [(f"{job['experiment']} {job['arm']} {job['seed']}", job["seconds"], job["error"])
-                 for job in runner.run(every, scale.name, jobs=jobs, fresh=True)]
+                 for job in runner.run(every, scale.name, jobs=jobs, fresh=fresh) if job["outcome"] != "kept"]
     with steps(len(books) + len(builders)) as step:
         for id in builders:
             step(id)

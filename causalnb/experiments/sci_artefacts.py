@@ -108,11 +108,11 @@ def findings_figure(profile: str | None = None):
         f"encoders see {arm.replace('_', ' ')}: forced {row.iloc[0]:.2f}, greedy {row.iloc[1]:.2f}"
         for arm, row in means.iterrows()
     )
-    return fig, f"Left, a cross for the guide's version and a dot for the corrected one. {dots}. Right, {bars}."
+    return fig, f"Left, a cross for the guide's version, a dot for the corrected one. {dots}. Right, {bars}."
 
 
 @artefact(
-    "sci.components", needs=("sci.components", "sci.leak"), code=("causalnb.experiments.sci_artefacts",)
+    "sci.components", needs=("sci.components", "sci.leak")
 )
 def components(profile):
     """Components 1-4: the findings as a table and a figure."""
@@ -241,7 +241,6 @@ def scan_figure(profile: str | None = None):
     kind="measured",
     shows="SCI, a plain decoder and the labels control on SCAN",
     notebook="21_sci_scan",
-    code=("causalnb.experiments.sci_artefacts",),
 )
 def scan(profile):
     """SCAN by split and model: table, verdicts and learning curves."""
@@ -293,7 +292,6 @@ def search_table(profile: str | None = None):
     kind="measured",
     shows="the learning rate, searched on another verb",
     notebook="21_sci_scan",
-    code=("causalnb.experiments.sci_artefacts",),
 )
 def search(profile):
     """The search for a learning rate as a table."""

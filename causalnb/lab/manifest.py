@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import LabError
-from causalnb.lab import files, profiles, registry, results
+from causalnb.lab import files, profiles, registry
 from causalnb.paths import figures_dir, shown
 
 _current: ContextVar = ContextVar("current", default=None)  # (artefact, profile, files, alts, captions)
@@ -41,7 +41,7 @@ def _commit(item: registry.Artefact, profile: str, content: Mapping[str, bytes],
         written = {name: sha256(data).hexdigest() for name, data in content.items()}
         known[item.id] = {"files": written if whole else {**before, **written}, "alt": alt,
                           "caption": caption, "profile": profile, "needs": list(item.needs),
-                          "results": results.digest(item.needs, profile, item.code)}
+                          "results": registry.origin(item, profile)}
         text = json.dumps(known, indent=1, sort_keys=True) + "\n"
         files.write_atomic(folder / "manifest.json", text.encode())
         for name in set(before) - set(written) if whole else ():
@@ -66,8 +66,8 @@ def save(id: str, content: Mapping[str, bytes], alt: str, caption: str,
     named = {f"{id.replace('.', '/', 1)}{suffix}": data for suffix, data in content.items()}
     if _current.get():
         item, used, gathered, alts, captions = _current.get()
-        if not registry.ID.fullmatch(id) or not id.startswith(item.id):
-            raise LabError(f"the builder of {item.id} saves {id!r}: let the name begin with {item.id}.")
+        if not registry.ID.fullmatch(id) or id != item.id and not id.startswith(f"{item.id}_"):
+            raise LabError(f"the builder of {item.id} saves {id!r}: name it {item.id} or {item.id}_<more>.")
         gathered.update(named)
         alts.append(alt)
         captions.append(caption)

@@ -125,7 +125,8 @@ def load_all() -> None:
 
 def _unknown(kind: str, id: str, known: Iterable[str]) -> LabError:
     close = difflib.get_close_matches(id, known := sorted(known), 3, 0.5)
-    there = f"there are {', '.join(known) or 'none yet'}" if len(known) <= 12 else "`causalnb list` names them"
+    few = len(known) <= 12
+    there = f"there are {', '.join(known) or 'none yet'}" if few else "`causalnb list` names them"
     hint = f"did you mean {' or '.join(close)}" if close else there
     return LabError(f"there is no {kind} {id!r}: {hint}.")
 
@@ -209,10 +210,8 @@ def resolve(ids: Iterable[str]) -> list[str]:
     for id in ids:
         meant = [name for name in sorted(_experiments) if name == id or name.startswith(f"{id}.")]
         meant += known[id].needs if id in known else ()
-        if meant:
+        if meant or id in known and known[id].build:  # some artefacts need no training
             found += meant
-        elif id in known and known[id].build:
-            raise LabError(f"{id} is made without any training: see `causalnb figures` and `causalnb tables`.")
         elif id in known:
             raise LabError(f"{id} has no builder yet: nothing can be run for it.")
         elif id in {a.source for a in known.values()}:
@@ -248,19 +247,30 @@ def status(artefact_id: str, profile: str = "laptop") -> tuple[str, str]:
             return "stale", f"{name} is gone"
         if sha256((folder / name).read_bytes()).hexdigest() != digest:
             return "stale", f"{name} was changed after it was made"
-    if entry["results"] != results.digest(item.needs, profile, item.code):
+    if entry["results"] != origin(item, profile):
         return "stale", "what it is made from has changed since"
     return "built", f"{len(wanted)} results, {len(present)} files"
 
 
+def origin(item: Artefact, profile: str) -> str | None:
+    """Digest of what an artefact is made from: results, builder, statistics, and its source's claims."""
+    from causalnb.lab import results
+
+    code = {*item.code, item.build.__module__, "causalnb.lab.statistics", "causalnb.lab.verdicts"}
+    path = paper_dir() / "claims.csv"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    claims = [line for line in lines if line.startswith(f"{item.source}.")]
+    return results.digest(item.needs, profile, sorted(code), claims)
+
+
 def build(artefact_id: str, profile: str | None = None) -> list[Path]:
     """Make the files of one artefact from stored results; LabError if it has no builder or saves nothing."""
-    from causalnb.lab import figures, manifest
+    from causalnb.lab import figures, manifest, results
 
     item, profile = find(artefact_id), profiles.current(profile).name
     if not item.build:
         raise LabError(f"{artefact_id} has no builder yet: it cannot be made.")
-    with figures.style(), manifest.building(item, profile) as files:
+    with figures.style(), results.stored_only(), manifest.building(item, profile) as files:
         item.build(profile)
         if not files:
             raise LabError(f"the builder of {artefact_id} saved nothing: call save_figure or save_table.")

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import gc
 import importlib.machinery
 import importlib.metadata
 import importlib.util
@@ -10,7 +11,9 @@ import math
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +25,7 @@ from causalnb.lab import files, profiles, registry
 from causalnb.paths import results_dir, root, shown
 
 SCHEMA = 1
+_stored_only: ContextVar[bool] = ContextVar("stored_only", default=False)
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def _guard(node) -> bool:
 
 
 def _tree(node, caught: bool = False) -> str:
-    """`node` without positions, docstrings and guards; empty fields are left out, so Python versions agree."""
+    """`node` without positions, docstrings, guards and empty fields, so that Python versions agree."""
     if isinstance(node, list):
         return "[" + ",".join(_tree(part, caught) for part in node if caught or not _guard(part)) + "]"
     if not isinstance(node, ast.AST):
@@ -289,18 +293,40 @@ def curves(experiment: str, profile: str | None = None, arms: Iterable[str] | No
     return _rows(found, [(r, row) for r in found for row in r.history])
 
 
+@contextmanager
+def stored_only() -> Iterator[None]:
+    """Within this context `require` trains nothing: tables and figures are made from what is stored."""
+    token = _stored_only.set(True)
+    try:
+        yield
+    finally:
+        _stored_only.reset(token)
+
+
+def lacking(experiment: str, profile: str | None = None,
+            arms: Iterable[str] | None = None) -> tuple[list, float]:
+    """The (experiment, arm, seed) that are missing or stale, and the core-seconds they are thought to take."""
+    wanted = states(experiment, profile, arms)
+    jobs = [job for job, (kind, _) in wanted.items() if kind in ("missing", "stale")]
+    seconds = {arm: estimate(experiment, arm, profile) for arm in {arm for _, arm, _ in jobs}}
+    return jobs, sum(seconds[arm] for _, arm, _ in jobs)
+
+
+def live(seconds: float, profile: str | None = None) -> bool:
+    """Whether training of that length is done without being asked: short in this profile, or FRESH=1."""
+    return seconds < profiles.current(profile).live_seconds or os.environ.get("FRESH") == "1"
+
+
 def require(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):
     """`frame`, complete: what is missing or stale is trained now if that is short or FRESH=1 is set.
 
     Else LabError says which command makes it and how long that takes; LabError if one is unreadable.
     """
     scale, arms = profiles.current(profile), registry.arms(experiment, arms)
-    wanted = states(experiment, scale.name, arms)
-    short = [job for job, (kind, _) in wanted.items() if kind in ("missing", "stale")]
-    seconds = {arm: estimate(experiment, arm, scale.name) for arm in {arm for _, arm, _ in short}}
-    total = sum(seconds[arm] for _, arm, _ in short)
-    if short and total >= scale.live_seconds and os.environ.get("FRESH") != "1":
-        raise LabError(f"{len(short)} of {len(wanted)} {scale.name} results of {experiment} are not there: "
+    short, total = lacking(experiment, scale.name, arms)
+    if short and (_stored_only.get() or not live(total, scale.name)):
+        of = len(arms) * len(registry.seeds(experiment, scale.name))
+        raise LabError(f"{len(short)} of {of} {scale.name} results of {experiment} are not there: "
                        f"`causalnb run {experiment} --profile {scale.name}` makes them in about "
                        f"{duration(total / min(scale.jobs, len(short)))}.")
     if short:
@@ -308,6 +334,7 @@ def require(experiment: str, profile: str | None = None, arms: Iterable[str] | N
 
         from causalnb.lab import runner
 
+        gc.freeze()  # the Trainer collects garbage often, and torch alone is a million objects to look through
         with tqdm(total=len(short), desc=experiment, disable=not scale.progress) as bar:
             def note(done: int, total: int, text: str) -> None:
                 bar.set_postfix_str(f"{arm} {seed}: {done}/{total} {text}")
@@ -318,9 +345,10 @@ def require(experiment: str, profile: str | None = None, arms: Iterable[str] | N
     return frame(experiment, scale.name, arms)
 
 
-def digest(needs: Iterable[str], profile: str | None = None, code: Iterable[str] = ()) -> str | None:
-    """16 hex digits of the needed results' settings and numbers and of `code`; None if one is not fresh."""
-    parts = [code_hash(tuple(code)) if code else ""]
+def digest(needs: Iterable[str], profile: str | None = None, code: Iterable[str] = (),
+           texts: Iterable[str] = ()) -> str | None:
+    """16 hex digits of the needed results' settings and numbers, `code`, `texts`; None if one is not fresh."""
+    parts = [code_hash(tuple(code)) if code else "", *texts]
     for id in sorted(needs):
         found = fresh(id, profile)
         if len(found) < len(registry.arms(id)) * len(registry.seeds(id, profile)):

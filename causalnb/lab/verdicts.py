@@ -82,6 +82,6 @@ def decide(claim, profile: str | None = None) -> Verdict:
     treated = found[found.arm == claim.our_treatment][ours]
     compared = found[found.arm == claim.our_baseline][theirs or ours]
     scale = 100.0 if claim.unit == "pp" else 1.0
-    size = None if math.isnan(claim.size) else float(claim.size)
+    size = None if math.isnan(claim["size"]) else float(claim["size"])
     differences = [scale * value for value in paired(treated, compared)]
     return verdict(differences, size, -1 if claim.direction == "-" else 1)

@@ -134,8 +134,8 @@ class CausalBindingMechanism(nn.Module):
         """Slots (B, K, d) filled from content (B, T, d) where mask (B, T) allows, propagated under do."""
         if content.dim() != 3 or content.shape[::2] != structure.shape[::2]:
             raise ValueError(
-                f"content of shape {tuple(content.shape)} cannot fill slots of shape {tuple(structure.shape)}: "
-                "they need one batch and one width"
+                f"content of shape {tuple(content.shape)} cannot fill slots of shape "
+                f"{tuple(structure.shape)}: they need one batch and one width"
             )
         slots = self.intervention_layer(self.binding_attention(structure, content, mask), edges, do)
         read = self.slot_norm(structure + slots)

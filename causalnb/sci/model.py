@@ -175,7 +175,7 @@ class SCITransformer(PreTrainedModel):
     def _checked_mask(self, input_ids, attention_mask, prompt_mask, labels):
         if input_ids.dim() != 2:
             raise ValueError(
-                f"input_ids have shape {tuple(input_ids.shape)}: pass (batch, tokens), [None] in front of one row"
+                f"input_ids have shape {tuple(input_ids.shape)}: pass (batch, tokens), also for one row"
             )
         for name, value in (
             ("attention_mask", attention_mask),
