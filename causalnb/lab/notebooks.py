@@ -50,7 +50,7 @@ def execute(path: Path | str, profile: str | None = None, timeout: float | None 
             progress(cell_index, total, path.stem)
 
     here = KernelSpecManager(kernel_dirs=[])  # python3 is this environment's own
-    client = NotebookClient(notebook, timeout=timeout, record_timing=False,
+    client = NotebookClient(notebook, timeout=timeout,
                             km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=here),
                             extra_arguments=["--log-level=ERROR"],  # no lecture on transport encryption
                             resources={"metadata": {"path": str(path.resolve().parent)}},

@@ -256,7 +256,9 @@ def origin(item: Artefact, profile: str) -> str | None:
     """Digest of what an artefact is made from: results, builder, statistics, and its source's claims."""
     from causalnb.lab import results
 
-    code = {*item.code, item.build.__module__, "causalnb.lab.statistics", "causalnb.lab.verdicts"}
+    code = {*item.code, "causalnb.lab.statistics", "causalnb.lab.verdicts"}
+    if item.build:
+        code.add(item.build.__module__)
     path = paper_dir() / "claims.csv"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     claims = [line for line in lines if line.startswith(f"{item.source}.")]

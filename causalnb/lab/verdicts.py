@@ -71,17 +71,18 @@ def decide(claim, profile: str | None = None) -> Verdict:
     from causalnb.lab.results import require
     from causalnb.lab.statistics import paired
 
-    if not isinstance(claim.experiment, str):
-        return not_attempted(claim.reason)
-    found = require(claim.experiment, profile).set_index("seed")
-    ours, _, theirs = claim.our_metric.partition("|")
+    claim = claim._asdict() if hasattr(claim, "_asdict") else dict(claim)  # of itertuples or iterrows
+    if not isinstance(claim["experiment"], str):
+        return not_attempted(claim["reason"])
+    found = require(claim["experiment"], profile).set_index("seed")
+    ours, _, theirs = claim["our_metric"].partition("|")
     for column in (ours, theirs or ours):
         if column not in found:
-            raise LabError(f"{claim.id} compares {column!r}, which {claim.experiment} does not measure: "
+            raise LabError(f"{claim['id']} compares {column!r}, which {claim['experiment']} does not measure: "
                            "correct claims.csv.")
-    treated = found[found.arm == claim.our_treatment][ours]
-    compared = found[found.arm == claim.our_baseline][theirs or ours]
-    scale = 100.0 if claim.unit == "pp" else 1.0
+    treated = found[found.arm == claim["our_treatment"]][ours]
+    compared = found[found.arm == claim["our_baseline"]][theirs or ours]
+    scale = 100.0 if claim["unit"] == "pp" else 1.0
     size = None if math.isnan(claim["size"]) else float(claim["size"])
     differences = [scale * value for value in paired(treated, compared)]
-    return verdict(differences, size, -1 if claim.direction == "-" else 1)
+    return verdict(differences, size, -1 if claim["direction"] == "-" else 1)

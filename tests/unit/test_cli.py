@@ -165,7 +165,7 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
     monkeypatch.setattr(runner, "run", interrupted)
-    assert "stopped; the same command goes on" in call("run", "sci.toy", code=1)[1]
+    assert "stopped; the same command, without --fresh, goes on" in call("run", "sci.toy", code=1)[1]
 
 
 def test_tables_print_each_format():
@@ -237,7 +237,8 @@ def test_reproduce_says_what_failed_and_goes_on(executed):
 
 def test_a_quick_reproduction_leaves_the_notebooks_alone(home, executed):
     call("run", "sci.toy", "--profile", "quick")
-    call("reproduce", "--profile", "quick")
+    out, _ = call("reproduce", "--profile", "quick", code=1)  # it trains what is short, a broken arm among it
+    assert "iclm.broken bad 0\t" in out and "sci.toy plain 0" not in out
     assert [path.parent for path, _ in executed] == [home / "cache/notebooks/quick"] * 2
     assert executed[0][1] == "quick"
 

@@ -26,6 +26,10 @@ def written(path, *sources):
 
 
 def test_execute_keeps_outputs_only(tmp_path, monkeypatch):
+    foreign = tmp_path / "kernels" / "python3" / "kernel.json"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text('{"argv": ["false"], "display_name": "x", "language": "python"}')
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     monkeypatch.setenv("CAUSALNB_PROFILE", "gpu")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     told = []

@@ -83,6 +83,42 @@ def test_resolve(lab):
         registry.resolve(["other"])
 
 
+def test_a_name_that_is_an_experiment_and_an_artefact_stands_for_both(lab):
+    @registry.artefact("toy.sum", needs=("toy.slow",), extra=True, printed_as="Ours", shows="both")
+    def build(profile):
+        """Nothing."""
+
+    assert registry.resolve(["toy.sum"]) == ["toy.sum", "toy.slow"]
+
+
+def test_building_trains_nothing(lab):
+    @registry.artefact("toy.table1", needs=("toy.sum",))
+    def build(profile):
+        """Needs what is not there."""
+        results.require("toy.sum")
+
+    with pytest.raises(LabError, match="results of toy.sum are not there"):
+        registry.build("toy.table1")
+    assert not results.path("toy.sum", "one", 0).exists()
+    assert len(results.require("toy.sum")) == 4
+
+
+def test_an_artefact_is_stale_when_a_claim_of_its_source_changes(lab):
+    claims = lab.folder / "data" / "paper" / "claims.csv"
+    claims.write_text("id,source\ntoy.claim1,toy\nother.claim1,other\n")
+
+    @registry.artefact("toy.table1")
+    def build(profile):
+        """A table."""
+        tables.save_table(tables.Table("toy.table1", ["a"], [[1]], "c"))
+
+    registry.build("toy.table1")
+    claims.write_text(claims.read_text().replace("other.claim1", "other.claim2"))
+    assert registry.status("toy.table1")[0] == "built"
+    claims.write_text(claims.read_text().replace("toy.claim1", "toy.claim2"))
+    assert registry.status("toy.table1")[0] == "stale"
+
+
 def test_the_list_of_artefacts(lab):
     @registry.artefact("toy.own", extra=True, printed_as="Ours", shows="more")
     def own(profile):
@@ -237,7 +273,7 @@ def test_build_refuses(lab):
 
     assert [one["error"] for one in registry.build_all(ids=["toy.fig1", "toy.table1"])] == [
         "the builder of toy.fig1 saved nothing: call save_figure or save_table.",
-        "the builder of toy.table1 saves 'toy.fig1': let the name begin with toy.table1.",
+        "the builder of toy.table1 saves 'toy.fig1': name it toy.table1 or toy.table1_<more>.",
     ]
     assert not (lab.folder / "figures").exists()
 

@@ -221,6 +221,31 @@ def test_code_hash_sees_code_only(tmp_path, monkeypatch, old, new, same):
     assert (results.code_hash(("hashed",)) == before) is same and len(before) == 16
 
 
+GUARDED = "def f(x):\n    {}\n    return 2 * x\n"
+
+
+@pytest.mark.parametrize(
+    "lines, same",
+    [
+        ("if x < 0:\n        raise ValueError(x)", True),
+        ("if x < 0:\n        why = str(x)\n        raise ValueError(why)", True),
+        ("if x < 0:\n        x = 0", False),
+        ("if x < 0:\n        raise ValueError(x)\n    else:\n        x = 0", False),
+        ("if (x := x + 1) < 0:\n        raise ValueError(x)", False),
+        ("if x < 0:\n        print(x)\n        raise ValueError(x)", False),
+    ],
+)
+def test_code_hash_leaves_out_checks_that_only_raise(lines, same):
+    plain, guarded = (ast.parse(GUARDED.format(text)) for text in ("pass", f"pass\n    {lines}"))
+    assert (results._tree(plain) == results._tree(guarded)) is same
+
+
+def test_a_check_inside_a_try_counts():
+    text = "try:\n    {}go()\nexcept ValueError:\n    pass\n"
+    guard = "if x:\n        raise ValueError\n    "
+    assert results._tree(ast.parse(text.format(""))) != results._tree(ast.parse(text.format(guard)))
+
+
 def test_code_hash_reads_packages_and_imports_nothing(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     deep = tmp_path / "hashedpackage" / "below"
