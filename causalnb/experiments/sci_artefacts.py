@@ -111,9 +111,7 @@ def findings_figure(profile: str | None = None):
     return fig, f"Left, a cross for the guide's version, a dot for the corrected one. {dots}. Right, {bars}."
 
 
-@artefact(
-    "sci.components", needs=("sci.components", "sci.leak")
-)
+@artefact("sci.components", needs=("sci.components", "sci.leak"))
 def components(profile):
     """Components 1-4: the findings as a table and a figure."""
     from causalnb.lab.figures import save_figure
@@ -159,6 +157,14 @@ def scan_table(profile: str | None = None):
     )
 
 
+def _contrast(claim) -> str:
+    """What a row of claims.csv compares, in words."""
+    ours, _, theirs = claim.our_metric.partition("|")
+    if theirs and claim.our_treatment == claim.our_baseline:
+        return f"{ours} - {theirs} of {claim.our_treatment}"
+    return f"{ours} of {claim.our_treatment} - {theirs or ours} of {claim.our_baseline}"
+
+
 def verdict_table(profile: str | None = None):
     """The guide's claims that these runs decide: contrast over paired seeds and verdict."""
     from causalnb.lab.tables import Table
@@ -170,7 +176,7 @@ def verdict_table(profile: str | None = None):
     rows = [
         [
             row.claim,
-            f"{row.experiment}: {row.our_metric}, {row.our_treatment} - {row.our_baseline}",
+            f"{row.experiment}: {_contrast(row)}",
             "no number printed",
             verdict.summary,
             verdict,
@@ -195,41 +201,31 @@ def scan_figure(profile: str | None = None):
 
     fig, axes = plt.subplots(1, 2, figsize=(9.0, 3.5), sharey=True)
     told = []
-    for ax, (split, title) in zip(axes, SPLITS.items()):
+    for ax, (split, title) in zip(axes, SPLITS.items(), strict=True):
         results.require(f"sci.scan.{split}", profile)
         found = results.curves(f"sci.scan.{split}", profile)
         for arm, name in ARMS.items():
             colour, line, marker = LOOKS[arm]
             by_step = found[found.arm == arm].groupby("step")
             mean, low, high = (by_step["test_sample"].agg(how) for how in ("mean", "min", "max"))
-            ax.fill_between(mean.index, low, high, color=COLOURS[colour], alpha=0.15, linewidth=0)
-            ax.plot(
-                mean.index,
-                mean,
-                color=COLOURS[colour],
-                linestyle=line,
-                marker=marker,
-                markevery=2,
-                label=f"{name}, test",
-            )
-            ax.plot(
-                mean.index,
-                by_step["validation"].mean(),
-                color=COLOURS[colour],
-                linestyle=line,
-                linewidth=0.7,
-                marker="",
-                alpha=0.7,
-                label=f"{name}, validation",
-            )
+            validation = by_step["validation"].mean()
+            look = {"color": COLOURS[colour], "linestyle": line}
+            ax.fill_between(mean.index, low, high, color=look["color"], alpha=0.1, linewidth=0)
+            ax.plot(mean.index, mean, marker=marker, markevery=2, label=name, **look)
+            if split != "simple":  # there, validation and test are one distribution
+                ax.plot(mean.index, validation, linewidth=0.9, marker="", alpha=0.8, **look)
             told.append(
-                f"{name} on {split} ends at {mean.iloc[-1]:.2f} "
-                f"(validation {by_step['validation'].mean().iloc[-1]:.2f})"
+                f"{name} on {split} ends at {mean.iloc[-1]:.2f} (validation {validation.iloc[-1]:.2f})"
             )
         ax.set_title(title)
         ax.set_xlabel("training step")
     axes[0].set_ylabel("exact match")
-    axes[1].legend(fontsize=7, loc="center right")
+    axes[0].legend(loc="lower right")
+    for height, text in (
+        (0.6, "thin: held-out commands\nof the training kind"),
+        (0.06, "test: 'jump' in compositions"),
+    ):
+        axes[1].text(0.98, height, text, transform=axes[1].transAxes, ha="right", va="bottom", fontsize=9)
     return fig, "Exact match against training step, two panels by split. " + "; ".join(told) + "."
 
 
