@@ -257,26 +257,26 @@ def scan(profile):
 
 def search_table(profile: str | None = None):
     """The learning-rate search on another held-out verb, the same for every arm."""
+    from statistics import mean
+
     from causalnb.lab import registry, results
     from causalnb.lab.tables import Table
 
     found = results.require("sci.scan.search", profile)
-    rows = []
+    rows, by_rate = [], {}
     for arm in registry.arms("sci.scan.search"):
         row, config = found[found.arm == arm].iloc[0], registry.config("sci.scan.search", arm, profile)
-        rows.append(
-            [
-                ARMS[config["model"]],
-                f"{config['learning_rate']:g}",
-                row.validation_exact_match,
-                row.exact_match,
-            ]
-        )
+        rate = f"{config['learning_rate']:g}"
+        rows.append([ARMS[config["model"]], rate, row.validation_exact_match, row.exact_match])
+        by_rate.setdefault(rate, []).append(row.validation_exact_match)
+    means = ", ".join(f"{rate}: {mean(values):.4f}" for rate, values in by_rate.items())
+    used = registry.config("sci.scan.add_prim_jump", "sci", profile)["learning_rate"]
     return Table(
         "sci.search",
         ["model", "learning rate", "validation", "'look' in new compositions"],
         rows,
         "Exact match in the search for a learning rate: another verb held out, one seed",
+        f"Mean validation over the models by rate: {means}. One rate serves all models: {used:g}.",
     )
 
 

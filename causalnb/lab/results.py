@@ -79,9 +79,10 @@ def config_hash(config: dict) -> str:
 
 
 def _guard(node) -> bool:
-    """An `if` that does nothing but raise: it stops a run, and can change no number of one that ended.
+    """An `if` that does nothing but raise: it stops a run, and changes no number of one that ended.
 
     What stands in a `try` is no guard, since the raising may be caught there; nor is a test that assigns.
+    A caller elsewhere that catches the error would be missed: hashed code decides nothing by exceptions.
     """
     return (isinstance(node, ast.If) and not node.orelse and isinstance(node.body[-1], ast.Raise)
             and all(isinstance(step, (ast.Assign, ast.Raise)) for step in node.body)
@@ -305,7 +306,7 @@ def stored_only() -> Iterator[None]:
 
 def lacking(experiment: str, profile: str | None = None,
             arms: Iterable[str] | None = None) -> tuple[list, float]:
-    """The (experiment, arm, seed) that are missing or stale, and the core-seconds they are thought to take."""
+    """The (experiment, arm, seed) that are missing or stale, and the core-seconds they should take."""
     wanted = states(experiment, profile, arms)
     jobs = [job for job, (kind, _) in wanted.items() if kind in ("missing", "stale")]
     seconds = {arm: estimate(experiment, arm, profile) for arm in {arm for _, arm, _ in jobs}}
@@ -334,7 +335,7 @@ def require(experiment: str, profile: str | None = None, arms: Iterable[str] | N
 
         from causalnb.lab import runner
 
-        gc.freeze()  # the Trainer collects garbage often, and torch alone is a million objects to look through
+        gc.freeze()  # the Trainer collects garbage often, and torch alone is a million objects
         with tqdm(total=len(short), desc=experiment, disable=not scale.progress) as bar:
             def note(done: int, total: int, text: str) -> None:
                 bar.set_postfix_str(f"{arm} {seed}: {done}/{total} {text}")
@@ -347,7 +348,7 @@ def require(experiment: str, profile: str | None = None, arms: Iterable[str] | N
 
 def digest(needs: Iterable[str], profile: str | None = None, code: Iterable[str] = (),
            texts: Iterable[str] = ()) -> str | None:
-    """16 hex digits of the needed results' settings and numbers, `code`, `texts`; None if one is not fresh."""
+    """16 hex digits of the needed results' settings and numbers, `code`, `texts`; None if not all fresh."""
     parts = [code_hash(tuple(code)) if code else "", *texts]
     for id in sorted(needs):
         found = fresh(id, profile)

@@ -78,8 +78,8 @@ def decide(claim, profile: str | None = None) -> Verdict:
     ours, _, theirs = claim["our_metric"].partition("|")
     for column in (ours, theirs or ours):
         if column not in found:
-            raise LabError(f"{claim['id']} compares {column!r}, which {claim['experiment']} does not measure: "
-                           "correct claims.csv.")
+            raise LabError(f"{claim['id']} compares {column!r}, which {claim['experiment']} "
+                           "does not measure: correct claims.csv.")
     treated = found[found.arm == claim["our_treatment"]][ours]
     compared = found[found.arm == claim["our_baseline"]][theirs or ours]
     scale = 100.0 if claim["unit"] == "pp" else 1.0

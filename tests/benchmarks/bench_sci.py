@@ -242,9 +242,7 @@ def main() -> None:
     torch.set_num_threads(1)
     logging.set_verbosity_error()
     console = Console()
-    table = Table(
-        "what", "against", "reference, ms", "ours, ms", "ratio", title="SCI: median CPU time, one thread"
-    )
+    table = Table("what", "against", "reference", "ours", "ratio", title="SCI: median CPU ms on one thread")
     with console.status("measuring") as status:
         rows = measure(options.repeats, lambda row: status.update(f"measured: {row['what']}"))
     for row in rows:

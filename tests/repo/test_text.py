@@ -8,7 +8,8 @@ import pytest
 
 from tests.repo.tree import ROOT, TEXT, files, named, python, sources
 
-OWN = "|".join(re.escape(str(place)) for place in {ROOT, Path.home(), Path(sys.prefix)} if len(place.parts) > 1)
+OWN = "|".join(re.escape(str(place)) for place in {ROOT, Path.home(), Path(sys.prefix)}
+               if len(place.parts) > 1)
 MACHINE = re.compile(rf"(?<![\w.])(?:/(?:root|home|Users)/[\w.-]|(?:{OWN})\b)")
 RISKY = {"extractall", "read_pickle", "to_pickle", "unpack_archive"}
 UNSAFE = {"trust_remote_code": True, "verify": False, "allow_pickle": True, "safe_serialization": False,

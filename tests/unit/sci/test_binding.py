@@ -281,3 +281,11 @@ def test_gelu_of_the_split_pair_is_that_of_the_pair():
     torch.testing.assert_close(
         F.linear(a, left, first.bias) + F.linear(b, right), first(torch.cat([a, b], -1)), rtol=0, atol=1e-12
     )
+
+
+def test_slots_and_content_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"slots have shape \(5, 8\): the layer needs \(batch, slots, 8\)"):
+        sci.CausalInterventionLayer(D)(torch.randn(K, D), torch.rand(K, K))
+    for shape in ((2, T, D), (B, T, D + 1), (B, D)):
+        with pytest.raises(ValueError, match="cannot fill slots of shape .*one batch and one width"):
+            mechanism().bind(**inputs() | {"content": torch.randn(shape)})

@@ -211,3 +211,10 @@ def test_on_scan_the_sampler_gives_every_pair_its_positive():
     for batch in sci.StructureBalancedBatches(structures, texts, 10, 3, 4):
         labels = sci.generate_structural_pairs([texts[row] for row in batch], scan.Grammar())
         assert labels[10:].any(1).all()
+
+
+def test_representations_without_slots_are_refused():
+    with pytest.raises(
+        ValueError, match=r"structural_reps have shape \(6, 8\): pass \(batch, slots, width\)"
+    ):
+        sci.StructuralContrastiveLoss()(torch.randn(B, D), pairs_of(IDS))

@@ -378,3 +378,16 @@ def test_the_control_generates_as_its_base_and_comes_back_from_disk(tmp_path):
     again = sci.ContrastiveDecoder.from_pretrained(tmp_path)
     assert again.state_dict().keys() == control.state_dict().keys()
     assert all(torch.equal(again.state_dict()[key], value) for key, value in control.state_dict().items())
+
+
+def test_inputs_that_do_not_fit_the_control_are_refused():
+    control = sci.ContrastiveDecoder.from_base(base())
+    with pytest.raises(ValueError, match="labels came without a prompt_mask"):
+        control(**batch() | {"prompt_mask": None})
+    with pytest.raises(ValueError, match=r"prompt_mask has shape \(3, 8\), but input_ids \(3, 9\)"):
+        control(**batch() | {"prompt_mask": torch.ones(3, 8)})
+
+
+def test_a_single_row_without_its_batch_is_refused():
+    with pytest.raises(ValueError, match=r"input_ids have shape \(9,\): pass \(batch, tokens"):
+        wrapped()(batch()["input_ids"][0])

@@ -158,3 +158,12 @@ def test_what_does_not_fit_is_refused():
         Attention(10, 4)
     with pytest.raises(ValueError, match="dag is 'notears': choose 'upper'.*'none'"):
         sci.EdgePredictor(D, "notears")
+
+
+def test_states_masks_and_slots_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match=r"hidden states have shape \(3, 7, 9\): pass \(batch, tokens, 8\)"):
+        encoder()(torch.randn(B, T, D + 1))
+    with pytest.raises(ValueError, match=r"mask has shape \(3, 6\), but the states are \(3, 7, 8\)"):
+        encoder()(torch.randn(B, T, D), torch.ones(B, T - 1))
+    with pytest.raises(ValueError, match=r"slots have shape \(5, 8\): edges need \(batch, slots, 8\)"):
+        sci.EdgePredictor(D)(torch.randn(K, D))
