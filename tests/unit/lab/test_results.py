@@ -133,8 +133,13 @@ def test_every_single_digit_counts(stored):
     path = results.path("toy.sum", "one", 0)
     good = path.read_bytes()
     for at in [i for i, byte in enumerate(good) if chr(byte).isdigit()][::7]:
-        path.write_bytes(good[:at] + bytes([(good[at] - 48 + 1) % 10 + 48]) + good[at + 1 :])
-        assert results.state("toy.sum", "one", 0)[0] == "unreadable", good[at - 20 : at + 5]
+        path.write_bytes(changed := good[:at] + bytes([(good[at] - 48 + 1) % 10 + 48]) + good[at + 1 :])
+        try:  # the last digits of a time may name the same float
+            same = json.loads(changed) == json.loads(good)
+        except ValueError:
+            same = False
+        told = "fresh" if same else "unreadable"
+        assert results.state("toy.sum", "one", 0)[0] == told, good[at - 20 : at + 5]
 
 
 def test_a_result_in_another_place_is_refused(stored):
