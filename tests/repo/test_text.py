@@ -50,7 +50,7 @@ def test_no_path_of_one_machine():
     assert not found
 
 
-@pytest.mark.parametrize("text", ["see /" + "work/main/x", '"/' + 'root/a"', "/home" + "/me/x"])
+@pytest.mark.parametrize("text", [f"see {ROOT}/x", '"/' + 'root/a"', "/home" + "/me/x"])
 def test_a_machine_path_is_seen(text):
     assert MACHINE.search(text)
 
