@@ -14,7 +14,6 @@ class Profile:
     name: str
     purpose: str
     device: str
-    dtype: str
     jobs: int
     live_seconds: float = 60.0
     progress: bool = True
@@ -23,10 +22,10 @@ class Profile:
 PROFILES = {
     p.name: p
     for p in (
-        Profile("quick", "tests: a few steps of a tiny model, thrown away", "cpu", "float32", 1, inf, False),
-        Profile("laptop", "the evidence in the notebooks, on two CPU cores", "cpu", "float32", 2),
-        Profile("gpu", "one GPU: bigger models, full data", "cuda", "bfloat16", 1),
-        Profile("paper", "the published setting", "cuda", "bfloat16", 1),
+        Profile("quick", "tests: a few steps of a tiny model, thrown away", "cpu", 1, inf, False),
+        Profile("laptop", "the evidence in the notebooks, on two CPU cores", "cpu", 2),
+        Profile("gpu", "one GPU: bigger models, full data", "cuda", 1),
+        Profile("paper", "the size of the published setting", "cuda", 1),
     )
 }
 FALLBACK = {"quick": ("quick", "laptop"), "laptop": ("laptop",), "gpu": ("gpu", "laptop"),
