@@ -254,6 +254,8 @@ def test_claims_are_decided_from_results(lab):
     more, less, both, none, lost = verdicts.claims("toy").itertuples()
     found = verdicts.decide(more)
     assert (found.label, found.size, found.summary.mean) == ("reproduced", 9.5, pytest.approx(10))
+    _, series = next(verdicts.claims("toy").iterrows())  # whose .size is the number of its fields
+    assert verdicts.decide(series) == found
     found = verdicts.decide(less)
     assert (found.label, found.size, found.summary.mean) == ("reproduced", None, pytest.approx(-1000))
     assert verdicts.decide(both).summary.mean == pytest.approx(12)
