@@ -189,7 +189,7 @@ def train(
     numbers (one thread, one device). Raises LabError for a damaged checkpoint and for a disk that cannot be
     written.
     """
-    folder = Path(folder)
+    folder, processes = Path(folder), int(os.environ.get("WORLD_SIZE", "1"))
     logging.disable_progress_bar()
     shutil.rmtree(folder / STAGING, ignore_errors=True)
     arguments = TrainingArguments(
@@ -209,6 +209,8 @@ def train(
         report_to="none",
         remove_unused_columns=False,
         dataloader_pin_memory=False,
+        # processes share each batch, collated once: a batch is the same however many they are
+        accelerator_config={"split_batches": True, "dispatch_batches": True} if processes > 1 else None,
     )
     trainer = _LabTrainer(model, arguments, data_collator=collator, train_dataset=rows, batches=batches)
     for callback in list(trainer.callback_handler.callbacks):

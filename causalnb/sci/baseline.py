@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from .configuration import SCIConfig
 from .contrastive import StructuralContrastiveLoss
 from .model import SCIOutput, keep_weights
+from .parallel import shared_mean, shared_rows
 
 
 class ContrastiveDecoder(PreTrainedModel):
@@ -47,15 +48,17 @@ class ContrastiveDecoder(PreTrainedModel):
         out = self.base(
             input_ids, attention_mask=attention_mask, labels=labels, output_hidden_states=True, **kwargs
         )
-        prompt = torch.ones_like(input_ids) if prompt_mask is None else prompt_mask
+        prompt = prompt_mask if prompt_mask is not None else attention_mask
+        prompt = torch.ones_like(input_ids) if prompt is None else prompt
         last = (prompt * torch.arange(input_ids.shape[1], device=input_ids.device)).argmax(1)
         state = out.hidden_states[-1][torch.arange(len(last), device=last.device), last][:, None]  # (B, 1, D)
-        loss, contrastive = out.loss, None
+        lm_loss = loss = None if labels is None else shared_mean(out.loss, labels)
+        contrastive = None
         if structure_ids is not None:
-            contrastive = self.contrastive.of_ids(state, structure_ids)
+            contrastive = self.contrastive.of_ids(*shared_rows(state, structure_ids))
             loss = self.config.scl_weight * contrastive + (0 if loss is None else loss)
         return SCIOutput(
-            loss=loss, logits=out.logits, structure=state, lm_loss=out.loss, contrastive_loss=contrastive
+            loss=loss, logits=out.logits, structure=state, lm_loss=lm_loss, contrastive_loss=contrastive
         )
 
     def generate(self, input_ids, **kwargs):

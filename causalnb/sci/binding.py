@@ -85,7 +85,10 @@ class CausalInterventionLayer(nn.Module):
 
 @dataclass
 class BoundSlots:
-    """What tokens read: keys and values (B, H, K, d/H) of the slots (B, K, d) after propagation and do."""
+    """What tokens read of slots (B, K, d) after propagation and do, in the tokens' own width.
+
+    keys (B, H K, hidden_size) and values (B, L, H K, hidden_size), one row for each head and slot.
+    """
 
     keys: torch.Tensor
     values: torch.Tensor
@@ -108,7 +111,8 @@ class CausalBindingMechanism(nn.Module):
 
     t = softmax(q(h) k(U)^T / sqrt(d)) v(U) per token, h <- h + W_l t, with W_l = 0 at first: the base model
     starts undisturbed. Slots live at width d (d_model), tokens at hidden_size; one W_l for each of n_layers
-    base layers.
+    base layers. There are fewer slots than tokens, so q and W_l are folded into the slots' keys and values
+    once a prompt: a token then costs two products with H K rows and none of width d.
     """
 
     def __init__(
@@ -140,19 +144,27 @@ class CausalBindingMechanism(nn.Module):
         slots = self.intervention_layer(self.binding_attention(structure, content, mask), edges, do)
         read = self.slot_norm(structure + slots)
         heads = self.binding_attention.heads
-        return BoundSlots(heads(self.slot_key(read)), heads(self.slot_value(read)), slots)
+        keys, values = heads(self.slot_key(read)), heads(self.slot_value(read))  # (B, H, K, d/H)
+        query = self.token_query.weight.unflatten(0, (self.binding_attention.n_heads, -1))  # (H, d/H, hidden)
+        output = torch.stack([projection.weight.T for projection in self.output_proj])
+        output = output.unflatten(1, (self.binding_attention.n_heads, -1))  # (L, H, d/H, hidden)
+        return BoundSlots(
+            torch.einsum("bhkd,hdm->bhkm", keys / keys.shape[-1] ** 0.5, query).flatten(1, 2),
+            torch.einsum("bhkd,lhdm->blhkm", values, output).flatten(2, 3),
+            slots,
+        )
 
     def weights(self, structure, content, mask=None) -> torch.Tensor:
         """Which content token fills which slot: weights (B, H, K, T), each row summing to one."""
         return self.binding_attention.weights(structure, content, mask)
 
-    def contribution(self, hidden_states: torch.Tensor, bound: BoundSlots, layer: int) -> torch.Tensor:
-        """What the tokens (B, T, hidden_size) read from the slots, to be added to them; token by token."""
-        query = self.token_query(F.rms_norm(hidden_states, hidden_states.shape[-1:]))
-        read = F.scaled_dot_product_attention(self.binding_attention.heads(query), bound.keys, bound.values)
-        return self.output_proj[layer](read.transpose(1, 2).flatten(2))  # (B, T, hidden_size)
+    def read(self, hidden_states: torch.Tensor, bound: BoundSlots, layer: int) -> torch.Tensor:
+        """Tokens (B, T, hidden_size) plus what each, by itself, reads from the slots at one of the layers."""
+        normed = F.rms_norm(hidden_states, hidden_states.shape[-1:])
+        scores = normed @ bound.keys.transpose(1, 2)  # (B, T, H K)
+        weights = scores.unflatten(-1, (self.binding_attention.n_heads, -1)).softmax(-1).flatten(2)
+        return torch.baddbmm(hidden_states, weights, bound.values[:, layer])
 
     def forward(self, structural_graph, edges, content, hidden_states, mask=None, do=None, layer: int = 0):
-        """hidden_states (B, T, hidden_size) plus the slots' contribution: bind and contribution in one."""
-        bound = self.bind(structural_graph, edges, content, mask, do)
-        return hidden_states + self.contribution(hidden_states, bound, layer)
+        """hidden_states (B, T, hidden_size) plus the slots' contribution: bind and read in one."""
+        return self.read(hidden_states, self.bind(structural_graph, edges, content, mask, do), layer)

@@ -5,8 +5,50 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.autograd.function import once_differentiable
+
+
+class _ContrastiveLoss(torch.autograd.Function):
+    """The loss of slots (B, K, D) with its gradient in closed form.
+
+    Z are the slot means over their norms n, S = Z Z^T / t off the diagonal, P its softmax by rows and
+    W = 1 / (positives of the row) on positives, over the A rows that have one:
+    loss = -sum(W log P) / A, dS = (P - W) / A, dZ = (dS + dS^T) Z / t, dmean = (dZ - Z (Z dZ)) / n.
+    """
+
+    @staticmethod
+    def forward(ctx, slots, pair_labels, temperature):
+        mean = slots.mean(1, dtype=torch.promote_types(slots.dtype, torch.float32))  # (B, D)
+        norm = mean.norm(dim=1, keepdim=True).clamp_(min=1e-12)
+        unit = mean.div_(norm)
+        with torch.autocast(unit.device.type, enabled=False):
+            similarity = (unit @ unit.T).div_(temperature)
+        similarity.diagonal().fill_(float("-inf"))
+        pull = pair_labels.to(unit.dtype, copy=True)
+        pull.diagonal().zero_()
+        count = pull.sum(1, keepdim=True)
+        anchors = count > 0
+        total = anchors.sum().clamp_(min=1)
+        pull.div_(count.clamp_(min=1))
+        log_softmax = similarity.log_softmax(1)
+        log_softmax.diagonal().zero_()  # -inf * 0 would be nan
+        loss = -(log_softmax * pull).sum() / total
+        slope = log_softmax.exp_()  # P, but for the ones on its diagonal
+        slope.diagonal().zero_()
+        slope.mul_(anchors).sub_(pull).div_(total * temperature)
+        ctx.save_for_backward(unit, norm, slope)
+        ctx.slots = slots.shape[1]
+        return loss.to(slots.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        unit, norm, slope = ctx.saved_tensors
+        inward = (slope + slope.T) @ unit
+        inward -= unit * (inward * unit).sum(1, keepdim=True)
+        inward *= gradient / (norm * ctx.slots)
+        return inward.to(gradient.dtype)[:, None].expand(-1, ctx.slots, -1), None, None
 
 
 class StructuralContrastiveLoss(nn.Module):
@@ -36,16 +78,7 @@ class StructuralContrastiveLoss(nn.Module):
             )
         if pair_labels.dtype != torch.bool:
             raise ValueError(f"pair_labels are {pair_labels.dtype}: threshold similarities and pass booleans")
-        unit = F.normalize(structural_reps.mean(1), dim=-1)  # (B, D)
-        itself = torch.eye(batch, dtype=torch.bool, device=unit.device)
-        similarity = (unit @ unit.T / self.temperature).masked_fill(itself, float("-inf"))
-        positive = pair_labels & ~itself
-        count = positive.sum(1)
-        # masked_fill before the sum: -inf * 0 on the diagonal would be nan
-        pull = similarity.masked_fill(~positive, 0.0).sum(1) / count.clamp(min=1)
-        anchors = count > 0
-        push = similarity.logsumexp(1) if batch > 1 else unit.sum(1) * 0
-        return torch.where(anchors, push - pull, 0.0).sum() / anchors.sum().clamp(min=1)
+        return _ContrastiveLoss.apply(structural_reps, pair_labels, self.temperature)
 
     def of_ids(self, structural_reps: torch.Tensor, structure_ids: torch.Tensor) -> torch.Tensor:
         """The loss with pairs from structure_ids (B,); rows with a negative id take no part at all."""

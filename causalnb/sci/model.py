@@ -17,6 +17,7 @@ from .binding import BoundSlots, CausalBindingMechanism
 from .configuration import SCIConfig
 from .content import ContentEncoder
 from .contrastive import StructuralContrastiveLoss
+from .parallel import shared_mean, shared_rows
 from .structure import StructuralEncoder
 
 
@@ -149,7 +150,7 @@ class SCITransformer(PreTrainedModel):
         if self._bound is None:
             return output
         hidden = output[0] if isinstance(output, tuple) else output
-        hidden = hidden + self.causal_binding.contribution(hidden, self._bound.expand(len(hidden)), place)
+        hidden = self.causal_binding.read(hidden, self._bound.expand(len(hidden)), place)
         return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
 
     @contextmanager
@@ -219,12 +220,13 @@ class SCITransformer(PreTrainedModel):
         bound = self.causal_binding.bind(structure, edges, content, mask, do)
         with self.binding(bound):
             out = self.base(input_ids=input_ids, attention_mask=attention_mask, labels=labels, **kwargs)
-        loss, contrastive = out.loss, None
+        lm_loss = loss = None if labels is None else shared_mean(out.loss, labels)
+        contrastive = None
         if structure_ids is not None:
-            contrastive = self.contrastive.of_ids(structure, structure_ids)
+            contrastive = self.contrastive.of_ids(*shared_rows(structure, structure_ids))
             loss = self.config.scl_weight * contrastive + (0 if loss is None else loss)
         return SCIOutput(
-            loss, out.logits, structure, edges, bound.slots, out.get("hidden_states"), out.loss, contrastive
+            loss, out.logits, structure, edges, bound.slots, out.get("hidden_states"), lm_loss, contrastive
         )
 
     @torch.no_grad()

@@ -202,31 +202,32 @@ def test_masked_content_is_not_read():
     torch.testing.assert_close(weights.sum(-1), torch.ones(B, 2, K))
 
 
-def test_contribution_is_its_equation():
-    cbm, hidden = mechanism(), torch.randn(B, T, HIDDEN)
-    bound = cbm.bind(**inputs())
+def test_reading_is_its_equation():
+    cbm, hidden, given = mechanism(), torch.randn(B, T, HIDDEN), inputs()
+    bound = cbm.bind(**given)
+    slots = cbm.slot_norm(given["structure"] + bound.slots)
     query = cbm.token_query(
         hidden / (hidden.square().mean(-1, keepdim=True) + torch.finfo(hidden.dtype).eps).sqrt()
     )
     read = []
     for head in range(2):
         part = slice(4 * head, 4 * head + 4)
-        reads = (query[..., part] @ bound.keys[:, head].transpose(1, 2) / 4**0.5).softmax(-1)
-        read.append(reads @ bound.values[:, head])
+        keys, values = cbm.slot_key(slots)[..., part], cbm.slot_value(slots)[..., part]
+        read.append((query[..., part] @ keys.transpose(1, 2) / 4**0.5).softmax(-1) @ values)
     for layer in range(2):
-        expected = torch.cat(read, -1) @ cbm.output_proj[layer].weight.T
-        torch.testing.assert_close(cbm.contribution(hidden, bound, layer), expected, rtol=0, atol=1e-10)
+        expected = hidden + torch.cat(read, -1) @ cbm.output_proj[layer].weight.T
+        torch.testing.assert_close(cbm.read(hidden, bound, layer), expected, rtol=0, atol=1e-10)
 
 
 def test_each_token_reads_by_itself():
     cbm, hidden, given = mechanism(), torch.randn(B, T, HIDDEN), inputs()
     bound = cbm.bind(**given)
-    whole = cbm.contribution(hidden, bound, 1)
-    piecewise = torch.cat([cbm.contribution(hidden[:, t : t + 1], bound, 1) for t in range(T)], 1)
+    whole = cbm.read(hidden, bound, 1)
+    piecewise = torch.cat([cbm.read(hidden[:, t : t + 1], bound, 1) for t in range(T)], 1)
     torch.testing.assert_close(whole, piecewise, rtol=0, atol=1e-12)
     structure, edges, content, mask = given.values()
     both = cbm(structure, edges, content, hidden, mask, layer=1)
-    torch.testing.assert_close(both, hidden + whole, rtol=0, atol=0)
+    torch.testing.assert_close(both, whole, rtol=0, atol=0)
     assert torch.equal(mechanism(awake=False)(structure, edges, content, hidden, mask), hidden)
 
 
@@ -234,9 +235,7 @@ def test_do_reaches_the_tokens():
     cbm, hidden, given, value = mechanism(), torch.randn(B, T, HIDDEN), inputs(), torch.randn(B, D)
     bound = cbm.bind(**given, do={2: value})
     assert torch.equal(bound.slots[:, 2], value)
-    assert (
-        cbm.contribution(hidden, bound, 0) - cbm.contribution(hidden, cbm.bind(**given), 0)
-    ).abs().max() > 1e-3
+    assert (cbm.read(hidden, bound, 0) - cbm.read(hidden, cbm.bind(**given), 0)).abs().max() > 1e-3
 
 
 def test_gradients_of_the_whole_mechanism():
