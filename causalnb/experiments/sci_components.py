@@ -1,6 +1,6 @@
 """The SCI guide's components: the answer leak trained both ways, and each finding as a number."""
 
-from causalnb.experiments.sci_scan import CODE, build_model, scan_rows
+from causalnb.experiments.sci_scan import CODE, collators, decoded_matches, fit, scan_rows, small_llama
 from causalnb.lab.registry import Experiment, Run, register
 from causalnb.tasks import scan
 
@@ -11,67 +11,39 @@ def run_leak(run: Run) -> dict:
     from numpy.random import default_rng
     from transformers import set_seed
 
-    from causalnb.lab.evaluation import greedy_matches, teacher_forced_matches
-    from causalnb.lab.training import PromptAnswerCollator, TrainingSettings, train
-    from causalnb.sci import StructureBalancedBatches
+    from causalnb.lab.evaluation import teacher_forced_matches
+    from causalnb.sci import SCITransformer
+    from causalnb.sci.contrasts import LeakingSCI
 
     config = run.config
-    train_pairs, test_pairs = scan.split("simple")
-    short, held_out = (
-        [pair for pair in part if pair[1].count(" ") < config["longest"]]
-        for part in (train_pairs, test_pairs)
+    rows, held_out = (
+        scan_rows([pair for pair in part if pair[1].count(" ") < config["longest"]])
+        for part in scan.split("simple")
     )
-    draw = default_rng(0).permutation(len(held_out))[: config["test_rows"]]
-    held_out = [held_out[i] for i in draw]
-    rows, test = scan_rows(short), scan_rows(held_out)
-    if config["sees"] == "prompt and answer":
-        rows, seen = (
-            [{**row, "prompt_mask": [1] * len(row["input_ids"])} for row in part] for part in (rows, test)
-        )
-    else:
-        seen = test
+    test = [held_out[i] for i in default_rng(0).permutation(len(held_out))[: config["test_rows"]]]
     set_seed(run.seed)
-    model, inputs = build_model({**config, "model": "sci"})
-    collator = PromptAnswerCollator(scan.VOCABULARY["<pad>"], inputs)
-    plainly = PromptAnswerCollator(scan.VOCABULARY["<pad>"], tuple(n for n in inputs if n != "structure_ids"))
-    batches = StructureBalancedBatches(
-        [r["structure"] for r in rows],
-        [r["text"] for r in rows],
-        config["random_rows"],
-        config["pairs"],
-        config["steps"],
-        run.seed,
-        [len(r["input_ids"]) for r in rows],
+    kind = LeakingSCI if config["sees"] == "prompt and answer" else SCITransformer
+    model = kind.from_base(
+        small_llama(config),
+        n_structural_slots=config["structural_slots"],
+        cbm_layers=config["cbm_layers"],
+        scl_weight=config["scl_weight"],
+        ortho=config["ortho"],
     )
-    history = train(
-        model,
-        rows,
-        collator,
-        batches,
-        TrainingSettings.of(config, seed=run.seed),
-        run.folder,
-        progress=run.progress,
-        device=run.device,
-    )
-    row = max(seen, key=lambda row: len(row["input_ids"]))
+    history = fit(run, model, rows)
+    _, plainly = collators(model)
+    row = max(test, key=lambda row: len(row["input_ids"]))
     *before, last, end = row["input_ids"]
     other = next(scan.VOCABULARY[action] for action in scan.ACTIONS if scan.VOCABULARY[action] != last)
-    edited = {**row, "input_ids": [*before, other, end]}
     with torch.no_grad():
-        first = (
-            sum(label == -100 for label in row["labels"]) - 1
-        )  # the position that predicts the first action
-        both = {name: value.to(model.device) for name, value in plainly([row, edited]).items()}
-        original, changed = model(**both).logits[:, first]
-    forced = teacher_forced_matches(model, seen, plainly)
-    decoded = greedy_matches(
-        model, test, scan.VOCABULARY["<pad>"], scan.VOCABULARY["<eos>"], config["longest"] + 4
-    )
+        first = sum(row["prompt_mask"]) - 1  # the position that predicts the first action
+        both = plainly([row, {**row, "input_ids": [*before, other, end]}])
+        logits = model(**{name: value.to(model.device) for name, value in both.items()}).logits[:, first]
     return {
         "metrics": {
-            "forced_exact_match": float(forced.mean()),
-            "greedy_exact_match": float(decoded.mean()),
-            "first_logit_change": float((original - changed).abs().max()),
+            "forced_exact_match": float(teacher_forced_matches(model, test, plainly).mean()),
+            "greedy_exact_match": float(decoded_matches(model, test).mean()),
+            "first_logit_change": float((logits[0] - logits[1]).abs().max()),
         },
         "history": history,
     }
@@ -82,7 +54,7 @@ register(
         id="sci.leak",
         title="The answer leak: what the encoders may see",
         run=run_leak,
-        code=(*CODE, __name__),
+        code=(*CODE, "causalnb.sci.contrasts", __name__),
         notebook="20_sci_components",
         arms={"prompt": {"sees": "prompt"}, "prompt_and_answer": {"sees": "prompt and answer"}},
         settings={
@@ -100,6 +72,7 @@ register(
                 "learning_rate": 2e-3,
                 "random_rows": 48,
                 "pairs": 13,
+                "anchors": "rows",
                 "evaluate_every": 100,
                 "test_rows": 300,
                 "bf16": False,
@@ -319,7 +292,7 @@ register(
         title="The guide's findings in numbers",
         run=run_findings,
         notebook="20_sci_components",
-        code=(*CODE, __name__),
+        code=(*CODE, "causalnb.sci.guide", __name__),
         arms={"findings": {}},
         settings={
             "laptop": {"width": 64, "slots": 8, "batch": 64, "pairs": 13, "batches": 50},

@@ -1,11 +1,21 @@
 """SCI on SCAN: a plain decoder, the same with SCI's labels, and SCI, trained alike on a split."""
 
-import numpy as np
-
 from causalnb.lab.registry import Experiment, Run, register
 from causalnb.tasks import scan
 
-CODE = ("causalnb.sci", "causalnb.tasks.scan", "causalnb.lab.training", "causalnb.lab.evaluation", __name__)
+ROOM = tuple(
+    f"causalnb.sci.{module}"
+    for module in ("structure", "content", "binding", "contrastive", "configuration", "model", "baseline",
+                   "separated")
+)  # fmt: skip
+CODE = (
+    *ROOM,
+    "causalnb.tasks.scan",
+    "causalnb.tasks._scan_simple",
+    "causalnb.lab.training",
+    "causalnb.lab.evaluation",
+    __name__,
+)
 
 SCAN_SETTINGS = {
     "laptop": {
@@ -16,6 +26,11 @@ SCAN_SETTINGS = {
         "cbm_layers": [0, 1],
         "scl_weight": 0.1,
         "ortho": "project",
+        "invariance_weight": 100.0,
+        "abstraction_noise": 0.1,
+        "structure_level": "verb_direction",
+        "anchors": "rows",
+        "renamed": False,
         "steps": 1500,
         "learning_rate": 2e-3,
         "random_rows": 48,
@@ -66,45 +81,62 @@ SCAN_SETTINGS = {
         "bf16": True,
     },
 }
-SCAN_ARMS = {"plain": {"model": "plain"}, "plain_labels": {"model": "plain_labels"}, "sci": {"model": "sci"}}
+SCAN_ARMS = {
+    arm: {"model": arm} for arm in ("plain", "plain_labels", "sci", "sci_separated")
+}  # the arms of a split without the labels control
+THREE_ARMS = {arm: SCAN_ARMS[arm] for arm in ("plain", "sci", "sci_separated")}
 
 
-def scan_rows(pairs) -> list[dict]:
-    """Rows with input_ids, prompt_mask, labels and structure for (command, actions) pairs."""
-    return [
-        {**scan.encode(command, actions), "structure": scan.structure(command), "text": command}
-        for command, actions in pairs
-    ]
+def scan_rows(pairs, level: str = "verb", names: dict | None = None) -> list[dict]:
+    """Rows with input_ids, prompt_mask, labels and structure for (command, actions) pairs.
+
+    `level` as in scan.structure; names={action: action} renames the actions.
+    """
+    rows = []
+    for command, actions in pairs:
+        if names:
+            actions = " ".join(names[action] for action in actions.split())
+        structure = scan.structure(command, level)
+        rows.append({**scan.encode(command, actions), "structure": structure, "text": command})
+    return rows
 
 
 def scan_data(
-    split: str, validation_rows: int, test_rows: int | None
+    split: str,
+    validation_rows: int,
+    test_rows: int | None,
+    level: str = "verb",
+    names: dict | None = None,
 ) -> tuple[list[dict], list[dict], list[dict]]:
     """(train, validation, test); validation_rows commands are taken out of the published training rows."""
-    train, test = (scan_rows(part) for part in scan.split(split))
-    draw = np.random.default_rng(0)  # one held-out draw for all arms and seeds
-    repeated = {
-        text
-        for text, count in zip(*np.unique([row["text"] for row in train], return_counts=True))
-        if count > 1
-    }
-    candidates = sorted({row["text"] for row in train} - repeated)
+    from collections import Counter
+
+    from numpy.random import default_rng
+
+    train, test = (scan_rows(part, level, names) for part in scan.split(split))
+    draw = default_rng(0)  # one held-out draw for all arms and seeds
+    counts = Counter(row["text"] for row in train)
+    candidates = sorted(text for text, count in counts.items() if count == 1)
     held_out = set(draw.choice(candidates, size=validation_rows, replace=False).tolist())
     validation = [row for row in train if row["text"] in held_out]
     test = [test[i] for i in draw.permutation(len(test))[:test_rows]]
     return [row for row in train if row["text"] not in held_out], validation, test
 
 
-def build_model(config: dict):
-    """The model of an arm (plain, plain_labels, sci) on a small Llama, and the names of its inputs."""
+def renaming(seed: int) -> dict:
+    """A random permutation of the actions, {action: action}."""
+    from numpy.random import default_rng
+
+    return dict(zip(scan.ACTIONS, default_rng(1000 + seed).permutation(scan.ACTIONS).tolist(), strict=True))
+
+
+def small_llama(config: dict, vocabulary_size: int = len(scan.VOCABULARY)):
+    """The plain decoder that every arm starts from: a Llama of config's hidden_size, layers and heads."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from causalnb.sci import ContrastiveDecoder, SCITransformer
-
-    vocabulary = scan.VOCABULARY
-    base = LlamaForCausalLM(
+    return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(vocabulary),
+            vocab_size=vocabulary_size,
             hidden_size=config["hidden_size"],
             intermediate_size=4 * config["hidden_size"],
             num_hidden_layers=config["layers"],
@@ -112,42 +144,53 @@ def build_model(config: dict):
             max_position_embeddings=128,
             initializer_range=0.4 / config["hidden_size"] ** 0.5,
             tie_word_embeddings=True,
-            pad_token_id=vocabulary["<pad>"],
-            bos_token_id=vocabulary["<bos>"],
-            eos_token_id=vocabulary["<eos>"],
+            pad_token_id=scan.VOCABULARY["<pad>"],
+            bos_token_id=scan.VOCABULARY["<bos>"],
+            eos_token_id=scan.VOCABULARY["<eos>"],
         )
     )
-    inputs = ("input_ids", "attention_mask", "labels")
+
+
+def build_model(config: dict):
+    """The model of an arm (plain, plain_labels, sci, sci_separated) on a small Llama."""
+    from causalnb.sci import ContrastiveDecoder, SCITransformer, SeparatedSCI
+
+    base = small_llama(config)
     if config["model"] == "plain":
-        return base, inputs
+        return base
     if config["model"] == "plain_labels":
-        model = ContrastiveDecoder.from_base(base, scl_weight=config["scl_weight"])
-        return model, (*inputs, "prompt_mask", "structure_ids")
-    layers = [layer for layer in config["cbm_layers"] if layer < config["layers"]]
-    model = SCITransformer.from_base(
-        base,
-        n_structural_slots=config["structural_slots"],
-        cbm_layers=layers,
-        scl_weight=config["scl_weight"],
-        ortho=config["ortho"],
-    )
-    return model, (*inputs, "prompt_mask", "structure_ids")
+        return ContrastiveDecoder.from_base(base, scl_weight=config["scl_weight"])
+    settings = {"n_structural_slots": config["structural_slots"], "scl_weight": config["scl_weight"]}
+    if config["model"] == "sci_separated":
+        return SeparatedSCI.from_base(
+            base,
+            invariance_weight=config["invariance_weight"],
+            abstraction_noise=config["abstraction_noise"],
+            **settings,
+        )
+    return SCITransformer.from_base(base, cbm_layers=config["cbm_layers"], ortho=config["ortho"], **settings)
 
 
-def run_scan(run: Run) -> dict:
-    """Train one arm on one split; exact match, forced and decoded, and how invariant its states are."""
-    from transformers import set_seed
+def collators(model):
+    """(for training, for evaluation): batches with what the model's forward takes, the second unlabelled."""
+    from inspect import signature
 
-    from causalnb.lab.evaluation import greedy_matches, teacher_forced_matches
-    from causalnb.lab.training import PromptAnswerCollator, TrainingSettings, train
+    from causalnb.lab.training import PromptAnswerCollator
+
+    taken = signature(model.forward).parameters
+    names = ("input_ids", "attention_mask", "labels", "prompt_mask", "structure_ids")
+    inputs = tuple(name for name in names if name in taken)
+    pad = scan.VOCABULARY["<pad>"]
+    unlabelled = tuple(name for name in inputs if name != "structure_ids")
+    return PromptAnswerCollator(pad, inputs), PromptAnswerCollator(pad, unlabelled)
+
+
+def fit(run: Run, model, rows, measure=None) -> list[dict]:
+    """Train a model on rows by the run's settings, in structure-balanced batches; its history."""
+    from causalnb.lab.training import TrainingSettings, train
     from causalnb.sci import StructureBalancedBatches
 
     config = run.config
-    rows, validation, test = scan_data(config["split"], config["validation_rows"], config["test_rows"])
-    set_seed(run.seed)
-    model, inputs = build_model(config)
-    collator = PromptAnswerCollator(scan.VOCABULARY["<pad>"], inputs)
-    plainly = PromptAnswerCollator(scan.VOCABULARY["<pad>"], tuple(n for n in inputs if n != "structure_ids"))
     batches = StructureBalancedBatches(
         [row["structure"] for row in rows],
         [row["text"] for row in rows],
@@ -156,7 +199,34 @@ def run_scan(run: Run) -> dict:
         config["steps"],
         run.seed,
         lengths=[len(row["input_ids"]) for row in rows],
+        anchors=config["anchors"],
     )
+    settings = TrainingSettings.of(config, seed=run.seed)
+    collator, _ = collators(model)
+    return train(model, rows, collator, batches, settings, run.folder, measure, run.progress, run.device)
+
+
+def decoded_matches(model, rows):
+    """Whether greedy decoding gives a row's actions and the end: bool (rows,)."""
+    from causalnb.lab.evaluation import greedy_matches
+
+    pad, end = scan.VOCABULARY["<pad>"], scan.VOCABULARY["<eos>"]
+    return greedy_matches(model, rows, pad, end, max_new_tokens=50)
+
+
+def run_scan(run: Run, build=build_model, data=scan_data) -> dict:
+    """Train one arm on one split; exact match, forced and decoded, and how invariant its states are."""
+    from transformers import set_seed
+
+    from causalnb.lab.evaluation import teacher_forced_matches
+
+    config = run.config
+    names = renaming(run.seed) if config["renamed"] else None
+    sizes = config["validation_rows"], config["test_rows"]
+    rows, validation, test = data(config["split"], *sizes, config["structure_level"], names)
+    set_seed(run.seed)
+    model = build(config)
+    _, plainly = collators(model)
     curve = test[: config["curve_rows"]]
 
     def measure(model) -> dict:
@@ -165,16 +235,9 @@ def run_scan(run: Run) -> dict:
             "test_sample": float(teacher_forced_matches(model, curve, plainly).mean()),
         }
 
-    settings = TrainingSettings.of(config, seed=run.seed)
-    history = train(model, rows, collator, batches, settings, run.folder, measure, run.progress, run.device)
+    history = fit(run, model, rows, measure)
     forced = teacher_forced_matches(model, test, plainly)
-    decoded = greedy_matches(
-        model,
-        test[: config["decoded_rows"]],
-        scan.VOCABULARY["<pad>"],
-        scan.VOCABULARY["<eos>"],
-        max_new_tokens=50,
-    )
+    decoded = decoded_matches(model, test[: config["decoded_rows"]])
     metrics = {
         "exact_match": float(forced.mean()),
         "greedy_exact_match": float(decoded.mean()),
@@ -187,7 +250,7 @@ def run_scan(run: Run) -> dict:
     return {"metrics": metrics, "history": history}
 
 
-def representations(model, rows, collator) -> np.ndarray:
+def representations(model, rows, collator):
     """What the loss compares, as unit vectors (rows, D): the mean slot, or a plain model's state at <sep>."""
     import torch
     import torch.nn.functional as F
@@ -195,7 +258,7 @@ def representations(model, rows, collator) -> np.ndarray:
     model.eval()
     with torch.no_grad():
         inputs = {name: value.to(model.device) for name, value in collator(rows).items()}
-        if "prompt_mask" in inputs:
+        if model.config.model_type.startswith("sci"):
             states = model(**inputs).structure.mean(1)
         else:
             hidden = model(**inputs, output_hidden_states=True).hidden_states[-1]
@@ -206,6 +269,8 @@ def representations(model, rows, collator) -> np.ndarray:
 
 def invariance(model, test, train, collator, probe_rows: int) -> dict:
     """Cosine of test with training commands, same structure and another, and retrieval@1 among them."""
+    import numpy as np
+
     partners: dict[str, dict] = {}
     for row in train:
         partners.setdefault(row["structure"], row)
@@ -246,7 +311,6 @@ def scan_experiment(
     )
 
 
-scan_experiment("simple", "SCAN simple: a random split, nothing has to be recombined", "simple", SCAN_ARMS, 5)
 scan_experiment(
     "add_prim_jump",
     "SCAN add_prim_jump: 'jump' is trained alone and tested in every composition",
@@ -255,13 +319,37 @@ scan_experiment(
     5,
 )
 scan_experiment(
+    "renamed",
+    "SCAN add_prim_jump with the actions renamed at random, anew for each seed",
+    "add_prim_jump",
+    {arm: SCAN_ARMS[arm] for arm in ("plain", "sci_separated")},
+    3,
+    renamed=True,
+)
+for name, title in (
+    ("simple", "a random split, nothing has to be recombined"),
+    ("add_prim_turn_left", "'turn left' is trained alone and tested in every composition"),
+    ("template_around_right", "'around right' is never trained with any verb"),
+    ("length", "trained up to 22 actions, tested from 24"),
+):
+    scan_experiment(name, f"SCAN {name}: {title}", name, THREE_ARMS, 3)
+
+scan_experiment(
     "search",
-    "The learning rate, searched alike for every arm on another held-out verb ('look')",
+    "Settings, searched on another held-out verb ('look'): the rate for every arm, and SCI separated's own",
     "add_prim_look",
     {
         f"{arm}_lr{1000 * rate:g}": {**setting, "learning_rate": rate}
         for arm, setting in SCAN_ARMS.items()
         for rate in (1e-3, 2e-3, 4e-3)
+    }
+    | {
+        f"sci_separated_{name}": {"model": "sci_separated", **setting}
+        for name, setting in {
+            "weight10": {"invariance_weight": 10.0},
+            "noise0": {"abstraction_noise": 0.0},
+            "noise0_2": {"abstraction_noise": 0.2},
+        }.items()
     },
     1,
     test_rows=1000,  # lr2 is 2e-3

@@ -117,6 +117,7 @@ class _LabTrainer(Trainer):
         name, folder = f"checkpoint-{self.state.global_step}", Path(self.args.output_dir)
         try:
             super()._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()  # each process writes a part
             if self.args.should_save:
                 publish(folder / STAGING / name, folder / name)
         except (OSError, RuntimeError, SafetensorError) as error:  # a full disk has all three faces
@@ -125,6 +126,25 @@ class _LabTrainer(Trainer):
                 "make room or fix access and "
                 "run the same command again; what was saved before is kept."
             ) from error
+
+
+class _Shared:
+    """Batches that `batch_size` processes share evenly, as accelerate asks; LabError for one they cannot."""
+
+    def __init__(self, batches: Iterable[list[int]], batch_size: int):
+        for batch in batches:
+            if len(batch) % batch_size:
+                raise LabError(
+                    f"a batch of {len(batch)} rows cannot be shared evenly by {batch_size} processes: "
+                    "change the batch size or the number of processes."
+                )
+        self.batches, self.batch_size = batches, batch_size
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self):
+        return iter(self.batches)
 
 
 def _digest(file: Path) -> str:
@@ -189,7 +209,7 @@ def train(
     numbers (one thread, one device). Raises LabError for a damaged checkpoint and for a disk that cannot be
     written.
     """
-    folder, processes = Path(folder), int(os.environ.get("WORLD_SIZE", "1"))
+    folder = Path(folder)
     logging.disable_progress_bar()
     shutil.rmtree(folder / STAGING, ignore_errors=True)
     arguments = TrainingArguments(
@@ -209,9 +229,11 @@ def train(
         report_to="none",
         remove_unused_columns=False,
         dataloader_pin_memory=False,
-        # processes share each batch, collated once: a batch is the same however many they are
-        accelerator_config={"split_batches": True, "dispatch_batches": True} if processes > 1 else None,
     )
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # several GPUs are for accelerate to launch, not DataParallel
+    if arguments.world_size > 1:  # processes share each batch, collated once: it is the same however many
+        arguments.accelerator_config.split_batches = arguments.accelerator_config.dispatch_batches = True
+        batches = _Shared(batches, arguments.world_size)
     trainer = _LabTrainer(model, arguments, data_collator=collator, train_dataset=rows, batches=batches)
     for callback in list(trainer.callback_handler.callbacks):
         if type(callback).__name__ in ("PrinterCallback", "ProgressCallback"):

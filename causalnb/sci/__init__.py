@@ -11,6 +11,7 @@ from .contrastive import (
     structure_ids,
 )
 from .model import SCIOutput, SCITransformer
+from .separated import SeparatedSCI, SeparatedSCIConfig, aligned_invariance
 from .structure import AbstractionLayer, EdgePredictor, StructuralEncoder, StructuralGNN, acyclicity
 
 __all__ = [
@@ -25,11 +26,14 @@ __all__ = [
     "SCIConfig",
     "SCIOutput",
     "SCITransformer",
+    "SeparatedSCI",
+    "SeparatedSCIConfig",
     "StructuralContrastiveLoss",
     "StructuralEncoder",
     "StructuralGNN",
     "StructureBalancedBatches",
     "acyclicity",
+    "aligned_invariance",
     "generate_structural_pairs",
     "structure_ids",
 ]

@@ -106,14 +106,51 @@ class BoundSlots:
         )
 
 
-class CausalBindingMechanism(nn.Module):
-    """Bind content to slots, propagate under do(), and add to each token what it reads from the slots.
+class SlotReader(nn.Module):
+    """Hands slots (B, K, d) to the tokens of n_layers base layers, each with its own output map W_l.
 
     t = softmax(q(h) k(U)^T / sqrt(d)) v(U) per token, h <- h + W_l t, with W_l = 0 at first: the base model
-    starts undisturbed. Slots live at width d (d_model), tokens at hidden_size; one W_l for each of n_layers
-    base layers. There are fewer slots than tokens, so q and W_l are folded into the slots' keys and values
-    once a prompt: a token then costs two products with H K rows and none of width d.
+    starts undisturbed. Slots live at width d (d_model), tokens at hidden_size. There are fewer slots than
+    tokens, so q and W_l are folded into the slots' keys and values once a prompt: a token then costs two
+    products with H K rows and none of width d.
     """
+
+    def __init__(self, d_model: int, hidden_size: int, n_layers: int = 1, n_heads: int = 4):
+        super().__init__()
+        self.n_heads = n_heads
+        self.slot_norm = nn.LayerNorm(d_model)
+        self.slot_key, self.slot_value = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+        self.token_query = nn.Linear(hidden_size, d_model, bias=False)
+        self.output_proj = nn.ModuleList(nn.Linear(d_model, hidden_size, bias=False) for _ in range(n_layers))
+        for projection in self.output_proj:
+            nn.init.zeros_(projection.weight)
+
+    def fold(self, slots: torch.Tensor) -> BoundSlots:
+        """What tokens read of slots (B, K, d)."""
+        normed = self.slot_norm(slots)
+        keys, values = (
+            states.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)  # (B, H, K, d/H)
+            for states in (self.slot_key(normed), self.slot_value(normed))
+        )
+        query = self.token_query.weight.unflatten(0, (self.n_heads, -1))  # (H, d/H, hidden)
+        output = torch.stack([projection.weight.T for projection in self.output_proj])
+        output = output.unflatten(1, (self.n_heads, -1))  # (L, H, d/H, hidden)
+        return BoundSlots(
+            torch.einsum("bhkd,hdm->bhkm", keys / keys.shape[-1] ** 0.5, query).flatten(1, 2),
+            torch.einsum("bhkd,lhdm->blhkm", values, output).flatten(2, 3),
+            slots,
+        )
+
+    def read(self, hidden_states: torch.Tensor, bound: BoundSlots, layer: int) -> torch.Tensor:
+        """Tokens (B, T, hidden_size) plus what each, by itself, reads from the slots at one of the layers."""
+        normed = F.rms_norm(hidden_states, hidden_states.shape[-1:])
+        scores = normed @ bound.keys.transpose(1, 2)  # (B, T, H K)
+        weights = scores.unflatten(-1, (self.n_heads, -1)).softmax(-1).flatten(2)
+        return torch.baddbmm(hidden_states, weights, bound.values[:, layer])
+
+
+class CausalBindingMechanism(SlotReader):
+    """Bind content to slots, propagate under do(), and add to each token what it reads from the slots."""
 
     def __init__(
         self,
@@ -124,15 +161,9 @@ class CausalBindingMechanism(nn.Module):
         n_iterations: int = 3,
         normalize: bool = True,
     ):
-        super().__init__()
+        super().__init__(d_model, hidden_size, n_layers, n_heads)
         self.binding_attention = Attention(d_model, n_heads)
         self.intervention_layer = CausalInterventionLayer(d_model, n_iterations, normalize)
-        self.slot_norm = nn.LayerNorm(d_model)
-        self.slot_key, self.slot_value = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
-        self.token_query = nn.Linear(hidden_size, d_model, bias=False)
-        self.output_proj = nn.ModuleList(nn.Linear(d_model, hidden_size, bias=False) for _ in range(n_layers))
-        for projection in self.output_proj:
-            nn.init.zeros_(projection.weight)
 
     def bind(self, structure, edges, content, mask=None, do=None) -> BoundSlots:
         """Slots (B, K, d) filled from content (B, T, d) where mask (B, T) allows, propagated under do."""
@@ -142,28 +173,12 @@ class CausalBindingMechanism(nn.Module):
                 f"{tuple(structure.shape)}: they need one batch and one width"
             )
         slots = self.intervention_layer(self.binding_attention(structure, content, mask), edges, do)
-        read = self.slot_norm(structure + slots)
-        heads = self.binding_attention.heads
-        keys, values = heads(self.slot_key(read)), heads(self.slot_value(read))  # (B, H, K, d/H)
-        query = self.token_query.weight.unflatten(0, (self.binding_attention.n_heads, -1))  # (H, d/H, hidden)
-        output = torch.stack([projection.weight.T for projection in self.output_proj])
-        output = output.unflatten(1, (self.binding_attention.n_heads, -1))  # (L, H, d/H, hidden)
-        return BoundSlots(
-            torch.einsum("bhkd,hdm->bhkm", keys / keys.shape[-1] ** 0.5, query).flatten(1, 2),
-            torch.einsum("bhkd,lhdm->blhkm", values, output).flatten(2, 3),
-            slots,
-        )
+        bound = self.fold(structure + slots)
+        return BoundSlots(bound.keys, bound.values, slots)
 
     def weights(self, structure, content, mask=None) -> torch.Tensor:
         """Which content token fills which slot: weights (B, H, K, T), each row summing to one."""
         return self.binding_attention.weights(structure, content, mask)
-
-    def read(self, hidden_states: torch.Tensor, bound: BoundSlots, layer: int) -> torch.Tensor:
-        """Tokens (B, T, hidden_size) plus what each, by itself, reads from the slots at one of the layers."""
-        normed = F.rms_norm(hidden_states, hidden_states.shape[-1:])
-        scores = normed @ bound.keys.transpose(1, 2)  # (B, T, H K)
-        weights = scores.unflatten(-1, (self.binding_attention.n_heads, -1)).softmax(-1).flatten(2)
-        return torch.baddbmm(hidden_states, weights, bound.values[:, layer])
 
     def forward(self, structural_graph, edges, content, hidden_states, mask=None, do=None, layer: int = 0):
         """hidden_states (B, T, hidden_size) plus the slots' contribution: bind and read in one."""

@@ -119,10 +119,11 @@ def generate_structural_pairs(
 class StructureBalancedBatches:
     """Batches of row indices: random rows, and pairs of rows with one structure and different texts.
 
-    Yields `steps` lists, a function of the seed alone, so that an interrupted run continues on the same rows.
-    Random rows pass through the data in shuffled epochs. With `lengths`, each `window` of batches is sorted
-    by length and then shuffled as whole batches, so that little is padded. Raises ValueError when no
-    structure has two texts.
+    A pair begins with a random row (anchors="rows": a frequent text is a frequent anchor) or with a random
+    structure (anchors="structures"), and goes on with another text of that structure. Yields `steps` lists, a
+    function of the seed alone, so that an interrupted run continues on the same rows. Random rows pass
+    through the data in shuffled epochs. With `lengths`, each `window` of batches is sorted by length and then
+    shuffled as whole batches, so that little is padded. Raises ValueError when no structure has two texts.
     """
 
     def __init__(
@@ -135,15 +136,28 @@ class StructureBalancedBatches:
         seed: int = 0,
         lengths: Sequence[int] | None = None,
         window: int = 8,
+        anchors: str = "rows",
     ):
+        if anchors not in ("rows", "structures"):
+            raise ValueError(f"anchors are {anchors!r}: choose 'rows' or 'structures'")
         groups: dict[Hashable, dict[str, int]] = defaultdict(dict)
         for row, (structure, text) in enumerate(zip(structures, texts, strict=True)):
             groups[structure].setdefault(text, row)
-        self.groups = [np.array(list(group.values())) for group in groups.values() if len(group) > 1]
-        if pairs and not self.groups:
+        varied = {structure: group for structure, group in groups.items() if len(group) > 1}
+        if pairs and not varied:
             raise ValueError("no structure has two different texts: pairs cannot be drawn, set pairs=0")
         if random_rows > len(texts):
             raise ValueError(f"{random_rows} random rows do not fit data of {len(texts)} rows: choose fewer")
+        self.sizes = np.array([len(group) for group in varied.values()], dtype=int)
+        self.first = np.concatenate([[0], self.sizes.cumsum()]).astype(int)  # of each group among the members
+        self.members = np.array([row for group in varied.values() for row in group.values()], dtype=int)
+        number = {structure: i for i, structure in enumerate(varied)}
+        place = {row: i for i, row in enumerate(self.members.tolist())}
+        paired = [row for row, structure in enumerate(structures) if structure in number]
+        self.anchors = np.array(
+            [(number[structures[row]], place[groups[structures[row]][texts[row]]]) for row in paired]
+        ).reshape(-1, 2)
+        self.by_row = anchors == "rows"
         self.rows, self.random_rows, self.pairs, self.steps, self.seed = (
             len(texts),
             random_rows,
@@ -159,6 +173,17 @@ class StructureBalancedBatches:
     def __len__(self) -> int:
         return self.steps
 
+    def _draw_pairs(self, generator, count: int) -> np.ndarray:
+        """Rows (count, 2): an anchor, and another text of its structure."""
+        if self.by_row:
+            group, place = self.anchors[generator.integers(len(self.anchors), size=count)].T
+            offset = place - self.first[group]
+        else:
+            group = generator.integers(len(self.sizes), size=count)
+            offset = generator.integers(self.sizes[group])
+        other = (offset + generator.integers(1, self.sizes[group])) % self.sizes[group]
+        return self.members[self.first[group][:, None] + np.stack([offset, other], 1)]
+
     def __iter__(self):
         generator = np.random.default_rng(self.seed)
         order, produced = np.empty(0, dtype=int), 0
@@ -167,10 +192,9 @@ class StructureBalancedBatches:
             while len(order) < wanted:
                 order = np.concatenate([order, generator.permutation(self.rows)])
             random, order = order[:wanted], order[wanted:]
-            chosen = generator.integers(len(self.groups), size=self.window * self.pairs) if self.pairs else []
-            pairs = np.array(
-                [generator.choice(self.groups[group], size=2, replace=False) for group in chosen], dtype=int
-            )
+            pairs = np.empty((0, 2), dtype=int)
+            if self.pairs:
+                pairs = self._draw_pairs(generator, self.window * self.pairs)
             if self.lengths is not None:
                 random = random[np.argsort(self.lengths[random], kind="stable")]
                 pairs = pairs[np.argsort(self.lengths[pairs].max(1), kind="stable")] if self.pairs else pairs

@@ -67,6 +67,15 @@ class SCITransformer(PreTrainedModel):
 
     def __init__(self, config: SCIConfig, base_model: nn.Module | None = None):
         super().__init__(config)
+        self._build(config)
+        self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
+        self.base = keep_weights(base_model) if base_model is not None else self._rebuild(config)
+        self._bound = None
+        self._connect(config)
+        self.post_init()
+
+    def _build(self, config: SCIConfig) -> None:
+        """The modules around the base."""
         hidden, width = config.base_config.hidden_size, config.d_structure
         self.down_proj = nn.Linear(hidden, width, bias=False)
         self.down_norm = nn.LayerNorm(width)
@@ -81,12 +90,11 @@ class SCITransformer(PreTrainedModel):
         self.causal_binding = CausalBindingMechanism(
             width, hidden, len(config.cbm_layers), config.n_structural_heads, config.n_iterations
         )
-        self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
-        self.base = keep_weights(base_model) if base_model is not None else self._rebuild(config)
-        self._bound: BoundSlots | None = None
+
+    def _connect(self, config: SCIConfig) -> None:
+        """Hook the binding mechanism to the base's layers."""
         for place, layer in enumerate(config.cbm_layers):
             decoder_layers(self.base)[layer].register_forward_hook(partial(self._add_contribution, place))
-        self.post_init()
 
     @classmethod
     def from_base(cls, base_model: nn.Module, **sci_settings) -> "SCITransformer":
@@ -101,12 +109,15 @@ class SCITransformer(PreTrainedModel):
             }
             base_model = base_model.get_base_model()
         model = cls(
-            SCIConfig(copy.deepcopy(base_model.config), base_adapter=adapter, **sci_settings), base_model
+            cls.config_class(copy.deepcopy(base_model.config), base_adapter=adapter, **sci_settings),
+            base_model,
         )
         like = next(base_model.parameters())
         for name, module in model.named_children():
             if name != "base":  # whose buffers may be of another precision on purpose
                 module.to(like.device, like.dtype)
+        for parameter in model.parameters(recurse=False):
+            parameter.data = parameter.data.to(like.device, like.dtype)
         return model
 
     @classmethod
@@ -162,16 +173,25 @@ class SCITransformer(PreTrainedModel):
         finally:
             self._bound = previous
 
-    def encode(self, input_ids, prompt_mask):
-        """Structure (B, K, d_s), edges (B, K, K), content (B, P, d_s) and mask (B, P) of P prompt columns."""
+    @staticmethod
+    def prompt_columns(prompt_mask: torch.Tensor) -> slice:
+        """The columns that hold prompt in any row; ValueError when there are none."""
         columns = prompt_mask.bool().any(0).nonzero()[:, 0]
         if len(columns) == 0:
             raise ValueError("the prompt mask marks no token at all: mark the instruction's tokens with 1")
-        columns = slice(int(columns[0]), int(columns[-1]) + 1)
+        return slice(int(columns[0]), int(columns[-1]) + 1)
+
+    def encode(self, input_ids, prompt_mask):
+        """Structure (B, K, d_s), edges (B, K, K), content (B, P, d_s) and mask (B, P) of P prompt columns."""
+        columns = self.prompt_columns(prompt_mask)
         mask = prompt_mask[:, columns].bool()
         tokens = self.down_norm(self.down_proj(self.get_input_embeddings()(input_ids[:, columns])))
-        structure, edges = self.structural_encoder(tokens, mask)
+        structure, edges = self._structure(input_ids[:, columns], tokens, mask)
         return structure, edges, self.content_encoder(tokens, structure), mask
+
+    def _structure(self, input_ids, tokens, mask):
+        """Structure (B, K, d_s) and edges (B, K, K) of prompts (B, P), tokens (B, P, d_s), mask (B, P)."""
+        return self.structural_encoder(tokens, mask)
 
     def _checked_mask(self, input_ids, attention_mask, prompt_mask, labels):
         if input_ids.dim() != 2:

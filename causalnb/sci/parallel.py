@@ -1,17 +1,17 @@
-"""Losses of a batch that several processes share, equal in value and gradient to one process with all of it."""
+"""Losses of a batch that processes share, equal in value and gradient to one process with all of it."""
 
 import torch
 import torch.distributed as dist
-from torch.distributed.nn.functional import all_gather
 
 
 def processes() -> int:
-    """How many processes train together; 1 outside torch.distributed."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    """How many processes share a batch: 1 outside torch.distributed, and in evaluation, without gradients."""
+    shared = torch.is_grad_enabled() and dist.is_available() and dist.is_initialized()
+    return dist.get_world_size() if shared else 1
 
 
 def shared_mean(loss: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """A mean over this process's labels (B, T) other than -100, weighted by its share of all processes' labels."""
+    """A mean over this process's labels (B, T) other than -100, weighted by its share of all of them."""
     if processes() == 1:
         return loss
     counted = (labels[:, 1:] != -100).sum()
@@ -22,7 +22,19 @@ def shared_mean(loss: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def shared_rows(*rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The rows of all processes, each with as many as this one, in order; gradients flow back to their owners."""
-    if processes() == 1:
+    """The rows of all processes, each with as many as this one, in order.
+
+    A process derives the loss of all rows by its own only, times the number of processes: averaged over the
+    processes, as DistributedDataParallel does, that is the gradient of one process with all rows.
+    """
+    if (count := processes()) == 1:
         return rows
-    return tuple(torch.cat(all_gather(part.contiguous())) for part in rows)
+    shared = []
+    for own in rows:
+        parts = [torch.empty_like(own) for _ in range(count)]
+        dist.all_gather(parts, own.detach().contiguous())
+        if own.requires_grad:
+            own = parts[dist.get_rank()] = own.clone()
+            own.register_hook(lambda gradient: gradient * count)
+        shared.append(torch.cat(parts))
+    return tuple(shared)

@@ -55,12 +55,16 @@ class Attention(nn.Module):
 
 
 class AbstractionLayer(nn.Module):
-    """x * (sigmoid(W2 GELU(W1 x)) + g): learned multiplicative damping of x (B, T, D); g starts at 0.1."""
+    """x * (sigmoid(W2 GELU(W1 x)) + g): learned multiplicative damping of x (B, T, D); g starts at 0.1.
 
-    def __init__(self, d_model: int, residual_gate: float = 0.1):
+    width is that of the detector's hidden layer, 2 D as in the guide when it is left out.
+    """
+
+    def __init__(self, d_model: int, residual_gate: float = 0.1, width: int | None = None):
         super().__init__()
+        width = 2 * d_model if width is None else width
         self.structural_detector = nn.Sequential(
-            nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model), nn.Sigmoid()
+            nn.Linear(d_model, width), nn.GELU(), nn.Linear(width, d_model), nn.Sigmoid()
         )
         self.residual_gate = nn.Parameter(torch.tensor(float(residual_gate)))
 
@@ -138,23 +142,28 @@ class StructuralEncoder(nn.Module):
                 f"the mask has shape {tuple(attention_mask.shape)}, but the states are "
                 f"{tuple(hidden_states.shape)}: pass one entry a token"
             )
-        batch, tokens, _ = hidden_states.shape
         if attention_mask is None:
-            attention_mask = hidden_states.new_ones(batch, tokens)
+            attention_mask = hidden_states.new_ones(hidden_states.shape[:2])
         mask = attention_mask.bool()
         if not mask.any(1).all():
             row = int((~mask.any(1)).nonzero()[0])
             raise ValueError(
                 f"row {row} has no prompt token to read structure from: mark at least one in its mask"
             )
+        slots = self.fill(self.ordered(hidden_states, mask), mask)
+        edges = self.edge_predictor(slots)
+        return self.structural_gnn(slots, edges), edges
+
+    def ordered(self, hidden_states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Abstracted tokens (B, T, D) that know their order, of hidden states (B, T, D) and a bool mask."""
         positions = (mask.long().cumsum(1) - 1).clamp(min=0)
         tokens = self.abstraction_layer(hidden_states)  # (B, T, D)
         normed = self.order_norm(tokens)
-        tokens = tokens + self.order_attention(normed, normed, mask, positions)
-        queries = self.structure_queries.expand(batch, -1, -1)  # (B, K, D)
-        slots = self.cross_attention(queries, tokens, mask)
-        edges = self.edge_predictor(slots)
-        return self.structural_gnn(slots, edges), edges
+        return tokens + self.order_attention(normed, normed, mask, positions)
+
+    def fill(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Slots (B, K, D), each a query's reading of the tokens (B, T, D), before the graph."""
+        return self.cross_attention(self.structure_queries.expand(len(tokens), -1, -1), tokens, mask)
 
 
 def acyclicity(edges: torch.Tensor) -> torch.Tensor:

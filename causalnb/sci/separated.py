@@ -1,0 +1,242 @@
+"""An extension of SCI in which structure and content meet at the output only: it composes where SCI does not.
+
+The guide makes the encoder invariant and leaves the decoder as it is, which goes on reading the words
+themselves. Here every token, of prompt and answer, enters the decoder through the abstraction layer, tokens in
+the same place of the same structure are pulled together there, a little noise closes what distance is left,
+and the words' content reaches the logits through bound slots alone.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .configuration import SCIConfig
+from .content import ContentEncoder
+from .model import SCIOutput, SCITransformer
+from .parallel import shared_mean, shared_rows
+from .structure import AbstractionLayer, StructuralEncoder
+
+
+class SeparatedSCIConfig(SCIConfig):
+    """SCIConfig with invariance_weight >= 0, abstraction_noise >= 0 in standard deviations, content_scale > 0."""
+
+    model_type = "sci_separated"
+
+    def __init__(
+        self,
+        base_config=None,
+        invariance_weight: float = 100.0,
+        abstraction_noise: float = 0.1,
+        content_scale: float = 10.0,
+        **kwargs,
+    ):
+        if abstraction_noise < 0:
+            raise ValueError(f"abstraction_noise is {abstraction_noise}: choose 0 or more")
+        self.invariance_weight, self.abstraction_noise = invariance_weight, abstraction_noise
+        self.content_scale = content_scale
+        super().__init__(base_config, **kwargs | {"cbm_layers": []})
+
+
+@dataclass
+class SeparatedSlots:
+    """What tokens read: keys (B, K, D) and, for each slot, its vote on the vocabulary, values (B, K, V).
+
+    content (B, K, d_s) holds the slots' bound content, weights (B, K, P) the prompt tokens it came from and
+    table (V, D) the abstracted output embeddings.
+    """
+
+    keys: torch.Tensor
+    values: torch.Tensor
+    content: torch.Tensor
+    weights: torch.Tensor
+    table: torch.Tensor
+
+    def expand(self, batch: int) -> "SeparatedSlots":
+        """Repeat rows for their beams or samples, up to `batch` rows; ValueError when they do not divide."""
+        rows = self.keys.shape[0]
+        if batch == rows:
+            return self
+        if batch % rows:
+            raise ValueError(f"slots were prepared for {rows} prompts, but the model runs {batch} rows")
+        repeated = (part.repeat_interleave(batch // rows, 0) for part in (self.keys, self.values))
+        return SeparatedSlots(*repeated, self.content, self.weights, self.table)
+
+
+@dataclass
+class SeparatedSCIOutput(SCIOutput):
+    """As SCIOutput, with the invariance loss and the weights (B, K, P) of the binding."""
+
+    invariance_loss: torch.Tensor | None = None
+    binding_weights: torch.Tensor | None = None
+
+
+def aligned_invariance(tokens, mask, structure_ids) -> torch.Tensor:
+    """Mean squared distance of tokens (B, T, D) to the mean of their place in their structure.
+
+    A place is the n-th token under mask (B, T); rows with one of structure_ids (B,) share their places, rows
+    with a negative id take no part, and places that one row has are left out. 0 when no place is shared.
+    Raises ValueError when rows of one structure differ in length, for then their tokens are not aligned.
+    """
+    named = structure_ids >= 0
+    tokens, mask = tokens[named], mask[named].bool()
+    groups, ids = structure_ids[named].unique(return_inverse=True)
+    lengths = mask.sum(1)
+    longest = lengths.new_zeros(len(groups)).scatter_reduce(0, ids, lengths, "amax")
+    if not torch.equal(longest[ids], lengths):
+        row = int((longest[ids] != lengths).nonzero()[0])
+        raise ValueError(
+            f"a row of {int(lengths[row])} tokens shares its structure with one of {int(longest[ids][row])}: "
+            "tokens align only where a structure fixes the length; give such rows different structure_ids"
+        )
+    place = ids[:, None] * tokens.shape[1] + mask.cumsum(1) - 1  # (B, T)
+    states, place = tokens[mask], place[mask]  # (n, D), (n,)
+    size = len(groups) * tokens.shape[1]
+    count = states.new_zeros(size).index_add(0, place, torch.ones_like(states[:, 0]))
+    total = states.new_zeros(size, states.shape[-1]).index_add(0, place, states)
+    shared = count[place] > 1
+    away = states - total[place] / count[place, None]
+    return (away.square().sum(-1) * shared).sum() / shared.sum().clamp(min=1)
+
+
+class SeparatedSCI(SCITransformer):
+    """A decoder that sees abstracted tokens, and whose content passes from the prompt to the logits by slots.
+
+    logits = h A(W)^T + s softmax(q(h) k(S)^T / sqrt(d)) cos(B C(x), C(W)): A abstracts embeddings, W are the
+    output embeddings, S the structural slots, B (K, P) their binding to the prompt's tokens (query and key
+    structural), C unit content vectors. do={slot: (B, d_s)} replaces what is bound to a slot.
+    """
+
+    config_class = SeparatedSCIConfig
+
+    def _build(self, config: SeparatedSCIConfig) -> None:
+        hidden, width = config.base_config.hidden_size, config.d_structure
+        self.abstraction_layer = AbstractionLayer(hidden, width=2 * width)
+        self.down_proj = nn.Linear(hidden, width, bias=False)
+        self.down_norm = nn.LayerNorm(width)
+        self.structural_encoder = StructuralEncoder(
+            width,
+            config.n_structural_slots,
+            config.n_structural_layers,
+            config.n_structural_heads,
+            config.dag,
+        )
+        self.content_encoder = ContentEncoder(width, "none")
+        self.slot_query, self.prompt_key = nn.Linear(width, width), nn.Linear(width, width)
+        self.token_query = nn.Linear(hidden, width, bias=False)
+        self.slot_key = nn.Linear(width, width, bias=False)
+        self.content_scale = nn.Parameter(torch.tensor(float(config.content_scale)))
+
+    def _connect(self, config: SeparatedSCIConfig) -> None:
+        self.get_input_embeddings().register_forward_hook(self._abstract)
+        head = self.get_output_embeddings()
+        head.forward = partial(self._logits, head)
+
+    def _abstract(self, embedding: nn.Module, arguments: tuple, output: torch.Tensor) -> torch.Tensor:
+        """Forward hook of the input embeddings: what the base decodes from, within `binding`."""
+        return output if self._bound is None else self.abstraction_layer(output)
+
+    def _logits(self, head: nn.Linear, hidden: torch.Tensor) -> torch.Tensor:
+        """The forward of the output layer: structure's vote and content's (B, T, V), within `binding`."""
+        if self._bound is None:
+            return F.linear(hidden, head.weight, head.bias)
+        bound = self._bound.expand(len(hidden))
+        return torch.baddbmm(F.linear(hidden, bound.table), self.reads(hidden, bound), bound.values)
+
+    @staticmethod
+    def reads(hidden: torch.Tensor, bound: SeparatedSlots) -> torch.Tensor:
+        """The share (B, T, K) of each slot in what tokens (B, T, D) read; rows sum to one."""
+        return (hidden @ bound.keys.transpose(1, 2)).softmax(-1)
+
+    def _noisy(self, states: torch.Tensor, spread: torch.Tensor) -> torch.Tensor:
+        if not self.training or not self.config.abstraction_noise:
+            return states
+        return states + self.config.abstraction_noise * spread.detach().sqrt() * torch.randn_like(states)
+
+    def _content(self, embeddings: torch.Tensor) -> torch.Tensor:
+        return F.normalize(self.content_encoder(self.down_norm(self.down_proj(embeddings))), dim=-1)
+
+    def content_of(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Unit content vectors (..., d_s) of tokens (...): what do() may bind to a slot."""
+        return self._content(F.embedding(input_ids, self.get_input_embeddings().weight))
+
+    def bind(self, embeddings, input_ids, prompt_mask, do=None):
+        """Bound slots, structure (B, K, d_s), edges (B, K, K) and the variance of an abstracted feature.
+
+        embeddings (B, T, D) are the abstracted tokens; their prompt, and its input_ids (B, T), are read.
+        """
+        table = self.abstraction_layer(self.get_output_embeddings().weight)  # (V, D)
+        spread = table.var(0).mean()
+        columns = self.prompt_columns(prompt_mask)
+        mask = prompt_mask[:, columns].bool()
+        tokens = self.down_norm(self.down_proj(self._noisy(embeddings[:, columns], spread)))
+        encoder = self.structural_encoder
+        tokens = encoder.ordered(tokens, mask)  # (B, P, d_s)
+        structure = encoder.fill(tokens, mask)
+        edges = encoder.edge_predictor(structure)
+        structure = encoder.structural_gnn(structure, edges)
+        scores = self.slot_query(structure) @ self.prompt_key(tokens).transpose(1, 2) / tokens.shape[-1] ** 0.5
+        weights = scores.masked_fill(~mask[:, None], float("-inf")).softmax(-1)  # (B, K, P)
+        content = weights @ self.content_of(input_ids[:, columns])
+        for slot, value in (do or {}).items():
+            if not 0 <= slot < content.shape[1] or value.shape != content[:, 0].shape:
+                raise ValueError(
+                    f"do() on slot {slot} got a value of shape {tuple(value.shape)}: choose a slot from 0 to "
+                    f"{content.shape[1] - 1} and pass {tuple(content[:, 0].shape)}"
+                )
+            held = torch.arange(content.shape[1], device=content.device)[:, None] == slot
+            content = torch.where(held, value[:, None], content)
+        votes = self.content_scale * content @ self._content(self.get_output_embeddings().weight).T
+        keys = self.slot_key(structure) @ self.token_query.weight / tokens.shape[-1] ** 0.5
+        bound = SeparatedSlots(keys, votes, content, weights, self._noisy(table, spread))
+        return bound, structure, edges, spread
+
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        prompt_mask=None,
+        labels=None,
+        structure_ids=None,
+        do=None,
+        **kwargs,
+    ) -> SeparatedSCIOutput:
+        """As SCITransformer.forward; structure_ids (B,) add the contrastive and the aligned invariance loss."""
+        if kwargs.get("past_key_values") is not None:
+            raise ValueError(
+                "forward reads the whole prompt and takes no past_key_values: call generate to use the cache"
+            )
+        prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)
+        abstracted = self.abstraction_layer(self.get_input_embeddings()(input_ids))
+        bound, structure, edges, spread = self.bind(abstracted, input_ids, prompt_mask, do)
+        with self.binding(bound):
+            out = self.base(
+                inputs_embeds=self._noisy(abstracted, spread),
+                attention_mask=attention_mask,
+                labels=labels,
+                **kwargs,
+            )
+        lm_loss = loss = None if labels is None else shared_mean(out.loss, labels)
+        contrastive = invariance = None
+        if structure_ids is not None:
+            whole = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+            rows = shared_rows(abstracted, whole, structure_ids)
+            invariance = aligned_invariance(*rows) / (spread * abstracted.shape[-1])
+            contrastive = self.contrastive.of_ids(*shared_rows(structure, structure_ids))
+            extra = self.config.scl_weight * contrastive + self.config.invariance_weight * invariance
+            loss = extra + (0 if loss is None else loss)
+        return SeparatedSCIOutput(
+            loss, out.logits, structure, edges, bound.content, out.get("hidden_states"), lm_loss, contrastive,
+            invariance, bound.weights,
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def generate(self, input_ids, attention_mask=None, do=None, **kwargs):
+        """The base's generate, slots bound once from the whole input, which is the prompt; ids (B, T)."""
+        prompt_mask = self._checked_mask(input_ids, attention_mask, None, None)
+        abstracted = self.abstraction_layer(self.get_input_embeddings()(input_ids))
+        bound, *_ = self.bind(abstracted, input_ids, prompt_mask, do)
+        with self.binding(bound):
+            return self.base.generate(input_ids=input_ids, attention_mask=attention_mask, **kwargs)

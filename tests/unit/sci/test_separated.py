@@ -1,0 +1,273 @@
+"""The extension: its logits and losses against loops, no leak, decoding, saving, do() and bad input."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import LogitsProcessor
+
+from causalnb import sci
+from tests.unit.sci.tiny import BASES, FORCED, SLOTS, VOCABULARY, WIDTH, base, batch, gradients, left_padded
+
+IDS = torch.tensor([4, 9, 4])
+PROMPTS = [torch.randint(3, VOCABULARY, (n,), generator=torch.Generator().manual_seed(n)) for n in (7, 3, 5)]
+every_base = pytest.mark.parametrize("name", BASES)
+
+
+def separated(decoder=None, seed=1, **settings):
+    decoder = base() if decoder is None else decoder
+    torch.manual_seed(seed)
+    defaults = dict(n_structural_slots=SLOTS, d_structure=WIDTH, n_structural_heads=2, content_scale=3.0)
+    return sci.SeparatedSCI.from_base(decoder, **defaults | settings).eval()
+
+
+def literal_logits(model, input_ids, prompt_mask):
+    """The docstring's equation, a row, a token, a slot and a word at a time."""
+    words = model.base.get_input_embeddings().weight
+    head = model.base.get_output_embeddings().weight
+    found = []
+    for ids, seen in zip(input_ids, prompt_mask.bool()):
+        abstracted = torch.stack([model.abstraction_layer(words[token]) for token in ids])
+        hidden = model.base.base_model(inputs_embeds=abstracted[None]).last_hidden_state[0]
+        prompt = model.down_norm(model.down_proj(abstracted[seen]))[None]
+        everything = torch.ones(1, len(prompt[0]), dtype=torch.bool)
+        keys = model.prompt_key(model.structural_encoder.ordered(prompt, everything))[0]
+        structure = model.structural_encoder(prompt, everything)[0][0]
+        rows = []
+        for state in hidden:
+            query = model.token_query(state)
+            share = torch.stack([query @ model.slot_key(slot) for slot in structure]) / WIDTH**0.5
+            row = torch.stack([state @ model.abstraction_layer(word) for word in head])
+            for weight, slot in zip(share.softmax(0), structure):
+                binding = (keys @ model.slot_query(slot) / WIDTH**0.5).softmax(0)
+                bound = sum(
+                    part * F.normalize(content_of(model, words[token]), dim=0)
+                    for part, token in zip(binding, ids[seen])
+                )
+                for word, vector in enumerate(head):
+                    unit = F.normalize(content_of(model, vector), dim=0)
+                    row[word] = row[word] + weight * model.content_scale * (bound @ unit)
+            rows.append(row)
+        found.append(torch.stack(rows))
+    return torch.stack(found)
+
+
+def content_of(model, embedding):
+    return model.content_encoder(model.down_norm(model.down_proj(embedding)))
+
+
+def literal_invariance(tokens, mask, ids):
+    """Squared distances to the mean of each place of each structure, a place at a time."""
+    distances = []
+    for structure in {int(i) for i in ids if i >= 0}:
+        rows = [[t for t, kept in zip(row, keep) if kept]
+                for row, keep, i in zip(tokens, mask, ids) if i == structure]  # fmt: skip
+        for place in zip(*rows):
+            if len(place) > 1:
+                mean = sum(place) / len(place)
+                distances += [((state - mean) ** 2).sum() for state in place]
+    return sum(distances) / len(distances) if distances else tokens.sum() * 0
+
+
+@pytest.mark.usefixtures("double")
+def test_logits_are_their_equation_with_gradients():
+    given = batch(labels=False)
+    found = []
+    for logits in (lambda m: m(**given).logits, lambda m: literal_logits(m, *given.values())):
+        model = separated()
+        out = logits(model)
+        (out * torch.arange(out.numel()).view_as(out).cos()).sum().backward()
+        found.append((out.detach(), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=1e-6)  # RoPE and RMS norms are float32
+    assert found[0][1].keys() == found[1][1].keys()
+    for name, gradient in found[0][1].items():
+        torch.testing.assert_close(gradient, found[1][1][name], rtol=1e-5, atol=1e-5, msg=name)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("ids", [[0, 1, 0, 1, -1], [3, 3, 3, 3, 3], [0, 1, 2, 3, 4], [-1, -1, 7, -1, 7]], ids=str)
+@pytest.mark.parametrize("padding", ["left", "right", "none"])
+def test_invariance_is_its_loop_with_gradients(ids, padding):
+    ids = torch.tensor(ids)
+    mask = torch.ones(5, 6, dtype=torch.long)
+    lengths = 6 - (torch.arange(5)[:, None] == torch.tensor([1, 3])).any(1).long() * 2  # rows 1 and 3 are shorter
+    if padding != "none" and len(set(ids.tolist())) > 1:
+        kept = torch.arange(6)[None] < lengths[:, None]
+        mask = (kept.flip(1) if padding == "left" else kept).long()
+    found = []
+    for loss in (sci.aligned_invariance, literal_invariance):
+        torch.manual_seed(0)
+        tokens = torch.randn(5, 6, 3, requires_grad=True)
+        value = loss(tokens, mask, ids)
+        value.backward()
+        found.append((value.detach(), tokens.grad))
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-12)
+
+
+def test_rows_of_one_structure_must_align():
+    with pytest.raises(ValueError, match="4 tokens shares its structure with one of 6.*different structure_ids"):
+        mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
+        sci.aligned_invariance(torch.randn(2, 6, 3), mask, torch.tensor([0, 0]))
+
+
+def test_the_loss_is_the_sum_of_its_parts():
+    model = separated(invariance_weight=2.0, scl_weight=0.5)
+    out = model(**batch(structure_ids=IDS.tolist()))
+    assert out.invariance_loss > 0 and out.contrastive_loss > 0
+    torch.testing.assert_close(out.loss, out.lm_loss + 0.5 * out.contrastive_loss + 2 * out.invariance_loss)
+    bare = model(**batch())
+    assert bare.loss == bare.lm_loss and bare.invariance_loss is None
+    assert model(**batch(labels=False)).loss is None
+    alone = model(**batch(labels=False, structure_ids=IDS.tolist()))
+    torch.testing.assert_close(alone.loss, out.loss - out.lm_loss)
+
+
+def test_every_weight_learns():
+    model = separated().train()
+    _, found = gradients(model, batch(structure_ids=IDS.tolist()))
+    silent = [name for name, _ in model.named_parameters() if name not in found or not found[name].any()]
+    assert all(name.endswith("structural_encoder.cross_attention.key.bias") or ".key.bias" in name
+               or name == "prompt_key.bias" for name in silent), silent  # a softmax ignores them  # fmt: skip
+
+
+def test_noise_is_for_training_and_grows_with_its_setting():
+    given = batch()
+    still, little, much = (separated(abstraction_noise=noise) for noise in (0.0, 0.05, 0.5))
+    expected = still(**given).logits
+    assert torch.equal(much(**given).logits, expected) and torch.equal(still.train()(**given).logits, expected)
+    moved = [(model.train()(**given).logits - expected).abs().mean() for model in (little, much)]
+    assert 0 < 3 * moved[0] < moved[1]
+
+
+@every_base
+def test_the_answer_does_not_leak(name):
+    model, given = separated(base(name)), batch(labels=False)
+    edited = given | {"input_ids": given["input_ids"].clone()}
+    edited["input_ids"][:, -1] = (edited["input_ids"][:, -1] + 1) % VOCABULARY
+    one, other = model(**given).logits, model(**edited).logits
+    assert torch.equal(one[:, :-1], other[:, :-1]) and not torch.equal(one[:, -1], other[:, -1])
+
+
+def test_tokens_of_one_abstraction_are_one_to_the_structure():
+    """Words that the abstraction makes equal change nothing but the content that is bound."""
+    model, given = separated(), batch(labels=False)
+    with torch.no_grad():
+        for parameter in model.abstraction_layer.parameters():
+            parameter.zero_()
+        model.abstraction_layer.residual_gate.fill_(-0.5)  # sigmoid(0) - 1/2: everything is abstracted away
+    one, other = model(**given), model(**given | {"input_ids": given["input_ids"].flip(0)})
+    assert torch.equal(one.structure, other.structure) and torch.equal(one.binding_weights, other.binding_weights)
+    assert not torch.equal(one.logits, other.logits)
+    with torch.no_grad():
+        model.content_scale.zero_()
+    assert torch.equal(model(**given).logits[0], model(**given).logits[1])
+
+
+@every_base
+def test_cached_uncached_and_one_by_one_agree_with_forward(name):
+    model = separated(base(name))
+    ids, mask = left_padded(PROMPTS)
+    together = model.generate(ids, mask, **FORCED)
+    assert torch.equal(together, model.generate(ids, mask, **FORCED, use_cache=False))
+    for row, prompt in enumerate(PROMPTS):
+        alone = model.generate(prompt[None], **FORCED)
+        assert torch.equal(together[row, -alone.shape[1] :], alone[0])
+        seen = (torch.arange(alone.shape[1]) < len(prompt)).long()[None]
+        logits = model(alone, prompt_mask=seen).logits[0, len(prompt) - 1 : -1].clone()
+        logits[:, 2] = -torch.inf  # the end is held back by min_new_tokens
+        assert torch.equal(logits.argmax(-1), alone[0, len(prompt) :])
+    assert model._bound is None
+
+
+def test_beams_and_samples_read_their_own_prompt():
+    model = separated()
+    ids, mask = left_padded(PROMPTS)
+    beams = FORCED | dict(num_beams=3, num_return_sequences=2)
+    together = model.generate(ids, mask, **beams)
+    for row, prompt in enumerate(PROMPTS):
+        alone = model.generate(prompt[None], **beams)
+        assert torch.equal(together[2 * row : 2 * row + 2, -alone.shape[1] :], alone)
+    with pytest.raises(ValueError, match="prepared for 3 prompts, but the model runs 4"):
+        embedded = model.abstraction_layer(model.get_input_embeddings()(ids))
+        model.bind(embedded, ids, mask)[0].expand(4)
+
+
+class Watch(LogitsProcessor):
+    """Keeps the scores it is shown."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, input_ids, scores):
+        self.seen.append(scores)
+        return scores
+
+
+def test_do_binds_another_content():
+    model, given = separated(), batch(rows=1, labels=False)
+    content = model.content_of(torch.tensor([7]))
+    assert content.shape == (1, WIDTH)
+    torch.testing.assert_close(content.norm(dim=-1), torch.ones(1, dtype=content.dtype))
+    free, held = model(**given), model(**given, do={2: content})
+    assert torch.equal(held.slots[:, 2], content) and torch.equal(held.slots[:, :2], free.slots[:, :2])
+    assert torch.equal(held.structure, free.structure) and not torch.equal(held.logits, free.logits)
+    prompt, watch = given["input_ids"], Watch()
+    model.generate(prompt, do={2: content}, logits_processor=[watch], **FORCED)
+    expected = model(prompt, do={2: content}).logits[:, -1]
+    torch.testing.assert_close(watch.seen[0][:, 3:], expected[:, 3:].float(), rtol=0, atol=1e-5)
+    for slot, value in ((SLOTS, content), (-1, content), (0, content[:, :3])):
+        with pytest.raises(ValueError, match=f"do\\(\\) on slot {slot} got a value of shape"):
+            model(**given, do={slot: value})
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@every_base
+def test_round_trip(name, tied, tmp_path):
+    model = separated(base(name, torch.float32, tie_word_embeddings=tied), abstraction_noise=0.3)
+    model.save_pretrained(tmp_path)
+    again = sci.SeparatedSCI.from_pretrained(tmp_path).eval()
+    state, other = model.state_dict(), again.state_dict()
+    assert state.keys() == other.keys() and all(torch.equal(state[key], other[key]) for key in state)
+    assert again.config.abstraction_noise == 0.3 and again.config.cbm_layers == []
+    torch.testing.assert_close(model(**batch()).logits, again(**batch()).logits, rtol=1e-5, atol=1e-5)
+    ids = batch()["input_ids"]
+    assert torch.equal(again.generate(ids, **FORCED), model.generate(ids, **FORCED))
+
+
+def test_a_copy_stands_alone():
+    model = separated()
+    expected, twin = model(**batch()).logits, copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+    assert torch.equal(model(**batch()).logits, expected) and not twin(**batch()).logits.any()
+
+
+def test_checkpointing_gives_the_same_gradients():
+    plain, saving = separated(base(use_cache=False)), separated(base(use_cache=False))
+    saving.gradient_checkpointing_enable()
+    given = batch(structure_ids=IDS.tolist())
+    for model in (plain, saving):
+        model.config.abstraction_noise = 0.0
+        model.train()
+    (loss, one), (other_loss, other) = gradients(plain, given), gradients(saving, given)
+    assert loss == pytest.approx(other_loss) and one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=1e-5, atol=1e-6)
+
+
+def test_bfloat16_base():
+    model = separated(base(dtype=torch.bfloat16))
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    assert model.train()(**batch(structure_ids=IDS.tolist())).loss.isfinite()
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="abstraction_noise is -0.1"):
+        separated(abstraction_noise=-0.1)
+    with pytest.raises(ValueError, match="labels came without a prompt_mask"):
+        given = batch()
+        separated()(given["input_ids"], labels=given["labels"])
+    with pytest.raises(ValueError, match="call generate"):
+        separated()(batch()["input_ids"], past_key_values=object())
