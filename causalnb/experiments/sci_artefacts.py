@@ -4,7 +4,35 @@ from causalnb.lab.registry import artefact
 
 ARMS = {"plain": "plain decoder", "plain_labels": "plain + labels", "sci": "SCI"}
 LOOKS = {"plain": ("black", ":", "o"), "plain_labels": ("orange", "--", "s"), "sci": ("blue", "-", "^")}
-SPLITS = {"simple": "simple (random split)", "add_prim_jump": "add_prim_jump (new verb)"}
+SPLITS = {
+    "simple": "simple (random split)",
+    "add_prim_jump": "add_prim_jump (new verb)",
+    "add_prim_turn_left": "add_prim_turn_left (new turn)",
+    "template_around_right": "around_right (new phrase)",
+    "length": "length (longer answers)",
+}
+SEPARATED = "SCI separated (ours)"
+ABLATIONS = {
+    "guide": "the guide's own model",
+    "no_contrastive": "SCI without contrastive loss",
+    "no_binding": "SCI without content and binding",
+    "no_abstraction": "SCI without abstraction layer",
+    "no_content_encoder": "SCI without content encoder",
+    "no_leak_control": "SCI without leak control",
+    "augmentation": "plain + 100 invented verbs",
+    "separated_no_noise": "separated, no noise",
+    "separated_no_invariance": "separated, no invariance loss",
+    "separated_no_contrastive": "separated, no contrastive loss",
+    "separated_pairs_by_structure": "separated, pairs by structure",
+}
+# row of the guide's table -> (arm, what stands for it here)
+CONTRASTS = {
+    "Information Bottleneck": ("information_bottleneck", "slots with noise and a KL penalty"),
+    "Slot Attention": ("slot_attention", "slots that compete for tokens, 3 rounds"),
+    "Relational Attention": ("relational_attention", "attention to symbols, by relations alone"),
+    "CausalVAE": ("causal_vae", "noisy factors mixed by a learned DAG"),
+    "Construction Grammar NNs": ("construction_templates", "a table of the grammar's structures"),
+}
 
 # finding -> (what is measured, what it should be)
 FINDINGS = {
@@ -127,33 +155,40 @@ def components(profile):
     )
 
 
+MEASURED = {
+    "exact_match": "test exact match",
+    "greedy_exact_match": "decoded (sample)",
+    "validation_exact_match": "validation",
+    "cosine_same": "cosine same",
+    "cosine_different": "cosine different",
+    "structure_retrieval": "retrieval@1",
+}
+
+
+def _means(found, arm: str, metrics=tuple(MEASURED)) -> list:
+    """mean_ci over the seeds of an arm, for each metric."""
+    from causalnb.lab.statistics import mean_ci
+
+    return [mean_ci(found[found.arm == arm][metric]) for metric in metrics]
+
+
 def scan_table(profile: str | None = None):
     """Exact match by split and model, forced and decoded, and how invariant the compared states are."""
     from causalnb.lab import results
-    from causalnb.lab.statistics import mean_ci
     from causalnb.lab.tables import Table
 
-    columns = {
-        "exact_match": "test exact match",
-        "greedy_exact_match": "decoded (sample)",
-        "validation_exact_match": "validation",
-        "cosine_same": "cosine same",
-        "cosine_different": "cosine different",
-        "structure_retrieval": "retrieval@1",
-    }
     rows = []
     for split, title in SPLITS.items():
         found = results.require(f"sci.scan.{split}", profile)
-        for arm, name in ARMS.items():
-            rows.append([title, name, *(mean_ci(found[found.arm == arm][metric]) for metric in columns)])
+        rows += [[title, ARMS[arm], *_means(found, arm)] for arm in ARMS if arm in set(found.arm)]
     return Table(
         "sci.scan",
-        ["split", "model", *columns.values()],
+        ["split", "model", *MEASURED.values()],
         rows,
         "SCAN: mean ± half of the 95 % interval (seeds)",
         "The guide prints no accuracy. Cosines and retrieval compare a test command with training commands "
-        "of the "
-        "same and of other structures, on the mean slot (SCI) or the last state at the prompt's end.",
+        "of the same and of other structures, on the mean slot (SCI) or the last state at the prompt's end; "
+        "where no structure is shared there is nothing to compare.",
     )
 
 
@@ -184,7 +219,7 @@ def verdict_table(profile: str | None = None):
         for row, verdict in decided
     ]
     return Table(
-        "sci.scan_verdicts",
+        "sci.verdicts",
         ["the guide's claim", "contrast", "guide", "ours", "verdict"],
         rows,
         "The guide's claims and what was measured: difference of paired seeds, mean ± half of the 95 % "
@@ -193,45 +228,59 @@ def verdict_table(profile: str | None = None):
 
 
 def scan_figure(profile: str | None = None):
-    """(figure, alt): exact match in training, on test (bands span the seeds) and on validation (thin)."""
+    """(figure, alt): learning curves on add_prim_jump (thin: validation), and exact match on every split."""
     import matplotlib.pyplot as plt
+    import numpy as np
 
     from causalnb.lab import results
     from causalnb.lab.figures import COLOURS
 
-    fig, axes = plt.subplots(1, 2, figsize=(9.0, 3.5), sharey=True)
-    told = []
-    for ax, (split, title) in zip(axes, SPLITS.items(), strict=True):
-        results.require(f"sci.scan.{split}", profile)
-        found = results.curves(f"sci.scan.{split}", profile)
-        for arm, name in ARMS.items():
-            colour, line, marker = LOOKS[arm]
-            by_step = found[found.arm == arm].groupby("step")
-            mean, low, high = (by_step["test_sample"].agg(how) for how in ("mean", "min", "max"))
-            validation = by_step["validation"].mean()
-            look = {"color": COLOURS[colour], "linestyle": line}
-            ax.fill_between(mean.index, low, high, color=look["color"], alpha=0.1, linewidth=0)
-            ax.plot(mean.index, mean, marker=marker, markevery=2, label=name, **look)
-            if split != "simple":  # there, validation and test are one distribution
-                ax.plot(mean.index, validation, linewidth=0.9, marker="", alpha=0.8, **look)
-            told.append(
-                f"{name} on {split} ends at {mean.iloc[-1]:.2f} (validation {validation.iloc[-1]:.2f})"
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7), width_ratios=[1, 1.15])
+    results.require("sci.scan.add_prim_jump", profile)
+    found, told = results.curves("sci.scan.add_prim_jump", profile), []
+    for arm, name in ARMS.items():
+        colour, line, marker = LOOKS[arm]
+        by_step = found[found.arm == arm].groupby("step")
+        mean, low, high = (by_step["test_sample"].agg(how) for how in ("mean", "min", "max"))
+        validation = by_step["validation"].mean()
+        look = {"color": COLOURS[colour], "linestyle": line}
+        left.fill_between(mean.index, low, high, color=look["color"], alpha=0.1, linewidth=0)
+        left.plot(mean.index, mean, marker=marker, markevery=2, label=name, **look)
+        left.plot(mean.index, validation, linewidth=0.9, marker="", alpha=0.8, **look)
+        told.append(f"{name} ends at {mean.iloc[-1]:.2f} (validation {validation.iloc[-1]:.2f})")
+    left.set(xlabel="training step", ylabel="exact match", title="add_prim_jump")
+    left.legend(loc="center right", bbox_to_anchor=(1, 0.32), fontsize=8)
+    for height, text in ((0.62, "thin: held-out commands\nof the training kind"), (0.06, "test: 'jump' composed")):
+        left.text(0.98, height, text, transform=left.transAxes, ha="right", va="bottom", fontsize=8)
+    places, dots = np.arange(len(SPLITS))[::-1], []
+    for shift, (arm, name) in zip((0.2, 0.0, -0.2), ARMS.items(), strict=True):
+        colour, _, marker = LOOKS[arm]
+        for place, split in zip(places, SPLITS):
+            stored = results.require(f"sci.scan.{split}", profile)
+            if arm not in set(stored.arm):
+                continue
+            (summary,) = _means(stored, arm, ("exact_match",))
+            right.errorbar(
+                summary.mean,
+                place + shift,
+                xerr=np.nan_to_num(summary.half),
+                color=COLOURS[colour],
+                marker=marker,
+                linestyle="",
+                capsize=2,
             )
-        ax.set_title(title)
-        ax.set_xlabel("training step")
-    axes[0].set_ylabel("exact match")
-    axes[0].legend(loc="lower right")
-    for height, text in (
-        (0.6, "thin: held-out commands\nof the training kind"),
-        (0.06, "test: 'jump' in compositions"),
-    ):
-        axes[1].text(0.98, height, text, transform=axes[1].transAxes, ha="right", va="bottom", fontsize=9)
-    return fig, "Exact match against training step, two panels by split. " + "; ".join(told) + "."
+            dots.append(f"{name} on {split} {summary.mean:.3f}")
+    right.set_yticks(places, SPLITS.values(), fontsize=8)
+    right.set(xlim=(-0.06, 1.06), xlabel="exact match on the test set", title="all splits")
+    return fig, (
+        "Left, exact match against training step on add_prim_jump: "
+        f"{'; '.join(told)}. Right, final exact match by split: {'; '.join(dots)}."
+    )
 
 
 @artefact(
     "sci.scan",
-    needs=("sci.scan.simple", "sci.scan.add_prim_jump"),
+    needs=tuple(f"sci.scan.{split}" for split in SPLITS),
     extra=True,
     printed_as="ours",
     kind="measured",
@@ -239,44 +288,198 @@ def scan_figure(profile: str | None = None):
     notebook="21_sci_scan",
 )
 def scan(profile):
-    """SCAN by split and model: table, verdicts and learning curves."""
+    """SCAN by split and model: table and learning curves."""
     from causalnb.lab.figures import save_figure
     from causalnb.lab.tables import save_table
 
     save_table(scan_table(profile))
-    save_table(verdict_table(profile))
     fig, alt = scan_figure(profile)
     save_figure(
         fig,
         "sci.scan",
         alt=alt,
-        caption="Learning curves; bands span the seeds, thin lines are held-out commands "
-        "from the training distribution.",
+        caption="Left: bands span the seeds, thin lines are held-out commands from the training "
+        "distribution. Right: mean and 95 % interval over seeds.",
+    )
+
+
+@artefact(
+    "sci.verdicts",
+    needs=(
+        *(f"sci.scan.{split}" for split in SPLITS),
+        "sci.leak",
+        "sci.ablations",
+        "sci.contrasts",
+        "sci.overhead",
+        "sci.identifiability",
+    ),
+    extra=True,
+    printed_as="ours",
+    kind="measured",
+    shows="every claim of the guide with its contrast and verdict",
+    notebook="21_sci_scan",
+)
+def verdicts(profile):
+    """The guide's claims, each with what decides it."""
+    from causalnb.lab.tables import save_table
+
+    save_table(verdict_table(profile))
+
+
+def contrasts_table(profile: str | None = None):
+    """The guide's table of alternatives, each implemented and trained like SCI on add_prim_jump."""
+    from causalnb.lab import results
+    from causalnb.lab.tables import Table, printed
+
+    guide = printed("sci_table2").pivot(index="row", columns="column", values="printed")
+    ours, main = results.require("sci.contrasts", profile), results.require("sci.scan.add_prim_jump", profile)
+    metrics = ("exact_match", "validation_exact_match", "structure_retrieval")
+    rows = [
+        [name, guide.loc[name, "What It Does"], guide.loc[name, "Why SCI Is Different"], how]
+        + _means(ours, arm, metrics)
+        for name, (arm, how) in CONTRASTS.items()
+    ]
+    for arm, name in {**ARMS, "sci_separated": SEPARATED}.items():
+        rows.append([name, "", "", "the same decoder, data and steps", *_means(main, arm, metrics)])
+    return Table(
+        "sci.table2",
+        ["approach", "what it does (guide)", "why SCI is different (guide)", "here", "exact match on jump",
+         "validation", "retrieval@1"],
+        rows,
+        "Why this is different: the alternatives, measured on add_prim_jump; mean ± half of the 95 % interval "
+        "(seeds)",
+        "The guide prints words only. The first four get no structure labels; the fifth is given them as its "
+        "constructions. The plain decoder with SCI's labels is the control for the labels.",
+    )  # fmt: skip
+
+
+@artefact("sci.table2", needs=("sci.contrasts", "sci.scan.add_prim_jump"))
+def contrasts(profile):
+    """The guide's table of alternatives with numbers."""
+    from causalnb.lab.tables import save_table
+
+    save_table(contrasts_table(profile))
+
+
+def ablations_table(profile: str | None = None):
+    """SCI and its extension with one part removed each, the guide's own model, and augmentation."""
+    from causalnb.lab import results
+    from causalnb.lab.tables import Table
+
+    found = results.require("sci.ablations", profile)
+    main = results.require("sci.scan.add_prim_jump", profile)
+    metrics = ("exact_match", "greedy_exact_match", "validation_exact_match", "structure_retrieval")
+    whole = {"sci": "SCI, whole", "sci_separated": SEPARATED}
+    rows = [[name, *_means(main, arm, metrics)] for arm, name in whole.items()]
+    rows += [[name, *_means(found, arm, metrics)] for arm, name in ABLATIONS.items()]
+    return Table(
+        "sci.ablations",
+        ["model", *(MEASURED[metric] for metric in metrics)],
+        rows,
+        "add_prim_jump with one part removed: mean ± half of the 95 % interval (seeds)",
+        "Without leak control the answer is given away in the first column; the decoded one is fair.",
+    )
+
+
+def ablations_figure(profile: str | None = None):
+    """(figure, alt): invariance against composition on add_prim_jump, a dot for every model trained there."""
+    import matplotlib.pyplot as plt
+
+    from causalnb.lab import results
+    from causalnb.lab.figures import COLOURS
+
+    families = (
+        ("sci.scan.add_prim_jump", {**ARMS, "sci_separated": SEPARATED}, "black", "s", "main models"),
+        ("sci.ablations", ABLATIONS, "vermillion", "o", "ablations and controls"),
+        ("sci.contrasts", {arm: name for name, (arm, _) in CONTRASTS.items()}, "blue", "^", "contrasts"),
+    )
+    fig, ax = plt.subplots(figsize=(8.6, 5.0))
+    points = []
+    for experiment, arms, colour, marker, family in families:
+        found = results.require(experiment, profile)
+        for number, (arm, name) in enumerate(arms.items()):
+            across, up = (s.mean for s in _means(found, arm, ("structure_retrieval", "greedy_exact_match")))
+            label = family if number == 0 else None
+            ax.scatter(across, up, color=COLOURS[colour], marker=marker, s=45, label=label, zorder=3)
+            points.append((across, up, name, COLOURS[colour]))
+    heights: list[float] = []
+    for rank, (across, up, name, colour) in enumerate(sorted(points, key=lambda point: (point[1], -point[0]))):
+        low = max([up, *(height + 0.052 for height in heights[-1:])]) if rank else up
+        heights.append(low)
+        ax.annotate(
+            f"{name} ({up:.2f})",
+            (across, up),
+            (1.06, low),
+            fontsize=8,
+            color=colour,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": "0.75", "linewidth": 0.6},
+        )
+    ax.set(xlim=(0, 1.04), ylim=(-0.04, 1.04), ylabel="composition: decoded exact match on 'jump'")
+    ax.set_xlabel("invariance: retrieval@1 of the same structure")
+    ax.legend(loc="center left", fontsize=8)
+    told = "; ".join(f"{name}: {across:.2f}, {up:.2f}" for across, up, name, _ in points)
+    return fig, f"Retrieval of the same structure against decoded exact match on jump. {told}."
+
+
+@artefact(
+    "sci.ablations",
+    needs=("sci.ablations", "sci.contrasts", "sci.scan.add_prim_jump"),
+    extra=True,
+    printed_as="ours",
+    kind="measured",
+    shows="what each part of SCI, and of the extension, contributes on add_prim_jump",
+    notebook="21_sci_scan",
+)
+def ablations(profile):
+    """SCI taken apart: table, and invariance against composition."""
+    from causalnb.lab.figures import save_figure
+    from causalnb.lab.tables import save_table
+
+    save_table(ablations_table(profile))
+    fig, alt = ablations_figure(profile)
+    save_figure(
+        fig,
+        "sci.ablations",
+        alt=alt,
+        caption="Every model trained on add_prim_jump: how invariant its states are, and how it composes.",
     )
 
 
 def search_table(profile: str | None = None):
-    """The learning-rate search on another held-out verb, the same for every arm."""
+    """The search on another held-out verb: the learning rate for every arm, and the extension's own settings."""
     from statistics import mean
 
     from causalnb.lab import registry, results
     from causalnb.lab.tables import Table
 
     found = results.require("sci.scan.search", profile)
+    used = registry.config("sci.scan.add_prim_jump", "sci_separated", profile)
     rows, by_rate = [], {}
     for arm in registry.arms("sci.scan.search"):
         row, config = found[found.arm == arm].iloc[0], registry.config("sci.scan.search", arm, profile)
         rate = f"{config['learning_rate']:g}"
-        rows.append([ARMS[config["model"]], rate, row.validation_exact_match, row.exact_match])
-        by_rate.setdefault(rate, []).append(row.validation_exact_match)
+        changed = [
+            f"{name.replace('_', ' ')} {config[name]:g}"
+            for name in ("invariance_weight", "abstraction_noise")
+            if config[name] != used[name]
+        ]
+        name = {**ARMS, "sci_separated": SEPARATED}[config["model"]]
+        rows.append(
+            [", ".join([name, *changed]), rate, row.validation_exact_match, row.exact_match]
+        )
+        if not changed:
+            by_rate.setdefault(rate, []).append(row.validation_exact_match)
     means = ", ".join(f"{rate}: {mean(values):.4f}" for rate, values in by_rate.items())
-    used = registry.config("sci.scan.add_prim_jump", "sci", profile)["learning_rate"]
     return Table(
         "sci.search",
         ["model", "learning rate", "validation", "'look' in new compositions"],
         rows,
-        "Exact match in the search for a learning rate: another verb held out, one seed",
-        f"Mean validation over the models by rate: {means}. One rate serves all models: {used:g}.",
+        "Exact match in the search for settings: another verb held out, one seed",
+        f"Mean validation over the models by rate: {means}. One rate serves all models: "
+        f"{used['learning_rate']:g}. The extension uses invariance weight {used['invariance_weight']:g} and "
+        f"noise {used['abstraction_noise']:g}.",
     )
 
 
@@ -286,11 +489,11 @@ def search_table(profile: str | None = None):
     extra=True,
     printed_as="ours",
     kind="measured",
-    shows="the learning rate, searched on another verb",
+    shows="learning rate and settings, searched on another verb",
     notebook="21_sci_scan",
 )
 def search(profile):
-    """The search for a learning rate as a table."""
+    """The search for settings as a table."""
     from causalnb.lab.tables import save_table
 
     save_table(search_table(profile))

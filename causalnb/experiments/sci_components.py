@@ -44,8 +44,67 @@ def run_leak(run: Run) -> dict:
             "forced_exact_match": float(teacher_forced_matches(model, test, plainly).mean()),
             "greedy_exact_match": float(decoded_matches(model, test).mean()),
             "first_logit_change": float((logits[0] - logits[1]).abs().max()),
+            **trained_parts(model, test, plainly),
         },
         "history": history,
+    }
+
+
+def trained_parts(model, rows, collator) -> dict:
+    """What the guide claims of abstraction, content, projector and do(), measured on a trained SCITransformer.
+
+    Scores of the structural detector for function words and for verbs; distances of a verb's content from
+    the same verb's elsewhere and from other verbs' in its place, relative to the content's size; largest
+    |cosine| of content and slots with and without the projector; how far setting slot 1 moves later slots and
+    the one before, relative to their size.
+    """
+    import torch
+    import torch.nn.functional as F
+
+    rows = [row for row in rows if len([w for w in row["text"].split() if w in scan.VERBS]) == 1]
+    swapped = []
+    for row in rows:
+        verb = next(word for word in row["text"].split() if word in scan.VERBS)
+        other = scan.VERBS[(scan.VERBS.index(verb) + 1) % len(scan.VERBS)]
+        command = row["text"].replace(verb, other)
+        swapped += scan_rows([(command, scan.interpret(command))])
+    verbs = {scan.VOCABULARY[verb] for verb in scan.VERBS}
+    with torch.no_grad():
+        inputs, others = (
+            {name: value.to(model.device) for name, value in collator(part).items()}
+            for part in (rows, swapped)
+        )
+        ids, mask = inputs["input_ids"], inputs["prompt_mask"]
+        structure, edges, content, seen = model.encode(ids, mask)
+        elsewhere = model.encode(others["input_ids"], others["prompt_mask"])[2]
+        ids = ids[:, : seen.shape[1]]
+        place = torch.isin(ids, torch.tensor(sorted(verbs), device=ids.device))  # one a row
+        verb, kind, swap = content[place], ids[place], elsewhere[place]  # (n, d), (n,), (n, d)
+        size = verb.norm(dim=1).mean()
+        alike = (kind[:, None] == kind) & ~torch.eye(len(kind), dtype=torch.bool, device=kind.device)
+        tokens = model.down_norm(model.down_proj(model.get_input_embeddings()(ids)))
+        scores = model.structural_encoder.abstraction_layer.structural_detector(tokens).mean(-1)
+        function = torch.tensor(
+            [scan.VOCABULARY[word] for word in ("and", "after", "twice", "thrice", "opposite", "around")],
+            device=ids.device,
+        )
+        slots = F.normalize(structure, dim=-1).transpose(1, 2)
+        with_it, without = (
+            (F.normalize(states, dim=-1) @ slots)[seen].abs().amax(-1).mean()
+            for states in (content, model.content_encoder.content_refiner(tokens))
+        )
+        free = model.causal_binding.bind(structure, edges, content, seen).slots
+        held = model.causal_binding.bind(structure, edges, content, seen, {1: -free[:, 1]}).slots
+        moved = ((held - free).norm(dim=-1) / free.norm(dim=-1)).mean(0)
+    return {
+        "score_function_words": float(scores[torch.isin(ids, function)].mean()),
+        "score_verbs": float(scores[place].mean()),
+        "content_same_verb": float(torch.cdist(verb, verb)[alike].mean() / size),
+        "content_other_verb": float((verb - swap).norm(dim=1).mean() / size),
+        "cosine_projected": float(with_it),
+        "cosine_unprojected": float(without),
+        "do_moves_later": float(moved[2:].mean()),
+        "do_moves_earlier": float(moved[0]),
     }
 
 

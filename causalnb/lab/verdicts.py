@@ -62,26 +62,42 @@ def claims(source: str | None = None):
     return found[found["source"] == source].reset_index(drop=True)
 
 
+def _measured(claim: dict, arm: str, metric: str, profile: str | None) -> dict[int, float]:
+    """{seed: value} of an arm ("arm" of the claim's experiment, or "experiment:arm") in a metric or "a-b"."""
+    from causalnb.lab.results import require
+
+    experiment, _, arm = arm.rpartition(":")
+    experiment = experiment or claim["experiment"]
+    found = require(experiment, profile).set_index("seed")
+    found = found[found.arm == arm]
+    values = []
+    for column in metric.split("-"):
+        if column not in found:
+            raise LabError(f"{claim['id']} compares {column!r}, which {experiment} does not measure: "
+                           "correct claims.csv.")
+        values.append(found[column])
+    return dict((values[0] if len(values) == 1 else values[0] - values[1]).items())
+
+
 def decide(claim, profile: str | None = None) -> Verdict:
     """The verdict on a row of claims.csv: paired seeds of its contrast, or why it was not attempted.
 
-    our_metric is a metric, or "a|b": a of our_treatment against b of our_baseline. A claim in percentage
-    points is compared in them. LabError for a contrast that the stored results do not hold.
+    our_metric is a metric, "a-b" for a difference of two, or "a|b": a of our_treatment against b of
+    our_baseline. An arm of another experiment is written "experiment:arm" and is paired on the seeds that both
+    have. A claim in percentage points is compared in them. LabError for a contrast that the stored results do
+    not hold.
     """
-    from causalnb.lab.results import require
     from causalnb.lab.statistics import paired
 
     claim = claim._asdict() if hasattr(claim, "_asdict") else dict(claim)  # of itertuples or iterrows
     if not isinstance(claim["experiment"], str):
         return not_attempted(claim["reason"])
-    found = require(claim["experiment"], profile).set_index("seed")
     ours, _, theirs = claim["our_metric"].partition("|")
-    for column in (ours, theirs or ours):
-        if column not in found:
-            raise LabError(f"{claim['id']} compares {column!r}, which {claim['experiment']} "
-                           "does not measure: correct claims.csv.")
-    treated = found[found.arm == claim["our_treatment"]][ours]
-    compared = found[found.arm == claim["our_baseline"]][theirs or ours]
+    treated = _measured(claim, claim["our_treatment"], ours, profile)
+    compared = _measured(claim, claim["our_baseline"], theirs or ours, profile)
+    if ":" in claim["our_treatment"] + claim["our_baseline"]:
+        both = treated.keys() & compared.keys()
+        treated, compared = ({seed: part[seed] for seed in both} for part in (treated, compared))
     scale = 100.0 if claim["unit"] == "pp" else 1.0
     size = None if math.isnan(claim["size"]) else float(claim["size"])
     differences = [scale * value for value in paired(treated, compared)]

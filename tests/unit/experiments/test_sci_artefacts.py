@@ -2,6 +2,7 @@
 
 import csv
 import re
+import shutil
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
@@ -11,14 +12,21 @@ from causalnb.experiments import sci_artefacts, sci_components
 from causalnb.lab import figures, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
+from causalnb.lab.verdicts import claims
 
-SCAN = ("sci.scan.simple", "sci.scan.add_prim_jump")
+SCAN = tuple(f"sci.scan.{split}" for split in sci_artefacts.SPLITS)
+APART = ("sci.ablations", "sci.contrasts")
 SEEDS = {"quick": 3, "laptop": 3}
 
 
 def number(*parts):
     """A value in (0, 1) of its own for each text."""
     return int(results.config_hash({"of": parts}), 16) / 16**16
+
+
+def claimed():
+    """Every metric that decides a claim."""
+    return {name for text in claims("sci").our_metric.dropna() for name in re.split(r"[-|]", text)}
 
 
 def metrics(experiment, arm, seed):
@@ -36,20 +44,48 @@ def metrics(experiment, arm, seed):
         "cosine_different",
         "structure_retrieval",
         "forced_exact_match",
+        *claimed(),
     )
     return {name: number(experiment, arm, seed, name) for name in names}
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Three seeds of every result that the artefacts need, their numbers drawn by name, written once."""
+    folder = tmp_path_factory.mktemp("written")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAUSALNB_RESULTS", str(folder))
+        write_all(patch)
+    return folder
+
+
 @pytest.fixture
-def stored(tmp_path, monkeypatch):
-    """Three seeds of every result that the artefacts need, their numbers drawn by name."""
+def stored(written, tmp_path, monkeypatch):
+    """A copy of what is written, for a test to read and to change."""
     for name in ("RESULTS", "FIGURES", "CACHE"):
         monkeypatch.setenv(f"CAUSALNB_{name}", str(tmp_path / name.lower()))
+    shutil.copytree(written, tmp_path / "results")
+    three_seeds(monkeypatch)
+    yield
+    plt.close("all")
+
+
+def experiments():
     registry.load_all()
-    for id in ("sci.components", "sci.leak", *SCAN, "sci.scan.search"):
-        spec = registry.experiment(id)
+    tested = set(claims("sci").experiment.dropna())
+    return sorted({"sci.components", "sci.leak", *SCAN, *APART, "sci.scan.search", *tested})
+
+
+def three_seeds(patch):
+    for id in experiments():
         if id != "sci.scan.search":
-            monkeypatch.setitem(registry._experiments, id, replace(spec, seeds=SEEDS))
+            patch.setitem(registry._experiments, id, replace(registry.experiment(id), seeds=SEEDS))
+
+
+def write_all(patch):
+    three_seeds(patch)
+    for id in experiments():
+        spec = registry.experiment(id)
         for arm in spec.arms:
             for seed in registry.seeds(id, "quick"):
                 config = registry.config(id, arm, "quick")
@@ -81,8 +117,6 @@ def stored(tmp_path, monkeypatch):
                         "2000-01-01",
                     )
                 )
-    yield
-    plt.close("all")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +125,9 @@ def stored(tmp_path, monkeypatch):
         ("sci.components", {"csv", "md", "png", "svg", "tex"}),
         ("sci.scan", {"csv", "md", "png", "svg", "tex"}),
         ("sci.search", {"csv", "md", "tex"}),
+        ("sci.table2", {"csv", "md", "tex"}),
+        ("sci.ablations", {"csv", "md", "png", "svg", "tex"}),
+        ("sci.verdicts", {"csv", "md", "tex"}),
     ],
 )
 def test_each_is_built_from_its_results_and_stale_after(id, files, stored):
@@ -120,27 +157,52 @@ def test_the_scan_table_holds_the_means_of_each_arm(stored):
     expected = [
         [estimate(mean_ci([metrics(id, arm, seed)[name] for seed in range(3)])) for name in order]
         for id in SCAN
-        for arm in ("plain", "plain_labels", "sci")
+        for arm in sci_artefacts.ARMS
+        if arm in registry.arms(id)
     ]
     assert [row[2:] for row in rows] == expected
-    assert [row[1] for row in rows] == ["plain decoder", "plain + labels", "SCI"] * 2
+    assert [row[1] for row in rows].count("plain decoder") == len(SCAN)
+    assert {row[0] for row in rows} == set(sci_artefacts.SPLITS.values())
+
+
+def test_the_tables_of_what_was_taken_apart_hold_the_means_of_each_arm(stored):
+    def means(id, arm, *names):
+        return [mean_ci([metrics(id, arm, seed)[name] for seed in range(3)]) for name in names]
+
+    table = sci_artefacts.contrasts_table("quick")
+    names = ("exact_match", "validation_exact_match", "structure_retrieval")
+    for row, (title, (arm, _)) in zip(table.rows, sci_artefacts.CONTRASTS.items()):
+        assert row[0] == title and row[4:] == means("sci.contrasts", arm, *names) and all(row[1:4])
+    assert table.rows[-1][4:] == means("sci.scan.add_prim_jump", "sci_separated", *names)
+    assert {arm for arm, _ in sci_artefacts.CONTRASTS.values()} == set(registry.arms("sci.contrasts"))
+    table = sci_artefacts.ablations_table("quick")
+    assert set(sci_artefacts.ABLATIONS) == set(registry.arms("sci.ablations"))
+    shown = {row[0]: row[1:] for row in table.rows}
+    for arm, title in sci_artefacts.ABLATIONS.items():
+        assert shown[title] == means("sci.ablations", arm, "exact_match", "greedy_exact_match",
+                                     "validation_exact_match", "structure_retrieval")  # fmt: skip
 
 
 def test_verdicts_are_those_of_the_claims_that_were_tested(stored):
-    from causalnb.lab.verdicts import claims
-
     tested = claims("sci").dropna(subset=["experiment"])
     table = sci_artefacts.verdict_table("quick")
-    assert [row[0] for row in table.rows] == list(tested.claim) and len(tested) >= 2
+    assert [row[0] for row in table.rows] == list(tested.claim) and len(tested) >= 18
+
+    def value(claim, arm, metric, seed):
+        experiment, _, arm = arm.rpartition(":")
+        found = metrics(experiment or claim.experiment, arm, seed)
+        first, *rest = metric.split("-")
+        return found[first] - sum(found[name] for name in rest)
+
     for (_, claim), row in zip(tested.iterrows(), table.rows):
         ours, _, theirs = claim.our_metric.partition("|")
         differences = [
-            metrics(claim.experiment, claim.our_treatment, seed)[ours]
-            - metrics(claim.experiment, claim.our_baseline, seed)[theirs or ours]
+            value(claim, claim.our_treatment, ours, seed)
+            - value(claim, claim.our_baseline, theirs or ours, seed)
             for seed in range(3)
         ]
-        assert row[-2] == mean_ci(differences)
         interval = mean_ci(differences)
+        assert row[-2] == interval
         direction = 1 if claim.direction == "+" else -1
         beyond = interval.low > 0 if direction > 0 else interval.high < 0
         assert (row[-1].label in ("reproduced", "same direction")) is beyond
@@ -161,12 +223,16 @@ def test_the_search_table_has_every_arm_and_its_rate(stored):
     table = sci_artefacts.search_table("quick")
     found = {(row[0], float(row[1])): row[2:] for row in table.rows}
     assert len(found) == len(registry.arms("sci.scan.search"))
+    titles = {**sci_artefacts.ARMS, "sci_separated": sci_artefacts.SEPARATED}
+    more = {"weight10": ", invariance weight 10", "noise0": ", abstraction noise 0",
+            "noise0_2": ", abstraction noise 0.2"}  # fmt: skip
     for arm in registry.arms("sci.scan.search"):
         config, measured = (
             registry.config("sci.scan.search", arm, "quick"),
             metrics("sci.scan.search", arm, 0),
         )
-        assert found[sci_artefacts.ARMS[config["model"]], config["learning_rate"]] == [
+        title = titles[config["model"]] + more.get(arm.removeprefix("sci_separated_"), "")
+        assert found[title, config["learning_rate"]] == [
             measured["validation_exact_match"],
             measured["exact_match"],
         ]
@@ -176,12 +242,16 @@ def test_alternative_texts_tell_the_numbers(stored):
     with figures.style():
         _, curves = sci_artefacts.scan_figure("quick")
         _, findings = sci_artefacts.findings_figure("quick")
-    for id in SCAN:
-        for arm in ("plain", "plain_labels", "sci"):
-            end = mean_ci([number("t", id, arm, seed, 6) for seed in range(3)]).mean
-            split = id.rsplit(".", 1)[1]
-            assert f"{sci_artefacts.ARMS[arm]} on {split} ends at {end:.2f}" in curves
+        _, apart = sci_artefacts.ablations_figure("quick")
+    for arm, name in sci_artefacts.ARMS.items():
+        end = mean_ci([number("t", "sci.scan.add_prim_jump", arm, seed, 6) for seed in range(3)]).mean
+        assert f"{name} ends at {end:.2f}" in curves
+        mean = mean_ci([metrics("sci.scan.add_prim_jump", arm, seed)["exact_match"] for seed in range(3)]).mean
+        assert f"{name} on add_prim_jump {mean:.3f}" in curves
+    for arm, name in sci_artefacts.ABLATIONS.items():
+        mean = mean_ci([metrics("sci.ablations", arm, seed)["greedy_exact_match"] for seed in range(3)]).mean
+        assert re.search(rf"{re.escape(name)}: 0.\d\d, {mean:.2f}", apart)
     for arm in ("prompt", "prompt_and_answer"):
         forced = mean_ci([metrics("sci.leak", arm, seed)["forced_exact_match"] for seed in range(3)]).mean
         assert f"forced {forced:.2f}" in findings
-    assert not re.search(r"\bnan\b", curves + findings)
+    assert not re.search(r"\bnan\b", curves + findings + apart)
