@@ -172,6 +172,13 @@ def _means(found, arm: str, metrics=tuple(MEASURED)) -> list:
     return [mean_ci(found[found.arm == arm][metric]) for metric in metrics]
 
 
+def _arms(split: str) -> list[str]:
+    """Those of ARMS that are trained on a split."""
+    from causalnb.lab import registry
+
+    return [arm for arm in ARMS if arm in registry.arms(f"sci.scan.{split}")]
+
+
 def scan_table(profile: str | None = None):
     """Exact match by split and model, forced and decoded, and how invariant the compared states are."""
     from causalnb.lab import results
@@ -179,8 +186,9 @@ def scan_table(profile: str | None = None):
 
     rows = []
     for split, title in SPLITS.items():
-        found = results.require(f"sci.scan.{split}", profile)
-        rows += [[title, ARMS[arm], *_means(found, arm)] for arm in ARMS if arm in set(found.arm)]
+        arms = _arms(split)
+        found = results.require(f"sci.scan.{split}", profile, arms)
+        rows += [[title, ARMS[arm], *_means(found, arm)] for arm in arms]
     return Table(
         "sci.scan",
         ["split", "model", *MEASURED.values()],
@@ -200,13 +208,15 @@ def _contrast(claim) -> str:
     return f"{ours} of {claim.our_treatment} - {theirs or ours} of {claim.our_baseline}"
 
 
-def verdict_table(profile: str | None = None):
-    """The guide's claims that these runs decide: contrast over paired seeds and verdict."""
+def verdict_table(profile: str | None = None, artefacts: tuple[str, ...] = ()):
+    """The guide's claims, or those on some artefacts: contrast over paired seeds and verdict."""
     from causalnb.lab.tables import Table
     from causalnb.lab.verdicts import claims, decide
 
     decided = [
-        (row, decide(row, profile)) for _, row in claims("sci").iterrows() if isinstance(row.experiment, str)
+        (row, decide(row, profile))
+        for _, row in claims("sci").iterrows()
+        if isinstance(row.experiment, str) and (not artefacts or row.artefact in artefacts)
     ]
     rows = [
         [
@@ -236,8 +246,8 @@ def scan_figure(profile: str | None = None):
     from causalnb.lab.figures import COLOURS
 
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7), width_ratios=[1, 1.15])
-    results.require("sci.scan.add_prim_jump", profile)
-    found, told = results.curves("sci.scan.add_prim_jump", profile), []
+    results.require("sci.scan.add_prim_jump", profile, ARMS)
+    found, told = results.curves("sci.scan.add_prim_jump", profile, ARMS), []
     for arm, name in ARMS.items():
         colour, line, marker = LOOKS[arm]
         by_step = found[found.arm == arm].groupby("step")
@@ -256,9 +266,9 @@ def scan_figure(profile: str | None = None):
     for shift, (arm, name) in zip((0.2, 0.0, -0.2), ARMS.items(), strict=True):
         colour, _, marker = LOOKS[arm]
         for place, split in zip(places, SPLITS):
-            stored = results.require(f"sci.scan.{split}", profile)
-            if arm not in set(stored.arm):
+            if arm not in _arms(split):
                 continue
+            stored = results.require(f"sci.scan.{split}", profile, [arm])
             (summary,) = _means(stored, arm, ("exact_match",))
             right.errorbar(
                 summary.mean,
@@ -311,6 +321,7 @@ def scan(profile):
         "sci.ablations",
         "sci.contrasts",
         "sci.overhead",
+        "sci.overhead.time",
         "sci.identifiability",
     ),
     extra=True,

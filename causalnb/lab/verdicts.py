@@ -68,8 +68,7 @@ def _measured(claim: dict, arm: str, metric: str, profile: str | None) -> dict[i
 
     experiment, _, arm = arm.rpartition(":")
     experiment = experiment or claim["experiment"]
-    found = require(experiment, profile).set_index("seed")
-    found = found[found.arm == arm]
+    found = require(experiment, profile, [arm]).set_index("seed")
     values = []
     for column in metric.split("-"):
         if column not in found:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from causalnb.errors import LabError
-from causalnb.lab import registry, tables, verdicts
+from causalnb.lab import registry, results, tables, verdicts
 from causalnb.lab.statistics import Summary, mean_ci, paired, wilson
 from causalnb.lab.verdicts import Verdict, not_attempted, verdict
 
@@ -245,13 +245,15 @@ toy.more,toy,toy.sum,two,one,total,,9.5,+,
 toy.less,toy,toy.sum,one,two,total,pp,,-,
 toy.both,toy,toy.sum,two,two,total|resumed,,,+,
 toy.none,toy,,,,,,,+,it needs a telescope
+toy.across,toy,toy.sum,two,toy.sum:one,total,,9.5,+,
+toy.gap,toy,toy.sum,two,two,total-resumed|total,,,-,
 toy.lost,toy,toy.sum,two,one,speed,,,+,
 """
 
 
 def test_claims_are_decided_from_results(lab):
     (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS)
-    more, less, both, none, lost = verdicts.claims("toy").itertuples()
+    more, less, both, none, across, gap, lost = verdicts.claims("toy").itertuples()
     found = verdicts.decide(more)
     assert (found.label, found.size, found.summary.mean) == ("reproduced", 9.5, pytest.approx(10))
     _, series = next(verdicts.claims("toy").iterrows())  # whose .size is the number of its fields
@@ -259,6 +261,20 @@ def test_claims_are_decided_from_results(lab):
     found = verdicts.decide(less)
     assert (found.label, found.size, found.summary.mean) == ("reproduced", None, pytest.approx(-1000))
     assert verdicts.decide(both).summary.mean == pytest.approx(12)
+    assert verdicts.decide(across) == verdicts.decide(more)
+    resumed = results.require("toy.sum", arms=["two"]).resumed
+    assert verdicts.decide(gap).summary == mean_ci([-value for value in resumed])
     assert verdicts.decide(none) == not_attempted("it needs a telescope")
     with pytest.raises(LabError, match="toy.lost compares 'speed', which toy.sum does not measure"):
         verdicts.decide(lost)
+
+
+def test_a_contrast_across_experiments_pairs_the_seeds_that_both_have(lab, monkeypatch):
+    import pandas as pd
+
+    (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS)
+    *_, across, _, _ = verdicts.claims("toy").itertuples()
+    seeds = {"one": [0, 1, 2], "two": [2, 0]}
+    monkeypatch.setattr(results, "require", lambda experiment, profile, arms: pd.DataFrame(
+        {"seed": seeds[arms[0]], "total": [10.0 * len(arms[0]) + seed for seed in seeds[arms[0]]]}))  # fmt: skip
+    assert verdicts.decide(across).summary == mean_ci([0.0, 0.0])
