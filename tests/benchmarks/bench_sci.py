@@ -40,6 +40,16 @@ TINY_LLAMA = dict(
     num_key_value_heads=4,
 )
 NEW_TOKENS = 32
+WIDTH = 256  # of slots and content, as shipped
+# what -> the ratio to keep: at least that many times faster than the guide, at most that many times plain
+BARS = {
+    "slot messages": 4.0,
+    "contrastive loss": 10.0,
+    "training step, SCI": 1.10,
+    "training step, SCI + contrastive": 1.15,
+    "decoding, each token after it": 1.05,
+}
+LARGEST = {"parameters": 10e6, "share of parameters": 0.01}  # added to TinyLlama's shape
 
 
 def medians(runs: dict, repeats: int) -> dict:
@@ -86,7 +96,7 @@ def contrastive(rows: int) -> dict:
     """The contrastive loss, forward and backward; every row has a positive, so the guide's is equal."""
     ids = torch.arange(rows) // 2
     labels = (ids[:, None] == ids) & ~torch.eye(rows, dtype=torch.bool)
-    reps = torch.randn(rows, SLOTS, 384)
+    reps = torch.randn(rows, SLOTS, WIDTH)
     runs = {
         "guide": backward(lambda x: guide.StructuralContrastiveLoss()(x, labels), reps),
         "ours": backward(lambda x: sci.StructuralContrastiveLoss()(x, labels), reps),
@@ -124,7 +134,9 @@ def models():
     torch.manual_seed(0)
     plain, base = LlamaForCausalLM(LlamaConfig(**TRAINED)), LlamaForCausalLM(LlamaConfig(**TRAINED))
     base.load_state_dict(plain.state_dict())
-    return plain, sci.SCITransformer.from_base(base)
+    wrapped = sci.SCITransformer.from_base(base)
+    assert wrapped.config.d_structure == WIDTH
+    return plain, wrapped
 
 
 def training() -> dict:
@@ -191,7 +203,7 @@ def measure(repeats: int, say=lambda row: None) -> list[dict]:
     cases += [(f"pair labels, B={rows}", pair_labels, (rows,)) for rows in (64, 256)]
     cases += [
         (f"projection {method}, D={width}", projection, (width, method))
-        for width in (384, 2048)
+        for width in (WIDTH, 2048)
         for method in ("gram", "qr")
     ]
     found = []
@@ -222,6 +234,17 @@ def measure(repeats: int, say=lambda row: None) -> list[dict]:
     return found
 
 
+def bar(row: dict) -> str:
+    """The ratio that a row has to keep, and whether it does; nothing where none is set."""
+    name = row["what"]
+    found = [limit for what, limit in BARS.items() if name == what or name.startswith((f"{what}, D", f"{what}, B"))]
+    if not found:
+        return ""
+    if "guide_over_ours" in row:
+        return f">= {found[0]:g}x, {'kept' if row['guide_over_ours'] >= found[0] else 'MISSED'}"
+    return f"<= {found[0]:.2f}x, {'kept' if row['ours_over_plain'] <= found[0] else 'MISSED'}"
+
+
 def beside_plain(what: str, times: dict, name: str = "SCI") -> dict:
     """A row that compares with the plain decoder."""
     return {
@@ -242,7 +265,9 @@ def main() -> None:
     torch.set_num_threads(1)
     logging.set_verbosity_error()
     console = Console()
-    table = Table("what", "against", "reference", "ours", "ratio", title="SCI: median CPU ms on one thread")
+    table = Table(
+        "what", "against", "reference", "ours", "ratio", "bar", title="SCI: median CPU ms on one thread"
+    )
     with console.status("measuring") as status:
         rows = measure(options.repeats, lambda row: status.update(f"measured: {row['what']}"))
     for row in rows:
@@ -251,10 +276,18 @@ def main() -> None:
             f"{row['guide_over_ours']:.1f}x faster" if quicker else f"{row['ours_over_plain']:.2f}x the time"
         )
         table.add_row(
-            row["what"], row["against"], f"{row['reference_ms']:.2f}", f"{row['ours_ms']:.2f}", ratio
+            row["what"],
+            row["against"],
+            f"{row['reference_ms']:.2f}",
+            f"{row['ours_ms']:.2f}",
+            ratio,
+            bar(row),
         )
     for row in (added := parameters()):
-        table.add_row(row["what"], "", f"{row['base']:,}", f"{row['added']:,}", f"{100 * row['share']:.2f} %")
+        within = row["added"] <= LARGEST["parameters"] and row["share"] <= LARGEST["share of parameters"]
+        limit = f"<= 10M, 1 %, {'kept' if within else 'MISSED'}" if row["what"].endswith("TinyLlama") else ""
+        share = f"{100 * row['share']:.2f} %"
+        table.add_row(row["what"], "", f"{row['base']:,}", f"{row['added']:,}", share, limit)
     console.print(table)
     if options.json:
         known = json.loads(options.json.read_text()) if options.json.exists() else {}
