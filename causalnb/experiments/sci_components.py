@@ -1,6 +1,7 @@
 """The SCI guide's components: the answer leak trained both ways, and each finding as a number."""
 
-from causalnb.experiments.sci_scan import CODE, collators, decoded_matches, fit, scan_rows, small_llama
+from causalnb.experiments.sci_grid import CODE
+from causalnb.experiments.sci_scan import collators, decoded_matches, fit, scan_rows, small_llama
 from causalnb.lab.registry import Experiment, Run, register
 from causalnb.tasks import scan
 

@@ -1,17 +1,8 @@
 """SCI taken apart on add_prim_jump: ablations, the guide's own model, controls and the five contrasts."""
 
-from causalnb.experiments.sci_scan import (
-    CODE,
-    SCAN_SETTINGS,
-    build_model,
-    run_scan,
-    scan_data,
-    small_llama,
-)
-from causalnb.lab.registry import Experiment, Run, register
+from causalnb.experiments.sci_scan import build_model, run_scan, scan_data, small_llama
+from causalnb.lab.registry import Run
 from causalnb.tasks import scan
-
-APPROACHES = ("information_bottleneck", "slot_attention", "relational_attention", "causal_vae")
 
 
 def augmented_data(split, validation_rows, test_rows, level, names, primitives: int, seed: int):
@@ -99,55 +90,3 @@ def run_arm(run: Run) -> dict:
         return augmented_data(*arguments, run.config["primitives"], run.seed)
 
     return run_scan(run, build_arm, data)
-
-
-COMMON = {
-    "run": run_arm,
-    "code": (*CODE, "causalnb.sci.contrasts", "causalnb.sci.guide", "causalnb.sci.guide_model", __name__),
-    "notebook": "21_sci_scan",
-    "settings": {
-        **{name: SCAN_SETTINGS[name] for name in ("quick", "gpu", "paper")},
-        "laptop": {
-            **SCAN_SETTINGS["laptop"],
-            "split": "add_prim_jump",
-            "model": "sci",
-            "without": "",
-            "primitives": 0,
-            "penalty_weight": 1e-3,
-        },
-    },
-    "seeds": {"quick": 1, "laptop": 3},
-    "cost": {"quick": 4, "laptop": 150, "gpu": 400, "paper": 200_000},
-}
-
-register(
-    Experiment(
-        id="sci.ablations",
-        title="SCI on add_prim_jump without one of its parts, and the guide's own model",
-        arms={
-            "guide": {"model": "guide"},
-            "no_contrastive": {"scl_weight": 0.0},
-            "no_binding": {"model": "structure_only"},
-            "no_abstraction": {"without": "abstraction"},
-            "no_content_encoder": {"without": "content encoder"},
-            "no_leak_control": {"without": "leak control"},
-            "augmentation": {"model": "plain", "primitives": 100},
-            "separated_no_noise": {"model": "sci_separated", "abstraction_noise": 0.0},
-            "separated_no_invariance": {"model": "sci_separated", "invariance_weight": 0.0},
-            "separated_no_contrastive": {"model": "sci_separated", "scl_weight": 0.0},
-            "separated_pairs_by_structure": {"model": "sci_separated", "anchors": "structures"},
-        },
-        **COMMON,
-    )
-)
-register(
-    Experiment(
-        id="sci.contrasts",
-        title="The five approaches of the guide's comparison on add_prim_jump",
-        arms={
-            **{approach: {"model": approach, "scl_weight": 0.0} for approach in APPROACHES},
-            "construction_templates": {"model": "construction_templates", "scl_weight": 0.0},
-        },
-        **COMMON,
-    )
-)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from causalnb.experiments import sci_components, sci_contrasts, sci_scan
+from causalnb.experiments import sci_components, sci_contrasts, sci_grid, sci_scan
 from causalnb.lab import registry, results, runner
 from causalnb.tasks import scan
 
@@ -80,7 +80,7 @@ def test_the_search_tries_every_arm_at_the_same_rates():
         config = registry.config("sci.scan.search", arm, "laptop")
         rates.setdefault(config["model"], set()).add(config["learning_rate"])
         assert config["split"] not in scan.PUBLISHED
-    assert len(set(map(frozenset, rates.values()))) == 1 and rates.keys() == set(sci_scan.SCAN_ARMS)
+    assert len(set(map(frozenset, rates.values()))) == 1 and rates.keys() == set(sci_grid.SCAN_ARMS)
 
 
 # what the experiments do
@@ -90,7 +90,7 @@ def config(**changes):
     return registry.config("sci.scan.add_prim_jump", "sci", "quick") | changes
 
 
-@pytest.mark.parametrize("model", sci_scan.SCAN_ARMS)
+@pytest.mark.parametrize("model", sci_grid.SCAN_ARMS)
 def test_every_arm_learns(model, tmp_path):
     """40 steps on 300 commands: the loss falls at every look, by a quarter at least."""
     rows = sci_scan.scan_rows(scan.split("simple")[0][:300])
@@ -170,7 +170,7 @@ def test_binding_layers_beyond_the_base_are_refused():
         sci_scan.build_model(config(layers=2, cbm_layers=[0, 1, 2]))
 
 
-@pytest.mark.parametrize("model", sci_scan.SCAN_ARMS)
+@pytest.mark.parametrize("model", sci_grid.SCAN_ARMS)
 def test_representations_are_unit_states_of_the_prompt_alone(model):
     torch.manual_seed(0)
     network = sci_scan.build_model(config(model=model))
