@@ -1,6 +1,7 @@
-"""The command line: list, run, reproduce, tables, figures, data, doctor, lab."""
+"""The command line: list, run, reproduce, tables, figures, train, evaluate, data, doctor, lab."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,10 @@ app = typer.Typer(cls=Course, no_args_is_help=True, add_completion=False, pretty
                   help="A course on four systems that put causality into language models.")
 data = typer.Typer(no_args_is_help=True, help="The public data files.")
 app.add_typer(data, name="data")
+train = typer.Typer(no_args_is_help=True, help="Train a model as its source's quick start does.")
+app.add_typer(train, name="train")
+evaluate = typer.Typer(no_args_is_help=True, help="Evaluate a model that `train` has saved.")
+app.add_typer(evaluate, name="evaluate")
 
 Source = Annotated[str | None, typer.Option(help="Only those of one source.")]
 Extras = Annotated[bool, typer.Option("--extras", help="Also our own, which no source prints.")]
@@ -52,6 +57,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ARTEFACT]...", help="Default: all.")]
 Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Default: all.")]
+Dataset = Annotated[str, typer.Option(help="scan.")]
+Split = Annotated[str, typer.Option(help="A split of the data, such as simple, length or add_prim_jump.")]
 
 
 class TableFormat(StrEnum):
@@ -117,6 +124,34 @@ def steps(total: int) -> Iterator:
                 console.print(f"{name}: {part}", markup=False, highlight=False)
 
         yield step
+
+
+@contextmanager
+def one_training() -> Iterator:
+    """Yields say(line) and progress(done, total, note): lines, on a terminal a bar; of the first process."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if os.environ.get("RANK", "0") != "0":
+        yield lambda line: None, lambda done, total, note: None
+        return
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    if not console.is_terminal:
+        yield say, lambda done, total, note: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+                  console=console) as bars:
+        bar = bars.add_task("training", total=None)
+
+        def progress(done: int, total: int, note: str) -> None:
+            bars.update(bar, completed=done, total=total, description=note)
+
+        yield say, progress
 
 
 def tally(counts: dict[str, int]) -> str:
@@ -286,6 +321,64 @@ def figures(ids: Ids = None, profile: Profile = None,
     for file in files:
         print(shown(file))
     raise typer.Exit(EXIT_FAILED if failed else 0)
+
+
+@train.command("sci")
+def train_sci(
+        base_model: Annotated[str, typer.Option(
+            help="tiny, tiny:22 (layers), or a folder or Hugging Face name of a causal LM.")] = "tiny",
+        dataset: Dataset = "scan", split: Split = "length",
+        n_structural_slots: Annotated[int, typer.Option(help="Slots that hold the structure.")] = 8,
+        cbm_layers: Annotated[str | None, typer.Option(
+            help="Bind after these layers, from 0, as in 6,11,16; default: at 27, 50, 73 % depth.")] = None,
+        scl_weight: Annotated[float, typer.Option(help="Weight of the contrastive loss.")] = 0.1,
+        epochs: Annotated[int, typer.Option(help="Passes through the data.")] = 20,
+        learning_rate: Annotated[float | None, typer.Option(
+            help="Default: 2e-3 for tiny, 1e-4 for a trained base.")] = None,
+        batch_size: Annotated[int, typer.Option(help="Rows a step, those of pairs included.")] = 64,
+        structure_level: Annotated[str, typer.Option(
+            help="What counts as structure: verb, verb_coindexed or verb_direction.")] = "verb",
+        max_steps: Annotated[int | None, typer.Option(help="No more steps than these.")] = None,
+        evaluate_every: Annotated[int | None, typer.Option(
+            help="Steps between evaluations, each with a checkpoint; default: an epoch.")] = None,
+        bf16: Annotated[bool, typer.Option("--bf16", help="Mixed precision.")] = False,
+        lora: Annotated[int, typer.Option(help="Train adapters of this rank in the base; 0: all of it.")] = 0,
+        seed: int = 0,
+        output: Annotated[Path, typer.Option(help="Folder of the model.")] = Path("outputs/sci")) -> None:
+    """SCI on SCAN, with the flags of the guide's quick start; interrupted, the same command resumes."""
+    from causalnb.experiments import sci_quickstart as quickstart
+
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    settings = quickstart.Settings(
+        base_model, dataset, split, n_structural_slots, quickstart.layers(cbm_layers), scl_weight, epochs,
+        learning_rate, batch_size, structure_level, seed, max_steps, evaluate_every, bf16, lora)
+    with one_training() as (say, progress):
+        quickstart.train_sci(settings, output, say, progress)
+        say(f"saved in {output}; now: causalnb evaluate sci --checkpoint {output} --dataset {dataset} "
+            f"--split {split}")
+
+
+@evaluate.command("sci")
+def evaluate_sci(
+        checkpoint: Annotated[Path, typer.Option(help="The --output of causalnb train sci.")],
+        dataset: Dataset = "scan", split: Split = "length",
+        rows: Annotated[int | None, typer.Option(help="Test rows to score; default: all.")] = None,
+        decoded: Annotated[int, typer.Option(help="How many of them to decode as well.")] = 300,
+        json_: Json = False) -> None:
+    """Exact match of a trained SCI on a split's test rows: answer given (forced) and decoded (greedy)."""
+    from causalnb.experiments import sci_quickstart as quickstart
+
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    found = quickstart.evaluate_sci(checkpoint, dataset, split, rows, decoded)
+    if json_:
+        return say(found)
+    show(("exact match", "value", "test rows"),
+         [("forced", f"{found['exact_match']:.4f}", found["rows"]),
+          ("greedy", f"{found['greedy_exact_match']:.4f}", found["decoded"])],
+         f"{checkpoint}, trained on {found['trained_on']}, on the test rows of {split}")
+    if found["rows_trained_on"]:
+        print(f"{found['rows_trained_on']} of the {found['rows']} rows were trained on: the training was on "
+              f"{found['trained_on']}")
 
 
 @data.command()

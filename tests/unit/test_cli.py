@@ -346,3 +346,83 @@ def test_the_installed_command_lists_the_real_course(monkeypatch):
     words = [sys.executable, "-m", "causalnb", "list", "--json"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and len(json.loads(done.stdout)) == 60, done.stderr
+
+
+@pytest.fixture
+def quickstart(monkeypatch):
+    """What the quick start was asked, instead of training: [(settings, folder, device), ...]."""
+    from causalnb.experiments import sci_quickstart
+
+    asked = []
+
+    def train_sci(settings, output, say, progress):
+        asked.append((settings, output))
+        for step in (1, 2):
+            progress(step, 2, "training")
+        say("step 2 of 2: [fine]")
+
+    def evaluate_sci(checkpoint, dataset, split, rows, decoded):
+        asked.append((checkpoint, dataset, split, rows, decoded))
+        return {"exact_match": 0.25, "rows": 40, "greedy_exact_match": 0.5, "decoded": 4,
+                "trained_on": "length", "rows_trained_on": 0 if split == "length" else 3}
+
+    monkeypatch.setattr(sci_quickstart, "train_sci", train_sci)
+    monkeypatch.setattr(sci_quickstart, "evaluate_sci", evaluate_sci)
+    monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "error")
+    return asked
+
+
+GUIDE = ("--base-model base --dataset scan --split length --n-structural-slots 8 --cbm-layers 6,11,16 "
+         "--scl-weight 0.1 --epochs 20").split()
+
+
+def test_train_takes_the_flags_of_the_guide(quickstart):
+    from causalnb.experiments.sci_quickstart import Settings
+
+    out, err = call("train", "sci", *GUIDE)
+    assert quickstart == [(Settings("base", "scan", "length", 8, (6, 11, 16), 0.1, 20), Path("outputs/sci"))]
+    assert err.splitlines() == ["step 2 of 2: [fine]", "saved in outputs/sci; now: causalnb evaluate sci "
+                                "--checkpoint outputs/sci --dataset scan --split length"] and out == ""
+    call("train", "sci")
+    assert quickstart[1][0] == Settings()
+    call("train", "sci", *"--learning-rate 1e-3 --batch-size 8 --structure-level verb_direction --seed 5 "
+         "--max-steps 3 --evaluate-every 2 --bf16 --lora 4 --output here".split())
+    assert quickstart[2] == (Settings(learning_rate=1e-3, batch_size=8, structure_level="verb_direction",
+                                      max_steps=3, evaluate_every=2, bf16=True, lora=4, seed=5), Path("here"))
+
+
+def test_only_the_first_process_speaks(quickstart, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert call("train", "sci") == ("", "") and len(quickstart) == 1
+
+
+def test_training_draws_a_bar_on_a_terminal(quickstart, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    err = call("train", "sci")[1]
+    assert "2/2" in err and "training" in err and "[fine]" in err and "saved in outputs/sci" in err
+
+
+def test_evaluate_takes_the_flags_of_the_guide(quickstart):
+    out, _ = call("evaluate", "sci", "--checkpoint", "here", "--dataset", "scan", "--split", "length")
+    assert out == "forced\t0.2500\t40\ngreedy\t0.5000\t4\n"
+    assert quickstart == [(Path("here"), "scan", "length", None, 300)]
+    out, _ = call("evaluate", "sci", *"--checkpoint here --split simple --rows 9 --decoded 2".split())
+    assert out.endswith("3 of the 40 rows were trained on: the training was on length\n")
+    assert quickstart[1][2:] == ("simple", 9, 2)
+    assert json.loads(call("evaluate", "sci", "--checkpoint", "here", "--json")[0])["exact_match"] == 0.25
+
+
+@pytest.mark.parametrize("words, sentence", [
+    (["train", "sci", "--split", "lenght"], "causalnb: Unknown SCAN split 'lenght'; choose one of simple, "),
+    (["train", "sci", "--epochs", "0"], "causalnb: --epochs is 0: give at least 1."),
+    (["train", "sci", "--cbm-layers", "all"], "causalnb: --cbm-layers is 'all': give layers, counted from 0"),
+    (["train", "sci", "--epochs", "many"], "--epochs"), (["train", "sci", "--base_model", "x"], "base_model"),
+    (["evaluate", "sci", "--checkpoint", "nowhere"], "causalnb: nowhere holds no training: give the"),
+    (["evaluate", "sci"], "--checkpoint"), (["train", "iclm"], "iclm")])
+def test_a_wrong_training_exits_with_two(words, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "error")
+    out, err = call(*words, code=2)
+    assert sentence in " ".join(err.split()) and "Traceback" not in err and out == ""
+    assert not (tmp_path / "outputs").exists()
