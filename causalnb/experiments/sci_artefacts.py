@@ -20,6 +20,7 @@ ABLATIONS = {
     "no_content_encoder": "SCI without content encoder",
     "no_leak_control": "SCI without leak control",
     "augmentation": "plain + 100 invented verbs",
+    "separated_4_slots": "separated, four slots",
     "separated_no_noise": "separated, no noise",
     "separated_no_invariance": "separated, no invariance loss",
     "separated_no_contrastive": "separated, no contrastive loss",
@@ -260,7 +261,10 @@ def scan_figure(profile: str | None = None):
         told.append(f"{name} ends at {mean.iloc[-1]:.2f} (validation {validation.iloc[-1]:.2f})")
     left.set(xlabel="training step", ylabel="exact match", title="add_prim_jump")
     left.legend(loc="center right", bbox_to_anchor=(1, 0.32), fontsize=8)
-    for height, text in ((0.62, "thin: held-out commands\nof the training kind"), (0.06, "test: 'jump' composed")):
+    for height, text in (
+        (0.62, "thin: held-out commands\nof the training kind"),
+        (0.06, "test: 'jump' composed"),
+    ):
         left.text(0.98, height, text, transform=left.transAxes, ha="right", va="bottom", fontsize=8)
     places, dots = np.arange(len(SPLITS))[::-1], []
     for shift, (arm, name) in zip((0.2, 0.0, -0.2), ARMS.items(), strict=True):
@@ -357,8 +361,7 @@ def contrasts_table(profile: str | None = None):
         ["approach", "what it does (guide)", "why SCI is different (guide)", "here", "exact match on jump",
          "validation", "retrieval@1"],
         rows,
-        "Why this is different: the alternatives, measured on add_prim_jump; mean ± half of the 95 % interval "
-        "(seeds)",
+        "Why this is different: the alternatives on add_prim_jump; mean ± half of the 95 % interval (seeds)",
         "The guide prints words only. The first four get no structure labels; the fifth is given them as its "
         "constructions. The plain decoder with SCI's labels is the control for the labels.",
     )  # fmt: skip
@@ -414,7 +417,8 @@ def ablations_figure(profile: str | None = None):
             ax.scatter(across, up, color=COLOURS[colour], marker=marker, s=45, label=label, zorder=3)
             points.append((across, up, name, COLOURS[colour]))
     heights: list[float] = []
-    for rank, (across, up, name, colour) in enumerate(sorted(points, key=lambda point: (point[1], -point[0]))):
+    points.sort(key=lambda point: (point[1], -point[0]))
+    for rank, (across, up, name, colour) in enumerate(points):
         low = max([up, *(height + 0.052 for height in heights[-1:])]) if rank else up
         heights.append(low)
         ax.annotate(
@@ -459,7 +463,7 @@ def ablations(profile):
 
 
 def search_table(profile: str | None = None):
-    """The search on another held-out verb: the learning rate for every arm, and the extension's own settings."""
+    """The search on another held-out verb: a learning rate for every arm, and the extension's settings."""
     from statistics import mean
 
     from causalnb.lab import registry, results

@@ -52,7 +52,7 @@ def run_leak(run: Run) -> dict:
 
 
 def trained_parts(model, rows, collator) -> dict:
-    """What the guide claims of abstraction, content, projector and do(), measured on a trained SCITransformer.
+    """What the guide claims of abstraction, content, projector and do(), on a trained SCITransformer.
 
     Scores of the structural detector for function words and for verbs; distances of a verb's content from
     the same verb's elsewhere and from other verbs' in its place, relative to the content's size; largest

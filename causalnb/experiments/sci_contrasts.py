@@ -66,7 +66,7 @@ def build_arm(config: dict):
 
 
 def constructions() -> dict:
-    """word_classes and constructions of SCAN for ConstructionConfig: the grammar's structures, none learned."""
+    """word_classes and constructions of SCAN for ConstructionConfig: the grammar's own structures."""
     classes = {word: index for index, word in enumerate(scan.VOCABULARY)}
     classes |= {verb: classes[scan.VERBS[0]] for verb in scan.VERBS}
     classes |= {direction: classes[scan.DIRECTIONS[0]] for direction in scan.DIRECTIONS}

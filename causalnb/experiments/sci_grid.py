@@ -1,6 +1,7 @@
 """Which arms, seeds and settings make SCI's results on SCAN: splits, search, ablations, contrasts.
 
-Settings are part of a result's own hash; this file is in no `code`, so that a new arm makes no old result stale.
+Settings are part of a result's own hash; this file is in no `code`, so that a new arm makes no old result
+stale.
 """
 
 from causalnb.experiments.sci_contrasts import run_arm
@@ -9,9 +10,8 @@ from causalnb.lab.registry import Experiment, register
 
 ROOM = tuple(
     f"causalnb.sci.{module}"
-    for module in ("structure", "content", "binding", "contrastive", "configuration", "model", "baseline",
-                   "separated")
-)  # fmt: skip
+    for module in ("structure", "content", "binding", "contrastive", "configuration", "model", "baseline")
+)
 CODE = (
     *ROOM,
     "causalnb.tasks.scan",
@@ -90,7 +90,16 @@ SCAN_ARMS = {
     "sci_separated": {"model": "sci_separated", "structural_slots": 8},
 }
 THREE_ARMS = {arm: SCAN_ARMS[arm] for arm in ("plain", "sci", "sci_separated")}
+MODULES = {
+    "sci_separated": ("causalnb.sci.separated",),
+    "guide": ("causalnb.sci.guide", "causalnb.sci.guide_model"),
+}
 APPROACHES = ("information_bottleneck", "slot_attention", "relational_attention", "causal_vae")
+
+
+def arm_code(arms: dict) -> dict:
+    """The modules that an arm's model needs besides CODE."""
+    return {arm: MODULES.get(settings.get("model"), ()) for arm, settings in arms.items()}
 
 
 def scan_experiment(
@@ -105,9 +114,14 @@ def scan_experiment(
             arms=arms,
             run=run_scan,
             code=CODE,
+            arm_code=arm_code(arms),
             notebook="21_sci_scan",
             settings={**SCAN_SETTINGS, "laptop": laptop},
-            seeds={"quick": 2 if laptop_seeds == 5 else 1, "laptop": laptop_seeds, "paper": min(3, laptop_seeds)},
+            seeds={
+                "quick": 2 if laptop_seeds == 5 else 1,
+                "laptop": laptop_seeds,
+                "paper": min(3, laptop_seeds),
+            },
             cost={"quick": 4, "laptop": 150, "gpu": 400, "paper": 200_000},
         )
     )
@@ -170,11 +184,7 @@ scan_experiment(
 
 COMMON = {
     "run": run_arm,
-    "code": (
-        *CODE,
-        *(f"causalnb.sci.{module}" for module in ("contrasts", "guide", "guide_model")),
-        "causalnb.experiments.sci_contrasts",
-    ),
+    "code": (*CODE, "causalnb.sci.contrasts", "causalnb.experiments.sci_contrasts"),
     "notebook": "21_sci_scan",
     "settings": {
         **{name: SCAN_SETTINGS[name] for name in ("quick", "gpu", "paper")},
@@ -191,24 +201,31 @@ COMMON = {
     "cost": {"quick": 4, "laptop": 150, "gpu": 400, "paper": 200_000},
 }
 
+ABLATIONS = {
+    "guide": {"model": "guide"},
+    "no_contrastive": {"scl_weight": 0.0},
+    "no_binding": {"model": "structure_only"},
+    "no_abstraction": {"without": "abstraction"},
+    "no_content_encoder": {"without": "content encoder"},
+    "no_leak_control": {"without": "leak control"},
+    "augmentation": {"model": "plain", "primitives": 100},
+    **{
+        f"separated_{name}": {**SCAN_ARMS["sci_separated"], **setting}
+        for name, setting in {
+            "4_slots": {"structural_slots": 4},
+            "no_noise": {"abstraction_noise": 0.0},
+            "no_invariance": {"invariance_weight": 0.0},
+            "no_contrastive": {"scl_weight": 0.0},
+            "pairs_by_structure": {"anchors": "structures"},
+        }.items()
+    },
+}
 register(
     Experiment(
         id="sci.ablations",
         title="SCI on add_prim_jump without one of its parts, and the guide's own model",
-        arms={
-            "guide": {"model": "guide"},
-            "no_contrastive": {"scl_weight": 0.0},
-            "no_binding": {"model": "structure_only"},
-            "no_abstraction": {"without": "abstraction"},
-            "no_content_encoder": {"without": "content encoder"},
-            "no_leak_control": {"without": "leak control"},
-            "augmentation": {"model": "plain", "primitives": 100},
-            "separated_4_slots": {**SCAN_ARMS["sci_separated"], "structural_slots": 4},
-            "separated_no_noise": {**SCAN_ARMS["sci_separated"], "abstraction_noise": 0.0},
-            "separated_no_invariance": {**SCAN_ARMS["sci_separated"], "invariance_weight": 0.0},
-            "separated_no_contrastive": {**SCAN_ARMS["sci_separated"], "scl_weight": 0.0},
-            "separated_pairs_by_structure": {**SCAN_ARMS["sci_separated"], "anchors": "structures"},
-        },
+        arms=ABLATIONS,
+        arm_code=arm_code(ABLATIONS),
         **COMMON,
     )
 )

@@ -7,7 +7,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -38,8 +38,8 @@ class Experiment:
     """A training with its arms: `settings["laptop"]` is complete, other profiles and arms are laid over it.
 
     `run(Run) -> {"metrics": {name: float}, "history": [{...}, ...]}`; seeds are 0 .. count-1;
-    `code`: modules and packages it depends on; `cost`: first guess of core-seconds per result and profile,
-    replaced by measured ones.
+    `code`: modules and packages it depends on, `arm_code`: those that an arm needs besides; `cost`: first
+    guess of core-seconds per result and profile, replaced by measured ones.
     """
 
     id: str
@@ -51,6 +51,11 @@ class Experiment:
     code: tuple[str, ...]
     cost: Mapping[str, float]
     notebook: str = ""
+    arm_code: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def code_of(self, arm: str) -> tuple[str, ...]:
+        """The modules and packages that a result of the arm depends on."""
+        return (*self.code, *self.arm_code.get(arm, ()))
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ def _look(experiment: str, arm: str, seed: int, profile: str | None) -> tuple[st
         return "unreadable", str(error), None
     if result.config_hash != config_hash(registry.config(experiment, arm, profile)):
         return "stale", "its settings have changed since", result
-    if result.code_hash != code_hash(registry.experiment(experiment).code):
+    if result.code_hash != code_hash(registry.experiment(experiment).code_of(arm)):
         return "stale", "the code it depends on has changed since", result
     return "fresh", f"measured {result.date[:10]}", result
 

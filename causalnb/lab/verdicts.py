@@ -82,9 +82,9 @@ def decide(claim, profile: str | None = None) -> Verdict:
     """The verdict on a row of claims.csv: paired seeds of its contrast, or why it was not attempted.
 
     our_metric is a metric, "a-b" for a difference of two, or "a|b": a of our_treatment against b of
-    our_baseline. An arm of another experiment is written "experiment:arm" and is paired on the seeds that both
-    have. A claim in percentage points is compared in them. LabError for a contrast that the stored results do
-    not hold.
+    our_baseline. An arm of another experiment is written "experiment:arm" and is paired on the seeds that
+    both have. A claim in percentage points is compared in them. LabError for a contrast that the stored
+    results do not hold.
     """
     from causalnb.lab.statistics import paired
 

@@ -11,7 +11,7 @@ from .contrastive import (
     structure_ids,
 )
 from .model import SCIOutput, SCITransformer
-from .separated import SeparatedSCI, SeparatedSCIConfig, aligned_invariance
+from .separated import SeparatedSCI, SeparatedSCIConfig, aligned_invariance, kinship, within_classes
 from .structure import AbstractionLayer, EdgePredictor, StructuralEncoder, StructuralGNN, acyclicity
 
 __all__ = [
@@ -35,5 +35,7 @@ __all__ = [
     "acyclicity",
     "aligned_invariance",
     "generate_structural_pairs",
+    "kinship",
     "structure_ids",
+    "within_classes",
 ]

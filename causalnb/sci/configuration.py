@@ -6,7 +6,7 @@ from transformers import AutoConfig, PretrainedConfig
 class SCIConfig(PretrainedConfig):
     """Settings of SCITransformer: widths in features, layers from 0, K = n_structural_slots < d_structure.
 
-    d_structure=None takes min(256, hidden size): half of the guide's "~10M" on a 1.1B base, <= 10 % of a step;
+    d_structure=None takes min(256, hidden size): half of the guide's "~10M" on a 1.1B base;
     cbm_layers=None places binding after 27, 50 and 73 % of the layers. Raises ValueError for a binding layer
     beyond the base's depth and for slots that do not fit the width.
     """

@@ -1,8 +1,8 @@
 """The approaches the guide sets SCI against, each as the encoder of slots that one decoder reads.
 
-Four replace structure and content by slots of their own, without structure labels: what they lack is the point of
-the comparison. The fifth keeps SCI's binding and takes its structures from a fixed list of constructions.
-Each is the idea at its smallest, in the width and depth of SCI's own encoder.
+Four replace structure and content by slots of their own, without structure labels: what they lack is the
+point of the comparison. The fifth keeps SCI's binding and takes its structures from a fixed list of
+constructions. Each is the idea at its smallest, in the width and depth of SCI's own encoder.
 """
 
 import torch
@@ -68,7 +68,8 @@ class SlotAttention(TokenSlots):
         del self.cross_attention
         self.n_iterations = n_iterations
         self.token_norm, self.slot_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.query, self.key = nn.Linear(d_model, d_model, bias=False), nn.Linear(d_model, d_model, bias=False)
+        self.query = nn.Linear(d_model, d_model, bias=False)
+        self.key = nn.Linear(d_model, d_model, bias=False)
         self.value, self.update = nn.Linear(d_model, d_model, bias=False), nn.GRUCell(d_model, d_model)
 
     def forward(self, tokens, mask):
@@ -101,7 +102,7 @@ class RelationalAttention(TokenSlots):
 
 
 class CausalVAE(TokenSlots):
-    """Factors z = (I - A^T)^-1 e of noise e ~ N(mu(x), sigma(x)), A (K, K) upper triangular: a learned DAG."""
+    """Factors z = (I - A^T)^-1 e of noise e ~ N(mu(x), sigma(x)); A (K, K) is a DAG, learned."""
 
     def __init__(self, d_model: int, n_slots: int, n_heads: int = 4):
         super().__init__(d_model, n_slots, n_heads)
@@ -246,7 +247,7 @@ class ConstructionTransformer(SCITransformer):
         self.structural_encoder = nn.Embedding(
             len(config.constructions) + 1, config.n_structural_slots * config.d_structure
         )
-        # buffers would be lost on the meta device, from where checkpoints are loaded: the table is in the config
+        # a buffer would be lost on the meta device, where checkpoints are loaded: the table is in the config
         known = {tuple(classes): number for number, classes in enumerate(config.constructions)}
         self._known, self._classes = known, config.word_classes
 

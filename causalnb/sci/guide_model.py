@@ -1,4 +1,4 @@
-"""The guide's SCITransformer as printed, completed only where it does not run, as a model that can be trained.
+"""The guide's SCITransformer as printed, completed only where it does not run, so that it can be trained.
 
 Completed: the positions a Llama layer asks for, compute_lm_loss, the token axis of the projector and
 batch-first binding attention (without either, a batch raises an error). Kept: encoders that see the answer,

@@ -1,9 +1,10 @@
 """An extension of SCI in which structure and content meet at the output only: it composes where SCI does not.
 
 The guide makes the encoder invariant and leaves the decoder as it is, which goes on reading the words
-themselves. Here every token, of prompt and answer, enters the decoder through the abstraction layer, tokens in
-the same place of the same structure are pulled together there, a little noise closes what distance is left,
-and the words' content reaches the logits through bound slots alone.
+themselves. Here every token, of prompt and answer, enters the decoder through the abstraction layer, tokens
+in the same place of the same structure are pulled together there, a little noise closes what distance is
+left. The words' content reaches the logits through bound slots alone, and there it chooses among words of
+one structural class only: which class comes next, the end included, is for structure to say.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,11 @@ from .structure import AbstractionLayer, StructuralEncoder
 
 
 class SeparatedSCIConfig(SCIConfig):
-    """SCIConfig with invariance_weight >= 0, abstraction_noise >= 0 in standard deviations, content_scale > 0."""
+    """SCIConfig with invariance_weight >= 0, content_scale > 0, and two widths in standard deviations.
+
+    abstraction_noise >= 0 is added to abstracted features in training; class_width > 0 is the distance, per
+    feature, within which two tokens count as one structural class.
+    """
 
     model_type = "sci_separated"
 
@@ -30,13 +35,16 @@ class SeparatedSCIConfig(SCIConfig):
         base_config=None,
         invariance_weight: float = 100.0,
         abstraction_noise: float = 0.1,
+        class_width: float = 0.1,
         content_scale: float = 10.0,
         **kwargs,
     ):
         if abstraction_noise < 0:
             raise ValueError(f"abstraction_noise is {abstraction_noise}: choose 0 or more")
+        if not class_width > 0:
+            raise ValueError(f"class_width is {class_width}: choose more than 0")
         self.invariance_weight, self.abstraction_noise = invariance_weight, abstraction_noise
-        self.content_scale = content_scale
+        self.class_width, self.content_scale = class_width, content_scale
         super().__init__(base_config, **kwargs | {"cbm_layers": []})
 
 
@@ -44,8 +52,9 @@ class SeparatedSCIConfig(SCIConfig):
 class SeparatedSlots:
     """What tokens read: keys (B, K, D) and, for each slot, its vote on the vocabulary, values (B, K, V).
 
-    content (B, K, d_s) holds the slots' bound content, weights (B, K, P) the prompt tokens it came from and
-    table (V, D) the abstracted output embeddings.
+    content (B, K, d_s) holds the slots' bound content, weights (B, K, P) the prompt tokens it came from,
+    table (V, D) the abstracted output embeddings and kinship (V, V), in [0, 1], how far two tokens are one
+    structural class.
     """
 
     keys: torch.Tensor
@@ -53,6 +62,7 @@ class SeparatedSlots:
     content: torch.Tensor
     weights: torch.Tensor
     table: torch.Tensor
+    kinship: torch.Tensor
 
     def expand(self, batch: int) -> "SeparatedSlots":
         """Repeat rows for their beams or samples, up to `batch` rows; ValueError when they do not divide."""
@@ -62,7 +72,7 @@ class SeparatedSlots:
         if batch % rows:
             raise ValueError(f"slots were prepared for {rows} prompts, but the model runs {batch} rows")
         repeated = (part.repeat_interleave(batch // rows, 0) for part in (self.keys, self.values))
-        return SeparatedSlots(*repeated, self.content, self.weights, self.table)
+        return SeparatedSlots(*repeated, self.content, self.weights, self.table, self.kinship)
 
 
 @dataclass
@@ -71,6 +81,20 @@ class SeparatedSCIOutput(SCIOutput):
 
     invariance_loss: torch.Tensor | None = None
     binding_weights: torch.Tensor | None = None
+
+
+def kinship(table: torch.Tensor, class_width: float) -> torch.Tensor:
+    """exp(-|a - b|^2 / (2 D w^2 var)) (V, V) of abstracted tokens (V, D), var being a feature's variance."""
+    squares = table.square().sum(-1)
+    apart = (squares[:, None] + squares - 2 * table @ table.T).clamp(min=0)
+    spread = table.var(0).sum().clamp(min=torch.finfo(table.dtype).tiny)
+    return torch.exp(-apart / (2 * class_width**2 * spread))
+
+
+def within_classes(votes: torch.Tensor, kin: torch.Tensor) -> torch.Tensor:
+    """votes - log(exp(votes) kin): log-probabilities within each token's class; votes (..., V), kin (V, V)."""
+    votes = votes - votes.amax(-1, keepdim=True)
+    return votes - (votes.exp() @ kin).clamp(min=torch.finfo(votes.dtype).tiny).log()
 
 
 def aligned_invariance(tokens, mask, structure_ids) -> torch.Tensor:
@@ -104,9 +128,11 @@ def aligned_invariance(tokens, mask, structure_ids) -> torch.Tensor:
 class SeparatedSCI(SCITransformer):
     """A decoder that sees abstracted tokens, and whose content passes from the prompt to the logits by slots.
 
-    logits = h A(W)^T + s softmax(q(h) k(S)^T / sqrt(d)) cos(B C(x), C(W)): A abstracts embeddings, W are the
-    output embeddings, S the structural slots, B (K, P) their binding to the prompt's tokens (query and key
-    structural), C unit content vectors. do={slot: (B, d_s)} replaces what is bound to a slot.
+    logits = h A(W)^T + v - log(e^v M) with the votes v = s softmax(q(h) k(S)^T / sqrt(d)) B C(x) C(W)^T:
+    A abstracts embeddings, W are the output embeddings, S the structural slots, B (K, P) their binding to the
+    prompt's tokens (query and key structural), C unit content vectors, M (V, V) the kinship of tokens. So the
+    probability of a class is structure's, and that of a word within it content's. The kinship takes V^2
+    numbers: for vocabularies of some thousands. do={slot: (B, d_s)} replaces what is bound to a slot.
     """
 
     config_class = SeparatedSCIConfig
@@ -123,6 +149,7 @@ class SeparatedSCI(SCITransformer):
             config.n_structural_heads,
             config.dag,
         )
+        self.content_embedding = nn.Embedding(config.base_config.vocab_size, width)
         self.content_encoder = ContentEncoder(width, "none")
         self.slot_query, self.prompt_key = nn.Linear(width, width), nn.Linear(width, width)
         self.token_query = nn.Linear(hidden, width, bias=False)
@@ -143,7 +170,8 @@ class SeparatedSCI(SCITransformer):
         if self._bound is None:
             return F.linear(hidden, head.weight, head.bias)
         bound = self._bound.expand(len(hidden))
-        return torch.baddbmm(F.linear(hidden, bound.table), self.reads(hidden, bound), bound.values)
+        votes = self.reads(hidden, bound) @ bound.values  # (B, T, V)
+        return F.linear(hidden, bound.table) + within_classes(votes, bound.kinship)
 
     @staticmethod
     def reads(hidden: torch.Tensor, bound: SeparatedSlots) -> torch.Tensor:
@@ -155,12 +183,17 @@ class SeparatedSCI(SCITransformer):
             return states
         return states + self.config.abstraction_noise * spread.detach().sqrt() * torch.randn_like(states)
 
-    def _content(self, embeddings: torch.Tensor) -> torch.Tensor:
-        return F.normalize(self.content_encoder(self.down_norm(self.down_proj(embeddings))), dim=-1)
+    def content_table(self) -> torch.Tensor:
+        """Unit content vectors (V, d_s) of all tokens, from an embedding that structure does not touch.
+
+        As in the guide. One that both share is pulled together where words share a structure, and two words
+        with one embedding have one content.
+        """
+        return F.normalize(self.content_encoder(self.content_embedding.weight), dim=-1)
 
     def content_of(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Unit content vectors (..., d_s) of tokens (...): what do() may bind to a slot."""
-        return self._content(F.embedding(input_ids, self.get_input_embeddings().weight))
+        return self.content_table()[input_ids]
 
     def bind(self, embeddings, input_ids, prompt_mask, do=None):
         """Bound slots, structure (B, K, d_s), edges (B, K, K) and the variance of an abstracted feature.
@@ -177,9 +210,12 @@ class SeparatedSCI(SCITransformer):
         structure = encoder.fill(tokens, mask)
         edges = encoder.edge_predictor(structure)
         structure = encoder.structural_gnn(structure, edges)
-        scores = self.slot_query(structure) @ self.prompt_key(tokens).transpose(1, 2) / tokens.shape[-1] ** 0.5
+        scores = (
+            self.slot_query(structure) @ self.prompt_key(tokens).transpose(1, 2) / tokens.shape[-1] ** 0.5
+        )
         weights = scores.masked_fill(~mask[:, None], float("-inf")).softmax(-1)  # (B, K, P)
-        content = weights @ self.content_of(input_ids[:, columns])
+        contents = self.content_table()
+        content = weights @ contents[input_ids[:, columns]]
         for slot, value in (do or {}).items():
             if not 0 <= slot < content.shape[1] or value.shape != content[:, 0].shape:
                 raise ValueError(
@@ -188,9 +224,10 @@ class SeparatedSCI(SCITransformer):
                 )
             held = torch.arange(content.shape[1], device=content.device)[:, None] == slot
             content = torch.where(held, value[:, None], content)
-        votes = self.content_scale * content @ self._content(self.get_output_embeddings().weight).T
+        votes = self.content_scale * content @ contents.T
         keys = self.slot_key(structure) @ self.token_query.weight / tokens.shape[-1] ** 0.5
-        bound = SeparatedSlots(keys, votes, content, weights, self._noisy(table, spread))
+        kin = kinship(table, self.config.class_width)
+        bound = SeparatedSlots(keys, votes, content, weights, self._noisy(table, spread), kin)
         return bound, structure, edges, spread
 
     def forward(
@@ -203,7 +240,7 @@ class SeparatedSCI(SCITransformer):
         do=None,
         **kwargs,
     ) -> SeparatedSCIOutput:
-        """As SCITransformer.forward; structure_ids (B,) add the contrastive and the aligned invariance loss."""
+        """As SCITransformer.forward; structure_ids (B,) add contrastive and aligned invariance loss."""
         if kwargs.get("past_key_values") is not None:
             raise ValueError(
                 "forward reads the whole prompt and takes no past_key_values: call generate to use the cache"

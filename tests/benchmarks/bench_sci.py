@@ -237,7 +237,11 @@ def measure(repeats: int, say=lambda row: None) -> list[dict]:
 def bar(row: dict) -> str:
     """The ratio that a row has to keep, and whether it does; nothing where none is set."""
     name = row["what"]
-    found = [limit for what, limit in BARS.items() if name == what or name.startswith((f"{what}, D", f"{what}, B"))]
+    found = [
+        limit
+        for what, limit in BARS.items()
+        if name == what or name.startswith((f"{what}, D", f"{what}, B"))
+    ]
     if not found:
         return ""
     if "guide_over_ours" in row:

@@ -146,7 +146,8 @@ def test_actions_are_renamed_one_to_one_and_anew_for_each_seed(seed):
     assert set(names) == set(names.values()) == set(scan.ACTIONS)
     assert names == sci_scan.renaming(seed) != sci_scan.renaming(seed + 1)
     row = sci_scan.scan_rows([("jump left", "I_TURN_LEFT I_JUMP")], names=names)[0]
-    assert [list(scan.VOCABULARY)[i] for i in row["input_ids"][4:6]] == [names["I_TURN_LEFT"], names["I_JUMP"]]
+    shown = [list(scan.VOCABULARY)[i] for i in row["input_ids"][4:6]]
+    assert shown == [names["I_TURN_LEFT"], names["I_JUMP"]]
     assert row["labels"][4:] == row["input_ids"][4:]
 
 
@@ -231,7 +232,8 @@ def test_an_ablation_lacks_what_it_says():
 
 def test_invented_verbs_stand_alone_and_in_compositions():
     rows, *_ = sci_scan.scan_data("add_prim_jump", 50, 30, "verb_direction")
-    more, validation, test = sci_contrasts.augmented_data("add_prim_jump", 50, 30, "verb_direction", None, 7, 0)
+    asked = "add_prim_jump", 50, 30, "verb_direction", None
+    more, validation, test = sci_contrasts.augmented_data(*asked, 7, 0)
     assert more[: len(rows)] == rows and (validation, test) == sci_scan.scan_data(
         "add_prim_jump", 50, 30, "verb_direction")[1:]  # fmt: skip
     size, invented = len(scan.VOCABULARY), more[len(rows) :]
@@ -248,7 +250,8 @@ def test_invented_verbs_stand_alone_and_in_compositions():
 
 def test_constructions_are_those_of_the_grammar():
     known = sci_contrasts.constructions()
-    assert len(known["constructions"]) == len({scan.structure(c, "verb_direction") for c, _ in scan.generate()})
+    structures = {scan.structure(command, "verb_direction") for command, _ in scan.generate()}
+    assert len(known["constructions"]) == len(structures)
     model = sci_contrasts.build_arm(arm("construction_templates"))
     rows = sci_scan.scan_rows([(c, scan.interpret(c)) for c in ("jump left", "walk right", "jump twice")])
     batch = sci_scan.collators(model)[1](rows)

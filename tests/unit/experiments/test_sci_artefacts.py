@@ -106,7 +106,7 @@ def write_all(patch):
                         "quick",
                         config,
                         results.config_hash(config),
-                        results.code_hash(spec.code),
+                        results.code_hash(spec.code_of(arm)),
                         metrics(id, arm, seed),
                         history,
                         "cpu",
@@ -246,7 +246,8 @@ def test_alternative_texts_tell_the_numbers(stored):
     for arm, name in sci_artefacts.ARMS.items():
         end = mean_ci([number("t", "sci.scan.add_prim_jump", arm, seed, 6) for seed in range(3)]).mean
         assert f"{name} ends at {end:.2f}" in curves
-        mean = mean_ci([metrics("sci.scan.add_prim_jump", arm, seed)["exact_match"] for seed in range(3)]).mean
+        found = [metrics("sci.scan.add_prim_jump", arm, seed)["exact_match"] for seed in range(3)]
+        mean = mean_ci(found).mean
         assert f"{name} on add_prim_jump {mean:.3f}" in curves
     for arm, name in sci_artefacts.ABLATIONS.items():
         mean = mean_ci([metrics("sci.ablations", arm, seed)["greedy_exact_match"] for seed in range(3)]).mean

@@ -275,6 +275,9 @@ def test_a_contrast_across_experiments_pairs_the_seeds_that_both_have(lab, monke
     (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS)
     *_, across, _, _ = verdicts.claims("toy").itertuples()
     seeds = {"one": [0, 1, 2], "two": [2, 0]}
-    monkeypatch.setattr(results, "require", lambda experiment, profile, arms: pd.DataFrame(
-        {"seed": seeds[arms[0]], "total": [10.0 * len(arms[0]) + seed for seed in seeds[arms[0]]]}))  # fmt: skip
+
+    def require(experiment, profile, arms):
+        return pd.DataFrame({"seed": seeds[arms[0]], "total": [10.0 + seed for seed in seeds[arms[0]]]})
+
+    monkeypatch.setattr(results, "require", require)
     assert verdicts.decide(across).summary == mean_ci([0.0, 0.0])

@@ -1,4 +1,4 @@
-"""The approaches SCI is set against: each one's own equation, and that they decode, save and hide the answer."""
+"""The approaches SCI is set against: each by its equation, and that they decode, save and hide the answer."""
 
 import pytest
 import torch
@@ -111,7 +111,7 @@ def test_slot_attention_by_loops():
 
 
 def test_relations_are_all_that_passes():
-    """Tokens reach the slots through scores alone: with queries of zero, any sentence of a length is the same."""
+    """Tokens reach the slots through scores alone: with zero queries, all sentences of a length agree."""
     network, given = encoder("relational_attention"), tokens()
     whole = torch.ones(B, T, dtype=torch.bool)
     assert not torch.allclose(network(given, whole)[0][0], network(given, whole)[0][1])
@@ -167,7 +167,7 @@ def test_the_penalty_and_the_contrastive_loss_are_in_the_loss():
 
 
 def test_an_unknown_approach_is_refused():
-    with pytest.raises(ValueError, match="approach 'telepathy' is unknown: choose one of information_bottleneck"):
+    with pytest.raises(ValueError, match="approach 'telepathy' is unknown: choose one of"):
         contrasts.SlotDecoder.from_base(base(), approach="telepathy")
 
 

@@ -26,6 +26,8 @@ def literal_logits(model, input_ids, prompt_mask):
     """The docstring's equation, a row, a token, a slot and a word at a time."""
     words = model.base.get_input_embeddings().weight
     head = model.base.get_output_embeddings().weight
+    table = torch.stack([model.abstraction_layer(word) for word in head])
+    total = sum(feature.var() for feature in table.T)
     found = []
     for ids, seen in zip(input_ids, prompt_mask.bool()):
         abstracted = torch.stack([model.abstraction_layer(words[token]) for token in ids])
@@ -38,23 +40,29 @@ def literal_logits(model, input_ids, prompt_mask):
         for state in hidden:
             query = model.token_query(state)
             share = torch.stack([query @ model.slot_key(slot) for slot in structure]) / WIDTH**0.5
-            row = torch.stack([state @ model.abstraction_layer(word) for word in head])
+            votes = [torch.zeros(()) for _ in head]
             for weight, slot in zip(share.softmax(0), structure):
                 binding = (keys @ model.slot_query(slot) / WIDTH**0.5).softmax(0)
-                bound = sum(
-                    part * F.normalize(content_of(model, words[token]), dim=0)
-                    for part, token in zip(binding, ids[seen])
-                )
-                for word, vector in enumerate(head):
-                    unit = F.normalize(content_of(model, vector), dim=0)
-                    row[word] = row[word] + weight * model.content_scale * (bound @ unit)
-            rows.append(row)
+                bound = sum(part * content_of(model, token) for part, token in zip(binding, ids[seen]))
+                for word in range(len(head)):
+                    unit = content_of(model, word)
+                    votes[word] = votes[word] + weight * model.content_scale * (bound @ unit)
+            rows.append(torch.stack([state @ word for word in table]) + literal_within(votes, table, total))
         found.append(torch.stack(rows))
     return torch.stack(found)
 
 
-def content_of(model, embedding):
-    return model.content_encoder(model.down_norm(model.down_proj(embedding)))
+def literal_within(votes, table, total, width=0.1):
+    """What each word's vote is worth among its kin, a pair of words at a time."""
+    worth = []
+    for vote, word in zip(votes, table):
+        kin = [torch.exp(-((word - other) ** 2).sum() / (2 * width**2 * total)) for other in table]
+        worth.append(vote - torch.log(sum(k * other.exp() for k, other in zip(kin, votes))))
+    return torch.stack(worth)
+
+
+def content_of(model, token):
+    return F.normalize(model.content_encoder(model.content_embedding.weight[token]), dim=0)
 
 
 def literal_invariance(tokens, mask, ids):
@@ -86,12 +94,14 @@ def test_logits_are_their_equation_with_gradients():
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("ids", [[0, 1, 0, 1, -1], [3, 3, 3, 3, 3], [0, 1, 2, 3, 4], [-1, -1, 7, -1, 7]], ids=str)
+@pytest.mark.parametrize(
+    "ids", [[0, 1, 0, 1, -1], [3, 3, 3, 3, 3], [0, 1, 2, 3, 4], [-1, -1, 7, -1, 7]], ids=str
+)
 @pytest.mark.parametrize("padding", ["left", "right", "none"])
 def test_invariance_is_its_loop_with_gradients(ids, padding):
     ids = torch.tensor(ids)
     mask = torch.ones(5, 6, dtype=torch.long)
-    lengths = 6 - (torch.arange(5)[:, None] == torch.tensor([1, 3])).any(1).long() * 2  # rows 1 and 3 are shorter
+    lengths = torch.tensor([6, 4, 6, 4, 6])
     if padding != "none" and len(set(ids.tolist())) > 1:
         kept = torch.arange(6)[None] < lengths[:, None]
         mask = (kept.flip(1) if padding == "left" else kept).long()
@@ -105,8 +115,33 @@ def test_invariance_is_its_loop_with_gradients(ids, padding):
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-12)
 
 
+@pytest.mark.usefixtures("double")
+def test_votes_count_within_a_class_only():
+    """Two words alike and one apart: the pair shares the probability of its class, the other's vote is void."""
+    table = torch.tensor([[1.0, 0.0], [1.0, 0.0], [-3.0, 2.0]])
+    kin = sci.kinship(table, 0.1)
+    torch.testing.assert_close(kin, torch.tensor([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]]), rtol=0, atol=1e-10)
+    for votes in ([3.0, 1.0, 50.0], [3.0, 1.0, -50.0]):
+        worth = sci.within_classes(torch.tensor(votes), kin)
+        torch.testing.assert_close(worth[:2].exp().sum(), torch.tensor(1.0))
+        torch.testing.assert_close(worth[0] - worth[1], torch.tensor(2.0))
+        torch.testing.assert_close(worth[2], torch.tensor(0.0))
+    steep = torch.tensor([0.0, 0.0, 500.0])
+    assert sci.within_classes(steep, kin).isfinite().all()
+
+
+@pytest.mark.usefixtures("double")
+def test_gradients_of_classes():
+    table, votes = torch.randn(4, 3, requires_grad=True), torch.randn(2, 4, requires_grad=True)
+
+    def worth(table, votes):
+        return sci.within_classes(votes, sci.kinship(table, 1.5))
+
+    assert torch.autograd.gradcheck(worth, (table, votes))
+
+
 def test_rows_of_one_structure_must_align():
-    with pytest.raises(ValueError, match="4 tokens shares its structure with one of 6.*different structure_ids"):
+    with pytest.raises(ValueError, match="4 tokens shares its structure with one of 6"):
         mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
         sci.aligned_invariance(torch.randn(2, 6, 3), mask, torch.tensor([0, 0]))
 
@@ -135,7 +170,8 @@ def test_noise_is_for_training_and_grows_with_its_setting():
     given = batch()
     still, little, much = (separated(abstraction_noise=noise) for noise in (0.0, 0.05, 0.5))
     expected = still(**given).logits
-    assert torch.equal(much(**given).logits, expected) and torch.equal(still.train()(**given).logits, expected)
+    assert torch.equal(much(**given).logits, expected)
+    assert torch.equal(still.train()(**given).logits, expected)
     moved = [(model.train()(**given).logits - expected).abs().mean() for model in (little, much)]
     assert 0 < 3 * moved[0] < moved[1]
 
@@ -157,11 +193,13 @@ def test_tokens_of_one_abstraction_are_one_to_the_structure():
             parameter.zero_()
         model.abstraction_layer.residual_gate.fill_(-0.5)  # sigmoid(0) - 1/2: everything is abstracted away
     one, other = model(**given), model(**given | {"input_ids": given["input_ids"].flip(0)})
-    assert torch.equal(one.structure, other.structure) and torch.equal(one.binding_weights, other.binding_weights)
+    assert torch.equal(one.structure, other.structure)
+    assert torch.equal(one.binding_weights, other.binding_weights)
     assert not torch.equal(one.logits, other.logits)
     with torch.no_grad():
         model.content_scale.zero_()
-    assert torch.equal(model(**given).logits[0], model(**given).logits[1])
+    logits = model(**given).logits
+    assert torch.equal(logits[0], logits[1])
 
 
 @every_base
@@ -241,7 +279,9 @@ def test_a_copy_stands_alone():
     with torch.no_grad():
         for parameter in twin.parameters():
             parameter.zero_()
-    assert torch.equal(model(**batch()).logits, expected) and not twin(**batch()).logits.any()
+    assert torch.equal(model(**batch()).logits, expected)
+    apart = twin(**batch()).logits
+    assert torch.equal(apart, apart[..., :1].expand_as(apart))  # nothing is left to tell words apart
 
 
 def test_checkpointing_gives_the_same_gradients():
@@ -266,6 +306,8 @@ def test_bfloat16_base():
 def test_bad_input():
     with pytest.raises(ValueError, match="abstraction_noise is -0.1"):
         separated(abstraction_noise=-0.1)
+    with pytest.raises(ValueError, match="class_width is 0.0: choose more than 0"):
+        separated(class_width=0.0)
     with pytest.raises(ValueError, match="labels came without a prompt_mask"):
         given = batch()
         separated()(given["input_ids"], labels=given["labels"])
