@@ -5,11 +5,7 @@ from causalnb.lab.registry import artefact
 ARMS = {"plain": "plain decoder", "plain_labels": "plain + labels", "sci": "SCI"}
 LOOKS = {"plain": ("black", ":", "o"), "plain_labels": ("orange", "--", "s"), "sci": ("blue", "-", "^")}
 SPLITS = {
-    "simple": "simple (random split)",
     "add_prim_jump": "add_prim_jump (new verb)",
-    "add_prim_turn_left": "add_prim_turn_left (new turn)",
-    "template_around_right": "around_right (new phrase)",
-    "length": "length (longer answers)",
 }
 SEPARATED = "SCI separated (ours)"
 ABLATIONS = {
@@ -209,15 +205,16 @@ def _contrast(claim) -> str:
     return f"{ours} of {claim.our_treatment} - {theirs or ours} of {claim.our_baseline}"
 
 
-def verdict_table(profile: str | None = None, artefacts: tuple[str, ...] = ()):
-    """The guide's claims, or those on some artefacts: contrast over paired seeds and verdict."""
+def verdict_table(profile: str | None = None, experiments: tuple[str, ...] = ()):
+    """The guide's claims, or those that some experiments decide alone: contrast of paired seeds, verdict."""
     from causalnb.lab.tables import Table
     from causalnb.lab.verdicts import claims, decide
 
     decided = [
         (row, decide(row, profile))
         for _, row in claims("sci").iterrows()
-        if isinstance(row.experiment, str) and (not artefacts or row.artefact in artefacts)
+        if isinstance(row.experiment, str)
+        and (not experiments or row.experiment in experiments and ":" not in row.our_baseline)
     ]
     rows = [
         [

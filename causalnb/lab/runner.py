@@ -107,7 +107,8 @@ def execute(experiment: str, arm: str, seed: int, profile: str | None = None,
             return results.read(experiment, arm, seed, scale.name)
         if state == "unreadable" and not fresh:
             raise LabError(reason)
-        device, hashes = profiles.device(scale), (results.config_hash(config), results.code_hash(spec.code_of(arm)))
+        device, code = profiles.device(scale), spec.code_of(arm)
+        hashes = results.config_hash(config), results.code_hash(code)
         home = cache_dir() / "runs" / scale.name / experiment / arm
         folder, made_with = home / f"seed{seed}-{'-'.join(hashes)}", (results.versions(), results.git())
 

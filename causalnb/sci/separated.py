@@ -92,7 +92,7 @@ def kinship(table: torch.Tensor, class_width: float) -> torch.Tensor:
 
 
 def within_classes(votes: torch.Tensor, kin: torch.Tensor) -> torch.Tensor:
-    """votes - log(exp(votes) kin): log-probabilities within each token's class; votes (..., V), kin (V, V)."""
+    """votes - log(exp(votes) kin): log-probabilities within a token's class; votes (..., V), kin (V, V)."""
     votes = votes - votes.amax(-1, keepdim=True)
     return votes - (votes.exp() @ kin).clamp(min=torch.finfo(votes.dtype).tiny).log()
 

@@ -117,7 +117,7 @@ def test_invariance_is_its_loop_with_gradients(ids, padding):
 
 @pytest.mark.usefixtures("double")
 def test_votes_count_within_a_class_only():
-    """Two words alike and one apart: the pair shares the probability of its class, the other's vote is void."""
+    """Two words alike and one apart: the pair shares its class's probability, the other's vote is void."""
     table = torch.tensor([[1.0, 0.0], [1.0, 0.0], [-3.0, 2.0]])
     kin = sci.kinship(table, 0.1)
     torch.testing.assert_close(kin, torch.tensor([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]]), rtol=0, atol=1e-10)
