@@ -466,10 +466,11 @@ def search_table(profile: str | None = None):
     from causalnb.lab import registry, results
     from causalnb.lab.tables import Table
 
-    found = results.require("sci.scan.search", profile)
+    arms = [arm for arm in registry.arms("sci.scan.search") if not arm.startswith("sci_separated")]
+    found = results.require("sci.scan.search", profile, arms)
     used = registry.config("sci.scan.add_prim_jump", "sci_separated", profile)
     rows, by_rate = [], {}
-    for arm in registry.arms("sci.scan.search"):
+    for arm in arms:
         row, config = found[found.arm == arm].iloc[0], registry.config("sci.scan.search", arm, profile)
         rate = f"{config['learning_rate']:g}"
         changed = [

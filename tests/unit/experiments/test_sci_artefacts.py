@@ -222,11 +222,12 @@ def test_the_findings_table_has_both_versions_of_each(stored):
 def test_the_search_table_has_every_arm_and_its_rate(stored):
     table = sci_artefacts.search_table("quick")
     found = {(row[0], float(row[1])): row[2:] for row in table.rows}
-    assert len(found) == len(registry.arms("sci.scan.search"))
+    arms = [arm for arm in registry.arms("sci.scan.search") if not arm.startswith("sci_separated")]
+    assert len(found) == len(arms)
     titles = {**sci_artefacts.ARMS, "sci_separated": sci_artefacts.SEPARATED}
     more = {"weight10": ", invariance weight 10", "noise0": ", abstraction noise 0",
             "noise0_2": ", abstraction noise 0.2"}  # fmt: skip
-    for arm in registry.arms("sci.scan.search"):
+    for arm in arms:
         config, measured = (
             registry.config("sci.scan.search", arm, "quick"),
             metrics("sci.scan.search", arm, 0),
