@@ -264,13 +264,14 @@ def mask_rows(relation, concept, ignore, query) -> torch.Tensor:
 
 
 def supervision(graph: ConceptGraph, text: str, offsets, *, response_start: int = 0, rows: str = "response",
-                occurrences: str = "all", unrelated: int = 0, same: int = 0,
-                strict: bool = False) -> Supervision:
+                occurrences: str = "all", reverse: int = -1, mutual: int = 0, unrelated: int = 0, same: int = 0,
+                strict: bool = False, places: Mapping[str, Sequence[Span]] | None = None) -> Supervision:
     """The mask of a graph in the tokens of a text; offsets (T, 2) as a fast tokenizer returns them.
 
-    Direct causes get 1, reversed edges -1, both at once 0; `unrelated` pairs of concepts and tokens of the
-    `same` concept get -1, 0, 1 or 2 (ignored). Queries are the tokens from character response_start on, or
-    rows="all". What is not in the text, shares tokens or runs in cycles is listed in .report; strict raises
+    Direct causes get 1, and -1, 0, 1 or 2 (ignored) is for `reverse` edges, `mutual` causes, `unrelated` pairs
+    of concepts and tokens of the `same` concept. Queries are the tokens from character response_start on, or
+    rows="all". Concepts are searched for in the text, or, where they are known, at `places`, {concept:
+    [(start, end)]}. What is not there, shares tokens or runs in cycles is listed in .report; strict raises
     ValueError with the first such sentence.
     """
     offsets = torch.as_tensor(offsets, dtype=torch.int64)
@@ -278,13 +279,18 @@ def supervision(graph: ConceptGraph, text: str, offsets, *, response_start: int 
         raise ValueError(f"offsets have shape {tuple(offsets.shape)}: pass (tokens, 2), one text at a time")
     if rows not in ("response", "all"):
         raise ValueError(f"rows is {rows!r}: choose 'response' or 'all'")
-    if not {unrelated, same} <= {-1, 0, 1, IGNORE}:
-        raise ValueError(f"unrelated is {unrelated!r} and same {same!r}: choose -1, 0, 1 or 2 (ignored)")
+    for name, value in dict(reverse=reverse, mutual=mutual, unrelated=unrelated, same=same).items():
+        if value not in (-1, 0, 1, IGNORE):
+            raise ValueError(f"{name} is {value!r}: choose -1, 0, 1 or 2 (ignored)")
     start, end = offsets.T
     if len(offsets) and int(end.max()) > len(text):
         raise ValueError(f"offsets reach to {int(end.max())} in a text of {len(text)} characters: "
                          "take them from this very text")
-    concepts, found = graph.concepts, graph.find(text, occurrences)
+    concepts = graph.concepts
+    if places is None:
+        found = graph.find(text, occurrences)
+    else:
+        found = {name: list(places.get(name, ())) for name in concepts}
     number = {name: i for i, name in enumerate(concepts)}
     spans = torch.tensor([(a, b, number[c]) for c in concepts for a, b in found[c]]).view(-1, 3)
     inside = (start < spans[:, 1:2]) & (end > spans[:, :1]) & (end > start)  # (spans, T)
@@ -297,14 +303,14 @@ def supervision(graph: ConceptGraph, text: str, offsets, *, response_start: int 
     if pairs := [(number[effect], number[origin]) for origin, effect in graph.pairs]:
         cause[tuple(torch.tensor(pairs).T)] = True
     relation = torch.full_like(cause, unrelated, dtype=torch.int8)
-    relation[cause], relation[cause.T] = 1, -1
-    relation[cause & ~cause.T] = 1
-    relation[cause & cause.T] = 0
+    relation[cause.T] = reverse
+    relation[cause] = 1
+    relation[cause & cause.T] = mutual
     relation.fill_diagonal_(same)
     step = torch.tensor([graph.steps.get(name, -1) for name in concepts] or [-1])
 
     owned = torch.bincount(concept[concept >= 0], minlength=len(member)) > 0
-    everywhere = graph.find(text) if occurrences == "unique_only" else found
+    everywhere = graph.find(text) if places is None and occurrences == "unique_only" else found
     absent = {name for name in concepts if not everywhere[name]}
     causes = dict.fromkeys(origin for origin, _ in graph.pairs)
     report = Report(

@@ -21,6 +21,10 @@ ABLATIONS = {
     "no_leak_control": "SCI without leak control",
     "augmentation": "plain + 100 invented verbs",
     "separated_no_invariance": "separated, no invariance loss",
+    "separated_no_contrastive": "separated, no contrastive loss",
+    "separated_no_noise": "separated, no noise",
+    "separated_4_slots": "separated, four slots",
+    "separated_pairs_by_structure": "separated, pairs by structure",
 }
 # row of the guide's table -> (arm, what stands for it here)
 CONTRASTS = {

@@ -23,6 +23,10 @@ SPLITS = {
 WHOLE = "sci_separated"
 PARTS = {
     "separated_no_invariance": "no aligned invariance",
+    "separated_no_contrastive": "no contrastive loss",
+    "separated_no_noise": "no noise",
+    "separated_4_slots": "four slots, not eight",
+    "separated_pairs_by_structure": "pairs drawn by structure",
 }
 METRICS = {
     "exact_match": "test exact match",

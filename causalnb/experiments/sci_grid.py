@@ -201,6 +201,10 @@ ABLATIONS = {
     "no_leak_control": {"without": "leak control"},
     "augmentation": {"model": "plain", "primitives": 100},
     "separated_no_invariance": {**SCAN_ARMS["sci_separated"], "invariance_weight": 0.0},
+    "separated_no_contrastive": {**SCAN_ARMS["sci_separated"], "scl_weight": 0.0},
+    "separated_no_noise": {**SCAN_ARMS["sci_separated"], "abstraction_noise": 0.0},
+    "separated_4_slots": {**SCAN_ARMS["sci_separated"], "structural_slots": 4},
+    "separated_pairs_by_structure": {**SCAN_ARMS["sci_separated"], "anchors": "structures"},
 }
 register(
     Experiment(

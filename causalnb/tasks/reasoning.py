@@ -158,6 +158,11 @@ def find(concept: str, text: str) -> list[tuple[int, int]]:
     return [found.span() for found in re.finditer(pattern, text)] if concept else []
 
 
+def draw_row(task: str, draw: random.Random) -> dict:
+    """One row of a task of SYNTHETIC as generate() gives them, whether or not its concepts stand once."""
+    return _MAKERS[task](draw)
+
+
 def generate(task: str, n: int, seed: int = 0) -> list[dict]:
     """`n` different rows of a task of SYNTHETIC: prompt, response, answer, graph {effect: [causes]}.
 
@@ -170,7 +175,7 @@ def generate(task: str, n: int, seed: int = 0) -> list[dict]:
     for _ in range(20 * n + 100):
         if len(found) == n:
             break
-        row = _MAKERS[task](draw)
+        row = draw_row(task, draw)
         text = f"{row['prompt']} {row['response']}"
         concepts = {*row["graph"], *(cause for causes in row["graph"].values() for cause in causes)}
         if all(text.count(concept) == 1 or len(find(concept, text)) == 1 for concept in concepts):

@@ -85,6 +85,22 @@ def test_own_tokens_and_unrelated_pairs_may_be_supervised():
     assert ignored[14, [14, 18, 7, 3]].tolist() == [2, 2, 1, 0]
 
 
+def test_mutual_causes_and_reverse_edges_may_be_anything():
+    graph = ConceptGraph({"58": ["53", "5"], "5": ["53"], "53": ["5"]})
+    given = (graph, TEXT, offsets_of(TEXT))
+    mask = supervision(*given, rows="all", mutual=1, reverse=2).dense()
+    assert mask[3, [7, 14]].tolist() == [1, 2] and mask[7, [3, 14]].tolist() == [1, 2]
+    assert supervision(*given, rows="all").dense()[3, [7, 14]].tolist() == [0, -1]
+
+
+def test_places_replace_the_search():
+    graph, offsets = ConceptGraph({"the end": ["the beginning", "nothing"]}), offsets_of(TEXT)
+    places = {"the end": [(40, 42)], "the beginning": [(4, 5)]}
+    found = supervision(graph, TEXT, offsets, places=places)
+    assert (found.dense() == 1).nonzero().tolist() == [[18, 3]] and found.report.missing_causes == ["nothing"]
+    assert found.report.kept == 1
+
+
 def test_reading_json():
     graph = ConceptGraph.from_json('{"a b": ["c", "d", "c"], "c": "e", "f": []}')
     assert graph.edges == {"a b": ("c", "d"), "c": ("e",), "f": ()}
@@ -225,8 +241,10 @@ def test_what_does_not_fit_is_refused():
         supervision(graph, TEXT[:10], offsets)
     with pytest.raises(ValueError, match="rows is 'some': choose 'response' or 'all'"):
         supervision(graph, TEXT, offsets, rows="some")
-    with pytest.raises(ValueError, match=r"unrelated is 3 and same 0: choose -1, 0, 1 or 2 \(ignored\)"):
+    with pytest.raises(ValueError, match=r"unrelated is 3: choose -1, 0, 1 or 2 \(ignored\)"):
         supervision(graph, TEXT, offsets, unrelated=3)
+    with pytest.raises(ValueError, match="mutual is None: choose -1, 0, 1 or 2"):
+        supervision(graph, TEXT, offsets, mutual=None)
     with pytest.raises(ValueError, match="occurrences is 'last': choose among all, first, unique_only"):
         graph.find(TEXT, "last")
     with pytest.raises(ValueError, match="step_rule is 'none': choose among no_lookahead, prune"):

@@ -1,0 +1,128 @@
+"""The base of the C2DLM experiments: a small diffusion language model and its autoregressive twin."""
+
+from causalnb.experiments.c2dlm_models import EOS, base_file, decode, fit, save_base, small_llama
+from causalnb.lab.registry import Experiment, Run, register
+from causalnb.tasks import pretraining, words
+
+
+def base_rows(n: int, seed: int, whole: bool) -> list[dict]:
+    """Encoded rows of the mix; with `whole`, every second pair of rows is a text without a prompt."""
+    rows = [words.encode(*pair) for pair in pretraining.generate(n, seed)]
+    for number, row in enumerate(rows):
+        if whole and number // 2 % 2:
+            row["prompt_mask"] = [0] * len(row["input_ids"])
+            row["labels"] = row["input_ids"]
+    return rows
+
+
+def base_order(rows: int, batch: int) -> list[int]:
+    """Batches of skills and of stories in turn, for their lengths differ."""
+    skills, stories = range(0, rows, 2), range(1, rows, 2)
+    order = []
+    for start in range(0, rows // 2, batch):
+        order += [*skills[start : start + batch], *stories[start : start + batch]]
+    return order
+
+
+def answers_right(model, rows: list[dict], config: dict) -> float:
+    """The share of rows whose last word, the answer, is decoded."""
+    said = decode(model, rows, config)
+    names = list(words.VOCABULARY)
+    wanted = [[names[i] for i, prompt in zip(row["input_ids"], row["prompt_mask"]) if not prompt][:-1]
+              for row in rows]
+    last = [-2 if answer[-1] == "}" else -1 for answer in wanted]  # \boxed{ 5 }
+    right = [len(a) >= 2 and a[at] == b[at] if at == -2 else a[-1:] == b[-1:]
+             for a, b, at in zip(said, wanted, last, strict=True)]
+    return sum(right) / len(right)
+
+
+def run_base(run: Run) -> dict:
+    """Train one of the twins on the mix and keep its weights, in float16."""
+    from transformers import set_seed
+
+    from causalnb.c2dlm import MaskedDiffusionModel
+
+    config = run.config
+    rows = base_rows(config["batch"] * config["steps"], run.seed, whole=True)
+    held_out = base_rows(config["evaluation_rows"], run.seed + 10_000, whole=False)
+    skills, stories = held_out[0::2], held_out[1::2]
+    set_seed(run.seed)
+    model = small_llama(config)
+    if config["model"] == "diffusion":
+        model = MaskedDiffusionModel.from_base(model, words.VOCABULARY["<mask>"])
+
+    def measure(model) -> dict:
+        return {"skills": answers_right(model, skills, config), "stories": answers_right(model, stories, config)}
+
+    history = fit(run, model, rows, base_order(len(rows), config["batch"]), measure)
+    decoder = model.base if config["model"] == "diffusion" else model
+    keep = run.profile != "quick" and run.seed == 0
+    file = base_file(config["model"], config["hidden_size"]) if keep else run.folder / "base.safetensors"
+    save_base(decoder, file)
+    metrics = {
+        "skills": history[-1]["skills"],
+        "stories": history[-1]["stories"],
+        "parameters": sum(p.numel() for p in decoder.parameters()),
+        "megabytes": file.stat().st_size / 1e6,
+    }
+    return {"metrics": metrics, "history": history}
+
+
+register(
+    Experiment(
+        id="c2dlm.base",
+        title="A small diffusion language model and its autoregressive twin, before any task",
+        run=run_base,
+        notebook="43_chain_of_thought_order",
+        code=(
+            "causalnb.c2dlm.diffusion",
+            "causalnb.c2dlm.sampling",
+            "causalnb.c2dlm.model",
+            "causalnb.tasks.pretraining",
+            "causalnb.tasks.words",
+            "causalnb.lab.training",
+            "causalnb.experiments.c2dlm_models",
+            __name__,
+        ),
+        arms={kind: {"model": kind} for kind in ("diffusion", "autoregressive")},
+        settings={
+            "laptop": {
+                "model": "diffusion",
+                "hidden_size": 128,
+                "layers": 4,
+                "heads": 4,
+                "steps": 6000,
+                "batch": 32,
+                "learning_rate": 2e-3,
+                "evaluate_every": 500,
+                "evaluation_rows": 200,
+                "gen_length": 32,
+                "block_length": 32,
+                "decode_steps": 32,
+                "bf16": False,
+            },
+            "quick": {
+                "hidden_size": 32,
+                "layers": 2,
+                "heads": 2,
+                "steps": 4,
+                "batch": 8,
+                "evaluate_every": 2,
+                "evaluation_rows": 8,
+                "decode_steps": 4,
+            },
+            "gpu": {
+                "hidden_size": 512,
+                "layers": 10,
+                "heads": 8,
+                "steps": 20_000,
+                "batch": 128,
+                "learning_rate": 5e-4,
+                "evaluate_every": 2000,
+                "bf16": True,
+            },
+        },
+        seeds={"laptop": 1},
+        cost={"quick": 4, "laptop": 900, "gpu": 1500},
+    )
+)

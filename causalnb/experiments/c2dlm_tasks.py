@@ -1,0 +1,207 @@
+"""The tasks of the C2DLM experiments as rows: tokens, answers to score, and the mask of a concept graph.
+
+A graph is one of GRAPHS: "none"; "causal", the task's own; "placebo", where every effect keeps its number of
+causes, drawn anew; "isolated", the causal one for the answer, and for every other concept its own tokens alone.
+"""
+
+import re
+from dataclasses import dataclass
+
+from causalnb.tasks import words
+
+GRAPHS = ("none", "causal", "placebo", "isolated")
+BETWEEN = " <sep> "
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Test rows and what their decoded words are worth: score(rows, answers) -> {metric: share}."""
+
+    parts: dict
+    score: object
+
+
+def masked_by(graph, prompt: str, response: str, spans: dict, rows: str = "response", **options):
+    """The supervision of one row: graph over names whose spans (part, start, end) in the two texts are given."""
+    from causalnb.c2dlm import supervision
+
+    text = f"{prompt}{BETWEEN}{response} <eos>"
+    start = len(prompt) + len(BETWEEN)
+    places = {name: [(a + part * start, b + part * start)] for name, (part, a, b) in spans.items()}
+    offsets = [found.span() for found in re.finditer(r"\S+", text)]
+    return supervision(graph, text, offsets, response_start=start, rows=rows, places=places, **options)
+
+
+def concept_graph(edges: dict, config: dict, seed: int, steps: dict | None = None):
+    """(ConceptGraph, options of the mask) of a task's edges {effect: causes} for the arm's graph."""
+    from causalnb.c2dlm import ConceptGraph
+
+    graph = ConceptGraph(edges, steps or {})
+    if config["graph"] == "placebo":
+        return graph.shuffled(seed), {}
+    if config["graph"] == "isolated":
+        return graph, {"rows": "all", "unrelated": -1, "same": 1}
+    return graph, {}
+
+
+def cot_rows(pairs, mode: str, config: dict, seed: int) -> list[dict]:
+    """Rows of COT-OrderPerturb, compact, in the order of a mode; pairs are (Zorin, Vortex)."""
+    from causalnb.tasks import cot_order_perturb as cot
+
+    rows, places, steps = [], {}, cot.steps(mode)
+    edges = {effect: causes for effect, causes in cot.GRAPH.items() if effect in steps}
+    if edges and config["graph"] != "none":
+        graph, options = concept_graph(edges, config, seed, steps)
+    for zorin, vortex in pairs:
+        prompt, response = cot.render(zorin, vortex, mode, "compact")
+        row = {**words.encode(prompt, response), "values": cot.values(zorin, vortex)}
+        if edges and config["graph"] != "none":
+            spans = cot.spans(zorin, vortex, mode, "compact", config["scope"])
+            key = tuple(spans.values())  # the same mask wherever the numbers are as long
+            if key not in places:
+                places[key] = masked_by(graph, prompt, response, spans, **options)
+            row["supervision"] = places[key]
+        rows.append(row)
+    return rows
+
+
+def cot_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
+    """exact and within_1: the answer; steps: the share of the 13 steps with their true value."""
+    from causalnb.tasks import cot_order_perturb as cot
+
+    exact = near = right = 0
+    for row, answer in zip(rows, answers, strict=True):
+        said, wanted = " ".join(answer), row["values"][cot.TARGET]
+        found = cot.read_answer(said)
+        exact += found == wanted
+        near += found is not None and abs(found - wanted) <= 1
+        right += sum(row["values"][name] == value for name, value in cot.read_steps(said).items())
+    return {"exact": exact / len(rows), "within_1": near / len(rows), "steps": right / len(rows) / len(cot.STEPS)}
+
+
+def cot_data(config: dict, seed: int):
+    """(training rows, validation rows, {"test": rows}, score); the split's own seed is config's split_seed."""
+    from causalnb.tasks import cot_order_perturb as cot
+
+    sizes = config["train_rows"], config["test_rows"] + config["validation_rows"]
+    train, rest = cot.split(*sizes, seed=config["split_seed"])
+    test, validation = rest[: config["test_rows"]], rest[config["test_rows"] :]
+    plain = {**config, "graph": "none"}
+    return (
+        cot_rows(train, config["mode"], config, seed),
+        cot_rows(validation, config["mode"], plain, seed),
+        {"test": cot_rows(test, config["mode"], plain, seed)},
+        cot_score,
+    )
+
+
+def sudoku_rows(pairs, config: dict, seed: int) -> list[dict]:
+    """Rows of (puzzle, solution); the mask is the same for all."""
+    from causalnb.tasks import sudoku4
+
+    mask = None
+    if config["graph"] != "none":
+        graph, options = concept_graph(sudoku4.GRAPH, config, seed)
+        options |= {"reverse": 0, "mutual": 1}  # cells of one unit decide each other
+        mask = masked_by(graph, *sudoku4.render("0" * 16, "1" * 16, "compact"), sudoku4.spans("compact"), **options)
+    return [
+        {**words.encode(*sudoku4.render(puzzle, solution, "compact")), "puzzle": puzzle, "solution": solution,
+         "supervision": mask}
+        for puzzle, solution in pairs
+    ]
+
+
+def sudoku_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
+    """cells: empty cells as recorded; solved: whole puzzles; valid: any completion; and of unique puzzles."""
+    from causalnb.tasks import sudoku4
+
+    scores = [sudoku4.score(row["puzzle"], row["solution"], "".join(answer[:16]))
+              for row, answer in zip(rows, answers, strict=True)]
+    unique = sudoku4.count_solutions([row["puzzle"] for row in rows]) == 1
+    only = [score for score, one in zip(scores, unique, strict=True) if one]
+
+    def shares(found: list[dict], end: str) -> dict[str, float]:
+        blanks = sum(score["blanks"] for score in found)
+        return {f"cells{end}": sum(score["cells"] for score in found) / blanks,
+                f"solved{end}": sum(score["solved"] for score in found) / len(found)}
+
+    valid = sum(score["valid"] for score in scores) / len(scores)
+    return {**shares(scores, ""), "valid": valid, **(shares(only, "_unique") if only else {})}
+
+
+def sudoku_data(config: dict, seed: int):
+    """As cot_data; test puzzles are the published file's, or drawn with config's split_seed."""
+    from causalnb.tasks import sudoku4
+
+    blanks, held = config["blanks"], config["test_rows"] + config["validation_rows"]
+    published = []
+    if config["source"] == "file":
+        from causalnb.tasks import files
+
+        published = sudoku4.parse_lines(files.read(sudoku4.TEST_FILE).decode(), sudoku4.TEST_FILE)
+    drawn = sudoku4.sample(held, blanks, True, config["split_seed"], [puzzle for puzzle, _ in published])
+    validation, test = drawn[: config["validation_rows"]], published or drawn[config["validation_rows"] :]
+    known = [puzzle for puzzle, _ in (*drawn, *published)]
+    train = sudoku4.sample(config["train_rows"], blanks, True, config["split_seed"] + 1, known)
+    plain = {**config, "graph": "none"}
+    return (
+        sudoku_rows(train, config, seed),
+        sudoku_rows(validation, plain, seed),
+        {"test": sudoku_rows(test[: config["test_rows"]], plain, seed)},
+        sudoku_score,
+    )
+
+
+def stg_rows(pairs, config: dict, seed: int) -> list[dict]:
+    """Rows of (prompt, response) of any size of the spurious token game, compact."""
+    from causalnb.tasks import stg
+
+    rows = []
+    for pair in pairs:
+        prompt, response = stg.compact(*pair)
+        row = {**words.encode(prompt, response), "said": response.split()}
+        if config["graph"] != "none":
+            spans = stg.spans(prompt, response)
+            effect = "Risk" if "Risk" in spans else "Answer"
+            causes = stg.CAUSES if effect == "Risk" else stg.CAUSES_H
+            others = {name: () for name in sorted(spans) if name != effect}
+            graph, options = concept_graph({effect: causes, **others}, config, seed)
+            row["supervision"] = masked_by(graph, prompt, response, spans, **options)
+        rows.append(row)
+    return rows
+
+
+def stg_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
+    """accuracy: the answer is the one on record; of size H also within_5, points of the index."""
+    right = sum(row["said"] == answer for row, answer in zip(rows, answers, strict=True))
+    found = {"accuracy": right / len(rows)}
+    if len(rows[0]["said"]) == 2:
+        said = [int(answer[-1]) if answer and re.fullmatch(r"-?\d+", answer[-1]) else None for answer in answers]
+        near = [value is not None and abs(value - int(row["said"][1])) <= 5
+                for row, value in zip(rows, said, strict=True)]
+        found["within_5"] = sum(near) / len(rows)
+    return found
+
+
+def stg_data(config: dict, seed: int):
+    """As cot_data, with test parts "iid" and "ood"; split_seed 42 is the published draw of S, M and L."""
+    from causalnb.tasks import stg
+
+    rows, held = config["train_rows"], config["test_rows"]
+    if config["size"] == "H":
+        parts = stg.generate_h(config["split_seed"], rows, held, held)
+        spare = stg.generate_h(config["split_seed"] + 1000, 1, config["validation_rows"], config["validation_rows"])
+    else:
+        parts = stg.generate(config["split_seed"])
+        spare = stg.generate(config["split_seed"] + 1000)
+    plain = {**config, "graph": "none"}
+    return (
+        stg_rows(parts["train"][:rows], config, seed),
+        stg_rows(spare["test"][: config["validation_rows"]], plain, seed),
+        {"iid": stg_rows(parts["test"][:held], plain, seed), "ood": stg_rows(parts["ood"][:held], plain, seed)},
+        stg_score,
+    )
+
+
+DATA = {"cot": cot_data, "sudoku": sudoku_data, "stg": stg_data}
+HEADLINE = {"cot": "exact", "sudoku": "cells", "stg": "accuracy"}
