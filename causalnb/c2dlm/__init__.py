@@ -1,6 +1,6 @@
 """C2DLM: a masked diffusion language model whose attention is drawn to the causes in a concept graph."""
 
-from .diffusion import diffusion_loss, logits_at, mask_tokens
+from .diffusion import diffusion_loss, logits_at, mask_in_order, mask_tokens
 from .graph import ConceptGraph, Report, Supervision, supervision
 from .llada import from_llada, llada_config, load_llada, to_llada
 from .model import (
@@ -53,6 +53,7 @@ __all__ = [
     "llada_config",
     "load_llada",
     "logits_at",
+    "mask_in_order",
     "mask_tokens",
     "parse_answer",
     "precision_recall",

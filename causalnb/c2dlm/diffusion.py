@@ -33,6 +33,28 @@ def mask_tokens(input_ids, prompt_mask, mask_token_id, t=None, eps=1e-3, generat
     return input_ids.masked_fill(masked, mask_token_id), masked, p
 
 
+def mask_in_order(input_ids, prompt_mask, mask_token_id, rank, generator=None):
+    """Ours, not the paper's: the first k response tokens by rank stay, the rest are masked, k uniform.
+
+    rank (B, T): causes below effects, as `sample` fills them; equal ranks in the order of the text. So every
+    noised row is a state that sampling by rank can reach. Returns noised ids (B, T), masked (B, T) bool and
+    p (B,), the share masked, in (0, 1]. Raises ValueError as mask_tokens and for ranks that do not fit.
+    """
+    _checked_rows(input_ids, prompt_mask)
+    if rank.shape != input_ids.shape:
+        raise ValueError(f"rank has shape {tuple(rank.shape)}, but input_ids {tuple(input_ids.shape)}: give "
+                         "one rank for each token")
+    batch, device = len(input_ids), input_ids.device
+    draws_on = device if generator is None else generator.device
+    response = ~prompt_mask.bool()
+    length = response.sum(1)  # (B,)
+    kept = (torch.rand(batch, generator=generator, device=draws_on).to(device) * length).long()
+    place = rank.double().masked_fill(~response, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
+    masked = response & (place >= kept[:, None])
+    p = (length - kept).to(torch.get_default_dtype()) / length
+    return input_ids.masked_fill(masked, mask_token_id), masked, p
+
+
 def diffusion_loss(logits, input_ids, masked, p, prompt_mask, weight="1/t"):
     """Section 2.1: mean over B of 1/L' sum_i m_i CE_i / p, L' counting every response token, padded EOS too.
 

@@ -14,7 +14,7 @@ from transformers.utils import ModelOutput
 
 from causalnb.attention import tap
 
-from .diffusion import WEIGHTS, logits_at, loss_at_masked, mask_tokens
+from .diffusion import WEIGHTS, logits_at, loss_at_masked, mask_in_order, mask_tokens
 from .forms import MASS_ATTENTION
 from .graph import Supervision
 from .reattention import ReattentionLoss, gamma_schedule
@@ -252,8 +252,9 @@ class MaskedDiffusionCollator:
 
     Rows are padded with eos_token_id to the longest (or to max_length); padding is an ordinary target, and
     ignored as a key by the re-attention loss. Rows that carry a number `draw` get noise that is a function of
-    (seed, draw); others take torch's. Returns input_ids, labels, masked, p, prompt_mask and, where any row
-    has it, supervision. Raises ValueError for rows longer than max_length and rows without a response.
+    (seed, draw); others take torch's. With in_order the noise is `mask_in_order`, by each row's rank (T,).
+    Returns input_ids, labels, masked, p, prompt_mask and, where any row has it, supervision. Raises
+    ValueError for rows longer than max_length, without a response, or without the rank that is asked for.
     """
 
     mask_token_id: int
@@ -261,6 +262,7 @@ class MaskedDiffusionCollator:
     eps: float = 1e-3
     seed: int = 0
     max_length: int | None = None
+    in_order: bool = False
 
     def __call__(self, rows: Sequence[Mapping]) -> dict:
         lengths = [len(row["input_ids"]) for row in rows]
@@ -281,14 +283,28 @@ class MaskedDiffusionCollator:
         return batch
 
     def _noise(self, rows, labels, prompt):
+        ranks = self._ranks(rows, labels) if self.in_order else None
+
+        def noised(part: slice, generator=None):
+            given = labels[part], prompt[part], self.mask_token_id
+            if ranks is not None:
+                return mask_in_order(*given, ranks[part], generator)
+            return mask_tokens(*given, eps=self.eps, generator=generator)
+
         draws = [row.get("draw") for row in rows]
         if None in draws:
-            return mask_tokens(labels, prompt, self.mask_token_id, eps=self.eps)
+            return noised(slice(None))
         seeds = [int(np.random.SeedSequence((self.seed, draw)).generate_state(1)[0]) for draw in draws]
-        parts = [mask_tokens(labels[i : i + 1], prompt[i : i + 1], self.mask_token_id, eps=self.eps,
-                             generator=torch.Generator().manual_seed(seed))
-                 for i, seed in enumerate(seeds)]
+        parts = [noised(slice(i, i + 1), torch.Generator().manual_seed(seed)) for i, seed in enumerate(seeds)]
         return tuple(torch.cat(part) for part in zip(*parts))
+
+    def _ranks(self, rows, labels) -> torch.Tensor:
+        for number, row in enumerate(rows):
+            if len(row.get("rank", ())) != len(row["input_ids"]):
+                raise ValueError(f"row {number} has no rank for each of its {len(row['input_ids'])} tokens: "
+                                 "give ranks, or choose in_order=False")
+        last = max(max(row["rank"]) for row in rows) + 1  # padding comes last
+        return self._padded([row["rank"] for row in rows], last, labels.shape[1])
 
     @staticmethod
     def _padded(values, fill, tokens) -> torch.Tensor:

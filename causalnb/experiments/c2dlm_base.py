@@ -5,28 +5,29 @@ from causalnb.lab.registry import Experiment, Run, register
 from causalnb.tasks import pretraining, words
 
 
-def base_rows(n: int, seed: int, whole: bool) -> list[dict]:
-    """Encoded rows of the mix; with `whole`, every second pair of rows is a text without a prompt."""
+def base_rows(n: int, seed: int, whole: bool) -> tuple[list[dict], list[dict]]:
+    """Encoded (skills, stories) of the mix; with `whole`, every second row is a text without a prompt."""
     rows = [words.encode(*pair) for pair in pretraining.generate(n, seed)]
-    for number, row in enumerate(rows):
-        if whole and number // 2 % 2:
-            row["prompt_mask"] = [0] * len(row["input_ids"])
-            row["labels"] = row["input_ids"]
-    return rows
+    parts = [row for i, row in enumerate(rows) if i % 3 < 2], rows[2::3]
+    for row in (row for part in parts for row in part[1::2] if whole):
+        row["prompt_mask"] = [0] * len(row["input_ids"])
+        row["labels"] = row["input_ids"]
+    return parts
 
 
-def base_order(rows: int, batch: int) -> list[int]:
-    """Batches of skills and of stories in turn, for their lengths differ."""
-    skills, stories = range(0, rows, 2), range(1, rows, 2)
+def base_order(skills: int, stories: int, batch: int) -> list[int]:
+    """Two batches of skills, one of stories, and so on, for their lengths differ; stories follow skills."""
     order = []
-    for start in range(0, rows // 2, batch):
-        order += [*skills[start : start + batch], *stories[start : start + batch]]
+    for at in range(0, stories, batch):
+        order += [*range(2 * at, 2 * (at + batch)), *range(skills + at, skills + at + batch)]
     return order
 
 
 def answers_right(model, rows: list[dict], config: dict) -> float:
     """The share of rows whose last word, the answer, is decoded."""
-    said = decode(model, rows, config)
+    longest = max(len(row["input_ids"]) - sum(row["prompt_mask"]) for row in rows)
+    lengths = dict.fromkeys(("gen_length", "block_length", "decode_steps"), longest)
+    said = decode(model, rows, {**config, **lengths})
     names = list(words.VOCABULARY)
     wanted = [[names[i] for i, prompt in zip(row["input_ids"], row["prompt_mask"]) if not prompt][:-1]
               for row in rows]
@@ -44,8 +45,8 @@ def run_base(run: Run) -> dict:
 
     config = run.config
     rows = base_rows(config["batch"] * config["steps"], run.seed, whole=True)
-    held_out = base_rows(config["evaluation_rows"], run.seed + 10_000, whole=False)
-    skills, stories = held_out[0::2], held_out[1::2]
+    order = base_order(*map(len, rows), config["batch"])
+    skills, stories = base_rows(config["evaluation_rows"], run.seed + 10_000, whole=False)
     set_seed(run.seed)
     model = small_llama(config)
     if config["model"] == "diffusion":
@@ -54,7 +55,7 @@ def run_base(run: Run) -> dict:
     def measure(model) -> dict:
         return {"skills": answers_right(model, skills, config), "stories": answers_right(model, stories, config)}
 
-    history = fit(run, model, rows, base_order(len(rows), config["batch"]), measure)
+    history = fit(run, model, [*rows[0], *rows[1]], order, measure)
     decoder = model.base if config["model"] == "diffusion" else model
     keep = run.profile != "quick" and run.seed == 0
     file = base_file(config["model"], config["hidden_size"]) if keep else run.folder / "base.safetensors"
@@ -93,23 +94,19 @@ register(
                 "heads": 4,
                 "steps": 6000,
                 "batch": 32,
-                "learning_rate": 2e-3,
-                "evaluate_every": 500,
-                "evaluation_rows": 200,
-                "gen_length": 32,
-                "block_length": 32,
-                "decode_steps": 32,
+                "learning_rate": 1.5e-3,
+                "evaluate_every": 1000,
+                "evaluation_rows": 300,
                 "bf16": False,
             },
             "quick": {
                 "hidden_size": 32,
                 "layers": 2,
                 "heads": 2,
-                "steps": 4,
+                "steps": 3,
                 "batch": 8,
-                "evaluate_every": 2,
-                "evaluation_rows": 8,
-                "decode_steps": 4,
+                "evaluate_every": 3,
+                "evaluation_rows": 6,
             },
             "gpu": {
                 "hidden_size": 512,

@@ -29,6 +29,7 @@ TASK_CODE = {
     "cot": ("causalnb.tasks.cot_order_perturb",),
     "sudoku": ("causalnb.tasks.sudoku4",),
     "stg": ("causalnb.tasks.stg",),
+    "reasoning": ("causalnb.tasks.reasoning", "causalnb.tasks.answers"),
 }
 
 
@@ -57,6 +58,8 @@ LAPTOP = {
     "norm_index": "key",
     "step_rule": "no_lookahead",
     "over_layers": "map",
+    "in_order": False,
+    "also_ranked": False,
     "split_seed": 42,
     "bf16": False,
 }
@@ -71,8 +74,87 @@ COT = {**LAPTOP, "task": "cot", "mode": "normal", "scope": "result", "alpha": 3.
 SUDOKU = {**LAPTOP, "task": "sudoku", "source": "file", "blanks": 8,
           "train_rows": 5000, "test_rows": 500, "validation_rows": 200, "steps": 800, "evaluate_every": 100,
           "gen_length": 17, "block_length": 17, "decode_steps": 17}
+REASONING = {**LAPTOP, "task": "reasoning", "alpha": 3.0,
+             "train_rows": 686, "test_rows": 200, "validation_rows": 120, "steps": 600, "evaluate_every": 150,
+             "gen_length": 24, "block_length": 24, "decode_steps": 24}
 STG = {**LAPTOP, "task": "stg", "size": "S",
        "train_rows": 400, "test_rows": 400, "validation_rows": 200, "steps": 500, "evaluate_every": 50,
        "gen_length": 2, "block_length": 2, "decode_steps": 2}
 QUICKS = {"cot": {**QUICK, "decode_steps": 2}, "sudoku": {**QUICK, "source": "generator", "decode_steps": 2},
-          "stg": QUICK}
+          "stg": QUICK, "reasoning": {**QUICK, "train_rows": 12, "validation_rows": 6, "decode_steps": 2}}
+
+
+def arms(*names: str, **more: dict) -> dict[str, dict]:
+    """The arms called so, each as its changes of the settings; `more` adds others."""
+    known = {
+        "autoregressive": {"model": "autoregressive"},
+        "diffusion": {},
+        "c2dlm": {"graph": "causal"},
+        "no_v": {"graph": "causal", "norm_index": "none"},
+        "placebo": {"graph": "placebo"},
+        "isolated": {"graph": "isolated"},
+        "ordered": {"in_order": True},
+        "c2dlm_ordered": {"graph": "causal", "in_order": True},
+    }
+    scratch = {f"{name}_scratch": {**known[name], "pretrained": False, "base": {}} for name in known}
+    return {name: {**known, **scratch}[name] for name in names} | more
+
+
+def add(id: str, title: str, task: str, arms: dict, notebook: str, seeds: int, cost: float, **changes) -> None:
+    """Register an experiment on a task, its laptop settings with `changes`."""
+    settings = {"cot": COT, "sudoku": SUDOKU, "stg": STG, "reasoning": REASONING}[task]
+    register(
+        Experiment(
+            id=id,
+            title=title,
+            run=run_task,
+            notebook=notebook,
+            code=(*CODE, *TASK_CODE[task]),
+            arms=arms,
+            settings={"laptop": {**settings, **changes}, "quick": QUICKS[task], "gpu": GPU},
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 3, "laptop": cost, "gpu": 300},
+        )
+    )
+
+
+FIVE = ("autoregressive", "diffusion", "c2dlm", "no_v", "placebo")
+SCRATCH = ("autoregressive_scratch", "diffusion_scratch", "c2dlm_scratch")
+NOTEBOOKS = {"cot": "43_chain_of_thought_order", "sudoku": "44_sudoku_and_stg", "stg": "44_sudoku_and_stg",
+             "ablation": "45_downstream_ablations_costs"}
+
+
+def ablations(alpha: float) -> dict[str, dict]:
+    """The arms of table 6 beside the default alpha's, which the main experiments hold with "no_v"."""
+    others = {f"alpha{other}": {"alpha": float(other)} for other in (2, 3, 4, 5) if other != alpha}
+    parts = {"no_schedule": {"gamma_schedule": False}, "query_norm": {"norm_index": "query_as_printed"}}
+    return {name: {"graph": "causal", **changes} for name, changes in (others | parts).items()}
+
+
+for rows in (200, 500, 5000):
+    add(f"c2dlm.sudoku.n{rows}", f"4x4 Sudoku with {rows} training puzzles, tested on the published 500",
+        "sudoku", arms(*FIVE), NOTEBOOKS["sudoku"], 5 if rows == 5000 else 3, 80, train_rows=rows)
+add("c2dlm.sudoku.scratch", "4x4 Sudoku with 5,000 training puzzles, without a pre-trained base", "sudoku",
+    arms(*SCRATCH, "placebo_scratch"), NOTEBOOKS["sudoku"], 5, 80, learning_rate=1e-3)
+for size, rows, steps in (("S", 400, 500), ("M", 800, 500), ("L", 1600, 1000), ("H", 3000, 1500)):
+    add(f"c2dlm.stg.{size.lower()}", f"The spurious token game, size {size}", "stg", arms(*FIVE, "isolated"),
+        NOTEBOOKS["stg"], 5 if size == "L" else 3, 60, size=size, train_rows=rows, steps=steps,
+        test_rows=1000 if size == "H" else 400, evaluate_every=steps // 10,
+        **({"gen_length": 3, "block_length": 3, "decode_steps": 3} if size == "H" else {}))
+ranked = {name: {**settings, "also_ranked": True} for name, settings in arms("diffusion", "c2dlm").items()}
+add("c2dlm.cot.normal", "Chains of thought in causal order, guided and not", "cot",
+    arms(*FIVE, "ordered", "c2dlm_ordered") | ranked, NOTEBOOKS["cot"], 5, 150)
+add("c2dlm.cot.order", "Chains of thought in other orders, and none", "cot",
+    {f"{name}_{mode}": {**settings, "mode": mode, **({"gen_length": 3, "block_length": 3, "decode_steps": 3}
+                                                       if mode == "no_cot" else {})}
+     for name, settings in arms("autoregressive", "diffusion").items() for mode in MODES if mode != "normal"}
+    | {f"ordered_{mode}": {"in_order": True, "mode": mode} for mode in ("RE", "OF")},
+    NOTEBOOKS["cot"], 3, 130)
+add("c2dlm.cot.scratch", "Chains of thought in causal order, without a pre-trained base", "cot",
+    arms(*SCRATCH), NOTEBOOKS["cot"], 3, 150, learning_rate=1e-3)
+STG_L = {"size": "L", "train_rows": 1600, "steps": 1000, "evaluate_every": 100}
+for task, more in (("sudoku", {}), ("cot", {}), ("stg", STG_L)):
+    add(f"c2dlm.ablation.{task}", f"C2DLM without one of its parts, and other alphas: {task}", task,
+        ablations({"sudoku": SUDOKU, "cot": COT, "stg": STG}[task]["alpha"]), NOTEBOOKS["ablation"], 3, 90, **more)
+add("c2dlm.downstream", "Six synthetic reasoning tasks, tuned on 686 rows of all", "reasoning",
+    arms(*FIVE), NOTEBOOKS["ablation"], 3, 120)

@@ -141,7 +141,7 @@ def fit(run: Run, model, rows: list[dict], order: list[int], measure=None) -> li
     if config["model"] == "autoregressive":
         collator = PromptAnswerCollator(PAD)
     else:
-        collator = MaskedDiffusionCollator(MASK, EOS, seed=run.seed)
+        collator = MaskedDiffusionCollator(MASK, EOS, seed=run.seed, in_order=config.get("in_order", False))
     size = config["batch"]
     batches = [list(range(at, at + size)) for at in range(0, len(order), size)]
     settings = TrainingSettings.of(config, seed=run.seed)
@@ -149,10 +149,10 @@ def fit(run: Run, model, rows: list[dict], order: list[int], measure=None) -> li
                  run.progress, run.device)
 
 
-def decode(model, rows: list[dict], config: dict, ranks=None, batch: int = 256) -> list[list[str]]:
+def decode(model, rows: list[dict], config: dict, in_order: bool = False, batch: int = 256) -> list[list[str]]:
     """Words each model answers to the prompts of rows, up to the end: greedy, or by `sample`.
 
-    `ranks` (gen_length,) makes a diffusion model fill lower ranks first.
+    With in_order a diffusion model fills tokens in the order of their rank, else the surest first.
     """
     import torch
 
@@ -168,6 +168,7 @@ def decode(model, rows: list[dict], config: dict, ranks=None, batch: int = 256) 
             part = group[start : start + batch]
             ids = torch.tensor([prompts[i] for i in part], device=model.device)
             if isinstance(model, MaskedDiffusionModel):
+                ranks = torch.tensor([rows[i]["rank"][length:] for i in part]) if in_order else None
                 out = sample(model, ids, config["gen_length"], config["block_length"], config["decode_steps"],
                              eos_token_id=EOS, rank=ranks)
             else:

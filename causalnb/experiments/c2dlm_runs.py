@@ -6,7 +6,10 @@ from causalnb.lab.registry import Run
 
 
 def run_task(run: Run) -> dict:
-    """Metrics {part_metric: share} of every test part; history with the validation sample's metrics."""
+    """Metrics {part_metric: share} of every test part; history with the validation sample's metrics.
+
+    With also_ranked the same model decodes again in the order of the graph: ranked_part_metric.
+    """
     from transformers import set_seed
 
     config = run.config
@@ -16,14 +19,17 @@ def run_task(run: Run) -> dict:
     model = build_model(config)
 
     def measure(model) -> dict:
-        return score(validation, decode(model, validation, config))
+        return score(validation, decode(model, validation, config, config["in_order"]))
 
     history = fit(run, model, train, order, measure)
-    metrics = {}
+    ways = {"": config["in_order"], **({"ranked_": True} if config["also_ranked"] else {})}
+    metrics = {
+        "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
     for part, rows in parts.items():
-        found = score(rows, decode(model, rows, config))
-        metrics |= {f"{part}_{name}": value for name, value in found.items()}
         metrics[f"{part}_rows"] = len(rows)
-    metrics["trainable_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    metrics["parameters"] = sum(p.numel() for p in model.parameters())
+        for before, in_order in ways.items():
+            found = score(rows, decode(model, rows, config, in_order))
+            metrics |= {f"{before}{part}_{name}": value for name, value in found.items()}
     return {"metrics": metrics, "history": history}

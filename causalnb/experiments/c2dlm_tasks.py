@@ -44,6 +44,23 @@ def concept_graph(edges: dict, config: dict, seed: int, steps: dict | None = Non
     return graph, {}
 
 
+def cot_ranks(mode: str) -> list[int]:
+    """Rank of every token of a compact row: a step's name and number after its causes', the answer last.
+
+    Depth in the graph, and the order of the formulas among steps of one depth; 0 for the prompt.
+    """
+    import networkx as nx
+
+    from causalnb.tasks import cot_order_perturb as cot
+
+    graph = nx.DiGraph((cause, effect) for effect, causes in cot.GRAPH.items() for cause in causes)
+    known = list(nx.lexicographical_topological_sort(graph, key=cot.VARIABLES.index))
+    place = {name: number for number, name in enumerate(known, 1)}
+    steps = [rank for name in cot.order(mode) for rank in (2 * place[name], 2 * place[name] + 1)]
+    last = 2 * len(known) + 2
+    return [0] * (2 * len(cot.SOURCES) + 1) + steps + [last, last + 1, last + 2]
+
+
 def cot_rows(pairs, mode: str, config: dict, seed: int) -> list[dict]:
     """Rows of COT-OrderPerturb, compact, in the order of a mode; pairs are (Zorin, Vortex)."""
     from causalnb.tasks import cot_order_perturb as cot
@@ -55,6 +72,7 @@ def cot_rows(pairs, mode: str, config: dict, seed: int) -> list[dict]:
     for zorin, vortex in pairs:
         prompt, response = cot.render(zorin, vortex, mode, "compact")
         row = {**words.encode(prompt, response), "values": cot.values(zorin, vortex)}
+        row["rank"] = cot_ranks(mode)
         if edges and config["graph"] != "none":
             spans = cot.spans(zorin, vortex, mode, "compact", config["scope"])
             key = tuple(spans.values())  # the same mask wherever the numbers are as long
@@ -203,5 +221,47 @@ def stg_data(config: dict, seed: int):
     )
 
 
-DATA = {"cot": cot_data, "sudoku": sudoku_data, "stg": stg_data}
-HEADLINE = {"cot": "exact", "sudoku": "cells", "stg": "accuracy"}
+def reasoning_rows(task: str, rows: list[dict], config: dict, seed: int) -> list[dict]:
+    """Rows of a synthetic reasoning task; concepts are quoted phrases, found again in the text."""
+    from causalnb.c2dlm import supervision
+
+    found = []
+    for story in rows:
+        prompt, response = story["prompt"], story["response"]
+        row = {**words.encode(prompt, response), "task": task, "answer": story["answer"]}
+        if config["graph"] != "none":
+            graph, options = concept_graph(story["graph"], config, seed)
+            text = f"{prompt}{BETWEEN}{response} <eos>"
+            offsets = [word.span() for word in re.finditer(r"\S+", text)]
+            start = len(prompt) + len(BETWEEN)
+            row["supervision"] = supervision(graph, text, offsets, response_start=start, **options)
+        found.append(row)
+    return found
+
+
+def reasoning_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
+    """accuracy: the answer that the task's checker reads is the one on record."""
+    from causalnb.tasks import reasoning
+
+    right = [reasoning.check(row["task"], " ".join(answer), row["answer"])
+             for row, answer in zip(rows, answers, strict=True)]
+    return {"accuracy": sum(right) / len(right)}
+
+
+def reasoning_data(config: dict, seed: int):
+    """As cot_data, with a test part for each of the six tasks; training rows are spread over all six."""
+    from causalnb.tasks import reasoning
+
+    tasks, plain = list(reasoning.SYNTHETIC), {**config, "graph": "none"}
+    train, validation, parts = [], [], {}
+    held = config["test_rows"] + -(-config["validation_rows"] // len(tasks))
+    for number, task in enumerate(tasks):
+        mine = config["train_rows"] // len(tasks) + (number < config["train_rows"] % len(tasks))
+        drawn = reasoning.generate(task, mine + held, config["split_seed"])
+        train += reasoning_rows(task, drawn[:mine], config, seed)
+        parts[task] = reasoning_rows(task, drawn[mine : mine + config["test_rows"]], plain, seed)
+        validation += reasoning_rows(task, drawn[mine + config["test_rows"] :], plain, seed)
+    return train, validation, parts, reasoning_score
+
+
+DATA = {"cot": cot_data, "sudoku": sudoku_data, "stg": stg_data, "reasoning": reasoning_data}

@@ -113,3 +113,32 @@ def test_logits_at_chosen_positions_are_the_models_own(model):
     with pytest.raises(ValueError, match="has no output embeddings: pass a model with a language head"):
         with c2dlm.logits_at(model.base_model, (masked,)):
             pass
+
+
+def test_noise_in_order_keeps_the_first_by_rank():
+    ids, prompt, *_ = problem()
+    ids, prompt = ids.repeat(500, 1), prompt.repeat(500, 1)
+    rank = torch.randint(0, 5, ids.shape)
+    noised, masked, p = c2dlm.mask_in_order(ids, prompt, MASK, rank, torch.Generator().manual_seed(0))
+    kept = []
+    for b in range(len(ids)):
+        order = sorted((i for i in range(T) if not prompt[b, i]), key=lambda i: (int(rank[b, i]), i))
+        clean = [i for i in order if not masked[b, i]]
+        assert clean == order[: len(clean)] and not masked[b][prompt[b]].any()
+        assert p[b] == (len(order) - len(clean)) / len(order)
+        kept.append(len(clean) / len(order))
+    assert set(kept[0::4]) == {k / (T - P) for k in range(T - P)}
+    assert torch.equal(noised, ids.masked_fill(masked, MASK))
+    with pytest.raises(ValueError, match=r"rank has shape \(3,\), but input_ids \(2000, 9\): give one rank"):
+        c2dlm.mask_in_order(ids, prompt, MASK, rank[0, :3])
+
+
+def test_the_loss_in_order_is_the_sum_over_its_chain():
+    """With the loss of the next token alone, noise in order is the chain rule; here k is enumerated."""
+    ids, prompt = torch.tensor([[3, 4, 5, 6]]), torch.tensor([[True, False, False, False]])
+    rank, seen = torch.tensor([[0, 2, 1, 3]]), {}
+    for seed in range(60):
+        _, masked, p = c2dlm.mask_in_order(ids, prompt, MASK, rank, torch.Generator().manual_seed(seed))
+        seen[float(p)] = masked[0].tolist()
+    assert seen == {1.0: [False, True, True, True], 2 / 3: [False, True, False, True],
+                    1 / 3: [False, False, False, True]}

@@ -256,3 +256,18 @@ def test_the_plain_trainer_overfits_a_handful_of_rows(tmp_path):
     ids = c2dlm.sample(model.eval(), prompts, 2, 2, 2)
     assert ids.tolist() == [row["input_ids"] for row in rows]
     assert satisfied < 0.3 < 0.6 < model(**batch).satisfied
+
+
+def test_the_collator_noises_in_order():
+    rows = [dict(input_ids=[3, 4, 5, 6], prompt_mask=[1, 0, 0, 0], rank=[0, 3, 2, 1], draw=0),
+            dict(input_ids=[3, 4, 5], prompt_mask=[1, 0, 0], rank=[0, 1, 2], draw=1)]
+    seen = set()
+    for seed in range(40):
+        batch = c2dlm.MaskedDiffusionCollator(MASK, 1, seed=seed, in_order=True)(rows)
+        seen.add(tuple(map(tuple, batch["masked"].int().tolist())))
+        assert torch.equal(batch["masked"].sum(1) / 3, batch["p"])
+    first, second = ({row[i] for row in seen} for i in (0, 1))
+    assert first == {(0, 1, 1, 1), (0, 1, 1, 0), (0, 1, 0, 0)}
+    assert second == {(0, 1, 1, 1), (0, 0, 1, 1), (0, 0, 0, 1)}  # padding comes last
+    with pytest.raises(ValueError, match="row 1 has no rank for each of its 3 tokens: give ranks"):
+        c2dlm.MaskedDiffusionCollator(MASK, 1, in_order=True)([rows[0], {**rows[1], "rank": [0]}])
