@@ -47,6 +47,11 @@ def results_dir(profile: str) -> Path:
     return (_moved("CAUSALNB_RESULTS") or (_aside(profile) or root() / "data") / "results") / profile
 
 
+def models_dir(profile: str) -> Path:
+    """Small pre-trained models that experiments start from: data/models; quick: a temporary folder."""
+    return (_aside(profile) or root() / "data") / "models"
+
+
 def figures_dir(profile: str) -> Path:
     """Figures, tables, their manifest: $CAUSALNB_FIGURES or figures; quick: a temporary folder."""
     return _moved("CAUSALNB_FIGURES") or (_aside(profile) or root()) / "figures"

@@ -264,13 +264,14 @@ def mask_rows(relation, concept, ignore, query) -> torch.Tensor:
 
 
 def supervision(graph: ConceptGraph, text: str, offsets, *, response_start: int = 0, rows: str = "response",
-                occurrences: str = "all", reverse: int = -1, mutual: int = 0, unrelated: int = 0, same: int = 0,
-                strict: bool = False, places: Mapping[str, Sequence[Span]] | None = None) -> Supervision:
+                occurrences: str = "all", reverse: int = -1, mutual: int = 0, unrelated: int = 0,
+                same: int = 0, strict: bool = False,
+                places: Mapping[str, Sequence[Span]] | None = None) -> Supervision:
     """The mask of a graph in the tokens of a text; offsets (T, 2) as a fast tokenizer returns them.
 
-    Direct causes get 1, and -1, 0, 1 or 2 (ignored) is for `reverse` edges, `mutual` causes, `unrelated` pairs
-    of concepts and tokens of the `same` concept. Queries are the tokens from character response_start on, or
-    rows="all". Concepts are searched for in the text, or, where they are known, at `places`, {concept:
+    Direct causes get 1, and -1, 0, 1 or 2 (ignored) is for `reverse` edges, `mutual` causes, `unrelated`
+    pairs of concepts and tokens of the `same` concept. Queries are the tokens from character response_start
+    on, or rows="all". Concepts are searched for in the text, or, where they are known, at `places`, {concept:
     [(start, end)]}. What is not there, shares tokens or runs in cycles is listed in .report; strict raises
     ValueError with the first such sentence.
     """
@@ -292,7 +293,8 @@ def supervision(graph: ConceptGraph, text: str, offsets, *, response_start: int 
     else:
         found = {name: list(places.get(name, ())) for name in concepts}
     number = {name: i for i, name in enumerate(concepts)}
-    spans = torch.tensor([(a, b, number[c]) for c in concepts for a, b in found[c]]).view(-1, 3)
+    spans = [(a, b, number[name]) for name in concepts for a, b in found[name]]
+    spans = torch.tensor(spans, dtype=torch.int64).view(-1, 3)
     inside = (start < spans[:, 1:2]) & (end > spans[:, :1]) & (end > start)  # (spans, T)
     member = torch.zeros(max(len(concepts), 1), len(offsets), dtype=torch.int64)
     member = member.index_add(0, spans[:, 2], inside.long()) > 0  # (C, T)

@@ -56,7 +56,7 @@ def cells_of(frame, arm: str, metrics) -> list[str]:
 
 
 def sudoku_table(profile: str | None = None):
-    """Table 3: cells and whole puzzles of the published 500 and of those with one solution, by training size."""
+    """Table 3: cells and puzzles of the published 500 and of those with one solution, by training size."""
     from causalnb.lab import registry, results
     from causalnb.lab.tables import Table
     from causalnb.lab.tables import paper as paper_of
@@ -73,12 +73,13 @@ def sudoku_table(profile: str | None = None):
             rows.append([f"{size:,}", said, stated, *cells_of(found, arm, metrics)])
     return Table(
         "c2dlm.table3",
-        ["training puzzles", "model", "paper", "cells", "puzzles", "cells, one solution", "puzzles, one solution"],
+        ["training puzzles", "model", "paper", "cells", "puzzles", "cells, one solution",
+         "puzzles, one solution"],
         rows,
         "4x4 Sudoku, percent right: mean ± half of the 95 % interval (seeds)",
-        "Paper: Llama-3.2-1B, Qwen3-8B and Llama-3.1-8B where three numbers stand. Its autoregressive rows are "
-        "multiples of 1/500, whole puzzles as it seems; its diffusion rows are multiples of 1/2048, the cells of "
-        "256 puzzles. Both metrics are given here. In 124 of the 500 puzzles several solutions fit.",
+        "Paper: Llama-3.2-1B, Qwen3-8B and Llama-3.1-8B where three numbers stand. Its autoregressive rows "
+        "are multiples of 1/500, whole puzzles as it seems; its diffusion rows are multiples of 1/2048, the "
+        "cells of 256 puzzles. Both metrics are given here. In 124 of the 500 puzzles several solutions fit.",
     )
 
 
@@ -108,7 +109,8 @@ def first_reach(history, metric: str, level: float, smooth: int = 3) -> float:
 def best_smoothed(history, metric: str, smooth: int = 3) -> float:
     """The largest mean of `smooth` successive entries of a metric."""
     values = [entry[metric] for entry in history]
-    return max(sum(values[max(0, at + 1 - smooth) : at + 1]) / min(smooth, at + 1) for at in range(len(values)))
+    parts = (values[max(0, at + 1 - smooth) : at + 1] for at in range(len(values)))
+    return max(sum(part) / len(part) for part in parts)
 
 
 def speed_ups(experiment: str, metric: str, arm: str, against: str = "diffusion", profile: str | None = None):

@@ -1,6 +1,7 @@
 """Which arms, seeds and settings make C2DLM's tables and figures; this file is in no `code`.
 
-Settings are part of a result's own hash, the pre-trained weights included: a new arm makes no old result stale.
+Settings are part of a result's own hash, the pre-trained weights included, so that a new arm makes no old
+result stale.
 """
 
 from hashlib import sha256
@@ -50,7 +51,7 @@ LAPTOP = {
     "heads": 4,
     "lora_rank": 32,
     "batch": 32,
-    "learning_rate": 2e-3,
+    "learning_rate": 3e-3,
     "alpha": 5.0,
     "lam": 10.0,
     "gamma": 1.0,
@@ -69,10 +70,10 @@ GPU = {"base": digests(512), "hidden_size": 512, "layers": 10, "heads": 8, "lora
        "learning_rate": 5e-4, "bf16": True}
 
 COT = {**LAPTOP, "task": "cot", "mode": "normal", "scope": "result", "alpha": 3.0, "lam": 100.0,
-       "train_rows": 2000, "test_rows": 500, "validation_rows": 200, "steps": 1500, "evaluate_every": 150,
+       "train_rows": 2000, "test_rows": 500, "validation_rows": 200, "steps": 1200, "evaluate_every": 120,
        "gen_length": 29, "block_length": 29, "decode_steps": 29}
 SUDOKU = {**LAPTOP, "task": "sudoku", "source": "file", "blanks": 8,
-          "train_rows": 5000, "test_rows": 500, "validation_rows": 200, "steps": 800, "evaluate_every": 100,
+          "train_rows": 5000, "test_rows": 500, "validation_rows": 200, "steps": 1000, "evaluate_every": 100,
           "gen_length": 17, "block_length": 17, "decode_steps": 17}
 REASONING = {**LAPTOP, "task": "reasoning", "alpha": 3.0,
              "train_rows": 686, "test_rows": 200, "validation_rows": 120, "steps": 600, "evaluate_every": 150,
@@ -100,7 +101,9 @@ def arms(*names: str, **more: dict) -> dict[str, dict]:
     return {name: {**known, **scratch}[name] for name in names} | more
 
 
-def add(id: str, title: str, task: str, arms: dict, notebook: str, seeds: int, cost: float, **changes) -> None:
+def add(
+    id: str, title: str, task: str, arms: dict, notebook: str, seeds: int, cost: float, **changes
+) -> None:
     """Register an experiment on a task, its laptop settings with `changes`."""
     settings = {"cot": COT, "sudoku": SUDOKU, "stg": STG, "reasoning": REASONING}[task]
     register(
@@ -124,6 +127,9 @@ NOTEBOOKS = {"cot": "43_chain_of_thought_order", "sudoku": "44_sudoku_and_stg", 
              "ablation": "45_downstream_ablations_costs"}
 
 
+STG_L = {"size": "L", "train_rows": 1600, "steps": 1000, "evaluate_every": 100}
+
+
 def ablations(alpha: float) -> dict[str, dict]:
     """The arms of table 6 beside the default alpha's, which the main experiments hold with "no_v"."""
     others = {f"alpha{other}": {"alpha": float(other)} for other in (2, 3, 4, 5) if other != alpha}
@@ -131,6 +137,26 @@ def ablations(alpha: float) -> dict[str, dict]:
     return {name: {"graph": "causal", **changes} for name, changes in (others | parts).items()}
 
 
+RATES = {"lr1": 1e-3, "lr3": 3e-3, "lr6": 6e-3}
+GAMMAS = {"gamma0_1": 0.1, "gamma0_3": 0.3, "gamma1": 1.0, "gamma3": 3.0}
+
+
+def tried(*graphs: str) -> dict[str, dict]:
+    """The arms of a search: every rate for both models, every gamma for every graph at the rate 3e-3."""
+    both = {f"{model}_{name}": {"model": model, "learning_rate": rate}
+            for model in MODELS for name, rate in RATES.items()}
+    guided = {f"{graph}_{name}": {"graph": graph, "gamma": gamma}
+              for graph in graphs for name, gamma in GAMMAS.items()}
+    return both | guided
+
+
+for task, graphs, more in (
+    ("sudoku", ("causal",), {"source": "generator"}),
+    ("cot", ("causal",), {}),
+    ("stg", ("causal", "isolated"), {**STG_L}),
+):
+    add(f"c2dlm.search.{task}", f"Settings, searched on another draw of the data: {task}", task,
+        tried(*graphs), NOTEBOOKS[task], 1, 100, split_seed=7, **more)
 for rows in (200, 500, 5000):
     add(f"c2dlm.sudoku.n{rows}", f"4x4 Sudoku with {rows} training puzzles, tested on the published 500",
         "sudoku", arms(*FIVE), NOTEBOOKS["sudoku"], 5 if rows == 5000 else 3, 80, train_rows=rows)
@@ -152,9 +178,9 @@ add("c2dlm.cot.order", "Chains of thought in other orders, and none", "cot",
     NOTEBOOKS["cot"], 3, 130)
 add("c2dlm.cot.scratch", "Chains of thought in causal order, without a pre-trained base", "cot",
     arms(*SCRATCH), NOTEBOOKS["cot"], 3, 150, learning_rate=1e-3)
-STG_L = {"size": "L", "train_rows": 1600, "steps": 1000, "evaluate_every": 100}
 for task, more in (("sudoku", {}), ("cot", {}), ("stg", STG_L)):
+    alpha = {"sudoku": SUDOKU, "cot": COT, "stg": STG}[task]["alpha"]
     add(f"c2dlm.ablation.{task}", f"C2DLM without one of its parts, and other alphas: {task}", task,
-        ablations({"sudoku": SUDOKU, "cot": COT, "stg": STG}[task]["alpha"]), NOTEBOOKS["ablation"], 3, 90, **more)
+        ablations(alpha), NOTEBOOKS["ablation"], 3, 90, **more)
 add("c2dlm.downstream", "Six synthetic reasoning tasks, tuned on 686 rows of all", "reasoning",
     arms(*FIVE), NOTEBOOKS["ablation"], 3, 120)

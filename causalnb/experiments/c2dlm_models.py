@@ -3,11 +3,11 @@
 from itertools import groupby
 
 from causalnb.lab.registry import Run
-from causalnb.paths import root
+from causalnb.paths import models_dir
 from causalnb.tasks import words
 
 MODELS = ("diffusion", "autoregressive")
-MASK, PAD, BOS, EOS = (words.VOCABULARY[words.SPECIALS[f"{name}_token"]] for name in ("mask", "pad", "bos", "eos"))
+MASK, PAD, BOS, EOS = (words.VOCABULARY[f"<{name}>"] for name in ("mask", "pad", "bos", "eos"))
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -48,9 +48,9 @@ def small_llama(config: dict):
     return model
 
 
-def base_file(model: str, size: int):
+def base_file(model: str, size: int, profile: str = "laptop"):
     """Where the weights of a pre-trained base of a hidden size are kept."""
-    return root() / "data" / "models" / f"c2dlm_base_{model}_{size}.safetensors"
+    return models_dir(profile) / f"c2dlm_base_{model}_{size}.safetensors"
 
 
 def load_base(model: str, config: dict):
@@ -149,7 +149,9 @@ def fit(run: Run, model, rows: list[dict], order: list[int], measure=None) -> li
                  run.progress, run.device)
 
 
-def decode(model, rows: list[dict], config: dict, in_order: bool = False, batch: int = 256) -> list[list[str]]:
+def decode(
+    model, rows: list[dict], config: dict, in_order: bool = False, batch: int = 256
+) -> list[list[str]]:
     """Words each model answers to the prompts of rows, up to the end: greedy, or by `sample`.
 
     With in_order a diffusion model fills tokens in the order of their rank, else the surest first.

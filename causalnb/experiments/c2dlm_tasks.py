@@ -1,7 +1,8 @@
 """The tasks of the C2DLM experiments as rows: tokens, answers to score, and the mask of a concept graph.
 
 A graph is one of GRAPHS: "none"; "causal", the task's own; "placebo", where every effect keeps its number of
-causes, drawn anew; "isolated", the causal one for the answer, and for every other concept its own tokens alone.
+causes, drawn anew; "isolated", the causal one for the answer, and for every other concept its own tokens
+alone.
 """
 
 import re
@@ -22,7 +23,7 @@ class Scored:
 
 
 def masked_by(graph, prompt: str, response: str, spans: dict, rows: str = "response", **options):
-    """The supervision of one row: graph over names whose spans (part, start, end) in the two texts are given."""
+    """The supervision of one row: a graph over names with their spans (part, start, end) in the two texts."""
     from causalnb.c2dlm import supervision
 
     text = f"{prompt}{BETWEEN}{response} <eos>"
@@ -94,11 +95,12 @@ def cot_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
         exact += found == wanted
         near += found is not None and abs(found - wanted) <= 1
         right += sum(row["values"][name] == value for name, value in cot.read_steps(said).items())
-    return {"exact": exact / len(rows), "within_1": near / len(rows), "steps": right / len(rows) / len(cot.STEPS)}
+    n = len(rows)
+    return {"exact": exact / n, "within_1": near / n, "steps": right / n / len(cot.STEPS)}
 
 
 def cot_data(config: dict, seed: int):
-    """(training rows, validation rows, {"test": rows}, score); the split's own seed is config's split_seed."""
+    """(training rows, validation rows, {"test": rows}, score); config's split_seed draws the inputs."""
     from causalnb.tasks import cot_order_perturb as cot
 
     sizes = config["train_rows"], config["test_rows"] + config["validation_rows"]
@@ -121,7 +123,8 @@ def sudoku_rows(pairs, config: dict, seed: int) -> list[dict]:
     if config["graph"] != "none":
         graph, options = concept_graph(sudoku4.GRAPH, config, seed)
         options |= {"reverse": 0, "mutual": 1}  # cells of one unit decide each other
-        mask = masked_by(graph, *sudoku4.render("0" * 16, "1" * 16, "compact"), sudoku4.spans("compact"), **options)
+        texts = sudoku4.render("0" * 16, "1" * 16, "compact")
+        mask = masked_by(graph, *texts, sudoku4.spans("compact"), **options)
     return [
         {**words.encode(*sudoku4.render(puzzle, solution, "compact")), "puzzle": puzzle, "solution": solution,
          "supervision": mask}
@@ -194,7 +197,8 @@ def stg_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
     right = sum(row["said"] == answer for row, answer in zip(rows, answers, strict=True))
     found = {"accuracy": right / len(rows)}
     if len(rows[0]["said"]) == 2:
-        said = [int(answer[-1]) if answer and re.fullmatch(r"-?\d+", answer[-1]) else None for answer in answers]
+        said = [int(answer[-1]) if answer and re.fullmatch(r"-?\d+", answer[-1]) else None
+                for answer in answers]
         near = [value is not None and abs(value - int(row["said"][1])) <= 5
                 for row, value in zip(rows, said, strict=True)]
         found["within_5"] = sum(near) / len(rows)
@@ -208,15 +212,16 @@ def stg_data(config: dict, seed: int):
     rows, held = config["train_rows"], config["test_rows"]
     if config["size"] == "H":
         parts = stg.generate_h(config["split_seed"], rows, held, held)
-        spare = stg.generate_h(config["split_seed"] + 1000, 1, config["validation_rows"], config["validation_rows"])
+        spare = stg.generate_h(config["split_seed"] + 1000, 1, config["validation_rows"], 1)
     else:
         parts = stg.generate(config["split_seed"])
         spare = stg.generate(config["split_seed"] + 1000)
     plain = {**config, "graph": "none"}
+    tests = {"iid": parts["test"], "ood": parts["ood"]}
     return (
         stg_rows(parts["train"][:rows], config, seed),
         stg_rows(spare["test"][: config["validation_rows"]], plain, seed),
-        {"iid": stg_rows(parts["test"][:held], plain, seed), "ood": stg_rows(parts["ood"][:held], plain, seed)},
+        {name: stg_rows(part[:held], plain, seed) for name, part in tests.items()},
         stg_score,
     )
 

@@ -415,13 +415,13 @@ def ablations_figure(profile: str | None = None):
             across, up = (s.mean for s in _means(found, arm, ("structure_retrieval", "greedy_exact_match")))
             points.append((across, up, name, (COLOURS[colour], marker, family)))
     points.sort(key=lambda point: (point[1] > 0.5, point[0]))
-    fig, axes = plt.subplots(1, 2, figsize=(9.2, 4.8), sharey=True)
+    fig, axes = plt.subplots(1, 2, figsize=(6.9, 4.1), sharey=True)
     for height, (across, up, _, (colour, marker, family)) in enumerate(points):
         for ax, value in zip(axes, (across, up), strict=True):
             ax.hlines(height, 0, value, color="0.8", linewidth=1, zorder=1)
             look = {"color": colour, "marker": marker, "label": family}
             ax.scatter(value, height, s=40, zorder=3, clip_on=False, **look)
-    axes[0].set_yticks(range(len(points)), [name for _, _, name, _ in points], fontsize=8)
+    axes[0].set_yticks(range(len(points)), [name for _, _, name, _ in points], fontsize=6.5)
     axes[0].set(xlim=(0, 1.02), xlabel="retrieval@1 of the same structure", title="invariance")
     axes[1].set(xlim=(0, 1.02), xlabel="decoded exact match on 'jump'", title="composition")
     labels = dict(zip(*reversed(axes[1].get_legend_handles_labels()), strict=True))

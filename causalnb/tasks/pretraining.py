@@ -1,11 +1,11 @@
-"""What the small base models of the diffusion experiments read before any task: lists, sums and short stories.
+"""What the small bases of the diffusion experiments read before any task: lists, sums and short stories.
 
 Prompts and responses in the words of causalnb.tasks.words. A third of the rows are the six synthetic tasks of
 causalnb.tasks.reasoning; the others practise single skills on random words and numbers: adding, subtracting,
-multiplying and dividing, formulas with a mean or a product, repeating and reversing a list, sorting it, naming
-the letter that is missing, looking up the value that a word was given, and completing a Latin square of words. No
-chain of COT-OrderPerturb and no row of the spurious token game is among them, though their words are, and no
-Latin square that is a Sudoku.
+multiplying and dividing, formulas with a mean or a product, repeating and reversing a list, sorting it,
+naming the letter that is missing, looking up the value that a word was given, and completing a Latin square
+of words. No chain of COT-OrderPerturb and no row of the spurious token game is among them, though their words
+are, and no Latin square that is a Sudoku.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def _latin(draw: random.Random) -> Pair:
 
 
 SKILLS: dict[str, Callable[[random.Random], Pair]] = {
-    "sum": _sum, "product": _product, "formula": _formula, "repeat": _repeat, "reverse": _reverse, "sort": _sort,
-    "missing": _missing, "lookup": _lookup, "latin": _latin}
+    "sum": _sum, "product": _product, "formula": _formula, "repeat": _repeat, "reverse": _reverse,
+    "sort": _sort, "missing": _missing, "lookup": _lookup, "latin": _latin}
 
 
 def generate(n: int, seed: int = 0) -> list[Pair]:

@@ -101,6 +101,13 @@ def test_places_replace_the_search():
     assert found.report.kept == 1
 
 
+def test_a_graph_that_is_nowhere_in_the_text_supervises_nothing():
+    for graph in (ConceptGraph({"rain": ["clouds"]}), ConceptGraph({})):
+        found = supervision(graph, TEXT, offsets_of(TEXT))
+        assert found.dense().count_nonzero() == 0 and found.report.kept == 0
+        assert found.report.missing_effects == [*graph.edges]
+
+
 def test_reading_json():
     graph = ConceptGraph.from_json('{"a b": ["c", "d", "c"], "c": "e", "f": []}')
     assert graph.edges == {"a b": ("c", "d"), "c": ("e",), "f": ()}

@@ -1,4 +1,4 @@
-"""The mix of the small bases: every skill is right by another way of computing it, and holds no later task."""
+"""The mix of the small bases: every skill is right by another way of computing it; no later task is in it."""
 from fractions import Fraction
 
 import pytest

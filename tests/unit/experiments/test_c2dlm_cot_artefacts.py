@@ -1,0 +1,59 @@
+"""COT-OrderPerturb's figures and table say what the task's module computes."""
+
+import matplotlib.pyplot as plt
+import pytest
+
+from causalnb.experiments import c2dlm_cot_artefacts as made
+from causalnb.lab import registry
+from causalnb.tasks import cot_order_perturb as cot
+
+
+def test_depth_grows_along_every_edge():
+    depth = made.depths()
+    assert all(depth[effect] > depth[cause] for effect, causes in cot.GRAPH.items() for cause in causes)
+    assert depth["Zorin"] == 0 and depth["Stardust"] == max(depth.values()) == 7
+    assert set(made.HEIGHTS) == set(cot.VARIABLES)
+
+
+def test_the_graph_is_drawn_whole():
+    fig, alt = made.graph_figure()
+    assert "15 variables, 28 edges" in alt and "Celestia from Nebula and Aether and Echo" in alt
+    assert {text.get_text() for text in fig.axes[0].texts} >= set(cot.VARIABLES)
+    plt.close(fig)
+
+
+def test_every_order_shows_its_reversed_edges():
+    fig, alt = made.orders_figure()
+    for ax, mode in zip(fig.axes, made.ORDERS, strict=True):
+        assert [text.get_text() for text in ax.texts] == [*cot.order(mode)]
+        solid = [patch for patch in ax.patches if patch.get_linestyle() in ("-", "solid")]
+        assert len(solid) == cot.violations(cot.order(mode)) and len(ax.patches) == 23
+    assert "R1: 13 reversed, Stardust in place 2 of 13" in alt
+    plt.close(fig)
+
+
+def test_the_algorithm_is_computed():
+    rows = {row[0]: row[2] for row in made.algorithm_table().rows}
+    assert rows["Stardust of all inputs, sha256"] == "61ff52f3871e0afd"  # of the audit
+    assert rows["test inputs"] == "500, of which 0 are training inputs"
+    assert rows["Stardust"] == "106 values from -4 to 106; 9 are negative"
+
+
+def test_shortcuts_are_what_their_names_say():
+    train, test = cot.split(60, 30, seed=3)
+    found = made.shortcuts(train, test)
+
+    def answer(pair):
+        return cot.values(*pair)["Stardust"]
+
+    def nearest(pair):
+        return min(train, key=lambda other: (other[0] - pair[0]) ** 2 + (other[1] - pair[1]) ** 2)
+
+    assert found["nearest training input"] == pytest.approx(
+        sum(answer(nearest(pair)) == answer(pair) for pair in test) / 30, abs=1 / 30)
+    assert found["most frequent answer"] <= 0.2 and set(found) >= {"linear fit", "fit of degree 6"}
+
+
+@pytest.mark.parametrize("id", ["c2dlm.fig3", "c2dlm.fig7", "c2dlm.algorithm1"])
+def test_the_artefact_is_built(id):
+    assert all(path.is_file() for path in registry.build(id, "quick"))

@@ -1,0 +1,183 @@
+"""Rows, masks and scores of the C2DLM experiments, by hand; every arm trains a step in the quick profile."""
+
+import pytest
+import torch
+
+from causalnb.experiments import c2dlm_grid, c2dlm_models, c2dlm_runs, c2dlm_tasks
+from causalnb.lab import registry
+from causalnb.lab.registry import Run
+from causalnb.tasks import cot_order_perturb as cot
+from causalnb.tasks import reasoning, stg, sudoku4, words
+
+CONFIG = {"graph": "causal", "scope": "result", "train_rows": 12, "test_rows": 6, "validation_rows": 3,
+          "split_seed": 5, "mode": "normal", "blanks": 8, "source": "generator", "size": "S"}
+
+
+def token(row, place):
+    return list(words.VOCABULARY)[row["input_ids"][place]]
+
+
+def test_a_chain_of_thought_attends_to_the_numbers_of_its_causes():
+    (row,) = c2dlm_tasks.cot_rows([(80, 79)], "normal", CONFIG, 0)
+    mask = row["supervision"].dense()
+    place = {token(row, i): i + 1 for i in range(len(row["input_ids"])) if token(row, i) in cot.VARIABLES}
+    for effect, causes in cot.GRAPH.items():
+        encouraged = (mask[place[effect]] == 1).nonzero()[:, 0].tolist()
+        assert encouraged == sorted(place[cause] for cause in causes)
+    assert (mask[place["Quasar"], place["Flux"] :: 2][:-1] == -1).all()  # later steps
+    assert mask[:5].count_nonzero() == 0
+
+
+@pytest.mark.parametrize("mode", cot.MODES)
+def test_ranks_put_causes_first_in_every_order(mode):
+    (row,) = c2dlm_tasks.cot_rows([(3, 50)], mode, {**CONFIG, "graph": "none"}, 0)
+    assert len(row["rank"]) == len(row["input_ids"])
+    rank = {token(row, i): row["rank"][i + 1] for i in range(len(row["input_ids"]) - 1)
+            if token(row, i) in cot.VARIABLES}
+    rows = [(effect, cause) for effect, causes in cot.GRAPH.items() for cause in causes if effect in rank]
+    assert all(rank[effect] > rank[cause] for effect, cause in rows) and len(rows) == (mode != "no_cot") * 28
+    assert row["rank"][-1] == max(row["rank"]) and "supervision" not in row
+
+
+def test_scores_of_chains():
+    rows = c2dlm_tasks.cot_rows([(80, 79), (0, 0)], "normal", {**CONFIG, "graph": "none"}, 0)
+    answers = [cot.render(*pair, "normal", "compact")[1].split() for pair in ((80, 79), (0, 0))]
+    assert c2dlm_tasks.cot_score(rows, answers) == {"exact": 1.0, "within_1": 1.0, "steps": 1.0}
+    answers[1][-1] = str(int(answers[1][-1]) + 1)
+    assert c2dlm_tasks.cot_score(rows, answers) == {"exact": 0.5, "within_1": 1.0, "steps": 1.0}
+    answers[0] = ["Quasar"]
+    assert c2dlm_tasks.cot_score(rows, answers) == {"exact": 0.0, "within_1": 0.5, "steps": 0.5}
+
+
+def test_a_cell_attends_to_its_clue_and_its_peers():
+    (row,) = c2dlm_tasks.sudoku_rows([("3102200002100320", "3142243142131324")], CONFIG, 0)
+    mask = row["supervision"].dense()
+    for cell in range(16):
+        peers = [*sudoku4.PEERS[cell]]
+        wanted = sorted([cell, *peers, *(17 + peer for peer in peers)])
+        assert (mask[17 + cell] == 1).nonzero()[:, 0].tolist() == wanted
+    assert not (mask == -1).any() and mask[:17].count_nonzero() == 0
+
+
+def test_a_placebo_has_as_many_causes_elsewhere():
+    pairs = [("3102200002100320", "3142243142131324")]
+    true, false = (c2dlm_tasks.sudoku_rows(pairs, {**CONFIG, "graph": graph}, 1)[0]["supervision"].dense()
+                   for graph in ("causal", "placebo"))
+    assert torch.equal((true == 1).sum(1), (false == 1).sum(1)) and not torch.equal(true, false)
+    assert not (false == -1).any()
+
+
+def test_scores_of_puzzles():
+    puzzle, solution = "3102200002100320", "3142243142131324"
+    rows = c2dlm_tasks.sudoku_rows([(puzzle, solution)] * 2, {**CONFIG, "graph": "none"}, 0)
+    found = c2dlm_tasks.sudoku_score(rows, [[*solution, "<eos>"], [*puzzle.replace("0", "1")]])
+    ones = sum(a == "0" and b == "1" for a, b in zip(puzzle, solution))
+    assert found["cells"] == (8 + ones) / 16 and found["solved"] == found["valid"] == 0.5
+
+
+def test_an_answer_attends_to_its_causes_and_isolated_attributes_to_themselves():
+    pair = stg.generate(0)["train"][0]
+    (row,) = c2dlm_tasks.stg_rows([pair], CONFIG, 0)
+    said = [token(row, i) for i in range(len(row["input_ids"]))]
+    mask, answer = row["supervision"].dense(), len(said) - 2
+    causes = {i + more for i, word in enumerate(said) if word in stg.CAUSES for more in (0, 1)}
+    assert set((mask[answer] == 1).nonzero()[:, 0].tolist()) == causes and len(causes) == 6
+    assert mask[:answer].count_nonzero() == 0
+    (row,) = c2dlm_tasks.stg_rows([pair], {**CONFIG, "graph": "isolated"}, 0)
+    apart = row["supervision"].dense()
+    assert set((apart[answer] == 1).nonzero()[:, 0].tolist()) == causes | {answer}
+    for first in range(0, 16, 2):  # eight attributes, name and value
+        assert (apart[first, :16] == 1).nonzero()[:, 0].tolist() == [first, first + 1]
+        assert (apart[first, :16] == -1).sum() == 14
+
+
+def test_the_index_of_size_h_is_scored_nearly_too():
+    rows = [{"said": ["Answer", "52"]}, {"said": ["Answer", "20"]}]
+    found = c2dlm_tasks.stg_score(rows, [["Answer", "52"], ["Answer", "25"]])
+    assert found == {"accuracy": 0.5, "within_5": 1.0}
+    assert c2dlm_tasks.stg_score(rows, [["Answer"], []]) == {"accuracy": 0.0, "within_5": 0.0}
+
+
+def test_quoted_phrases_are_found_in_a_story():
+    story = reasoning.generate("purchases", 1, 0)[0]
+    (row,) = c2dlm_tasks.reasoning_rows("purchases", [story], CONFIG, 0)
+    report = row["supervision"].report
+    assert report.kept == report.edges == sum(map(len, story["graph"].values())) and not report.problems
+    right = c2dlm_tasks.reasoning_score([row], [story["response"].split()])
+    wrong = c2dlm_tasks.reasoning_score([row], [["####", "-1"]])
+    assert right == {"accuracy": 1.0} and wrong == {"accuracy": 0.0}
+
+
+@pytest.mark.parametrize("task", c2dlm_tasks.DATA)
+def test_test_rows_are_the_same_for_every_graph_and_never_trained(task):
+    found = {graph: c2dlm_tasks.DATA[task]({**CONFIG, "graph": graph}, 0) for graph in ("none", "causal")}
+    plain, guided = ({name: [row["input_ids"] for row in rows] for name, rows in
+                      {"train": train, "validation": validation, **parts}.items()}
+                     for train, validation, parts, _ in found.values())
+    assert plain == guided
+    train, *others = ({tuple(ids) for ids in part} for part in plain.values())
+    assert all(not train & other for other in others)
+    assert all(row.get("supervision") for row in found["causal"][0])
+    assert not any(row.get("supervision") for row in found["none"][0])
+
+
+def test_numbers_begin_in_their_order():
+    table = c2dlm_models.number_embeddings(64)
+    near, far = (table[41:] - table[40:-1]).norm(dim=1), (table[60:] - table[40:-20]).norm(dim=1)
+    assert near.max() < far.min() and table.shape == (193, 64)
+    model = c2dlm_models.small_llama({"hidden_size": 64, "layers": 1, "heads": 2})
+    rows = model.get_input_embeddings().weight[list(words.NUMBER_IDS.values())]
+    cosine = torch.nn.functional.cosine_similarity(rows[50:-1], rows[51:]).mean()
+    assert cosine > 0.5 > torch.nn.functional.cosine_similarity(rows[:-90], rows[90:]).mean()
+
+
+def test_batches_are_permutations_one_after_the_other():
+    order = c2dlm_models.row_order(5, 4, 4, 3)
+    assert sorted(order[:5]) == sorted(order[5:10]) == sorted(order[10:15]) == [0, 1, 2, 3, 4]
+    assert len(order) == 16 and order != c2dlm_models.row_order(5, 4, 4, 4)
+
+
+def quick(experiment, arm, folder):
+    config = registry.config(experiment, arm, "quick")
+    return c2dlm_runs.run_task(Run(experiment, arm, 0, "quick", config, folder, "cpu", lambda *_: None))
+
+
+@pytest.mark.parametrize(("experiment", "arm"), [
+    ("c2dlm.sudoku.n200", "autoregressive"), ("c2dlm.sudoku.scratch", "placebo_scratch"),
+    ("c2dlm.stg.l", "isolated"), ("c2dlm.cot.normal", "c2dlm"), ("c2dlm.cot.order", "ordered_RE"),
+    ("c2dlm.downstream", "no_v")])
+def test_an_arm_trains_and_is_scored(experiment, arm, tmp_path):
+    found = quick(experiment, arm, tmp_path)
+    shares = {name: value for name, value in found["metrics"].items()
+              if "rows" not in name and "param" not in name}
+    assert shares and all(0 <= value <= 1 for value in shares.values())
+    assert [entry["step"] for entry in found["history"]] == [1, 2]
+    if arm == "c2dlm":
+        assert "ranked_test_exact" in shares
+    config = registry.config(experiment, arm, "quick")
+    whole = found["metrics"]["trainable_parameters"] == found["metrics"]["parameters"]
+    assert whole == (not config["pretrained"])
+
+
+def test_a_missing_base_is_said_in_a_sentence(monkeypatch, tmp_path):
+    from causalnb.errors import LabError
+
+    monkeypatch.setattr(c2dlm_models, "models_dir", lambda profile: tmp_path)
+    with pytest.raises(LabError, match="c2dlm_base_diffusion_64.safetensors: make it with `causalnb run"):
+        c2dlm_models.load_base("diffusion", {"hidden_size": 64, "layers": 1, "heads": 2})
+    assert c2dlm_grid.digests(64)["diffusion"] == ""
+
+
+def test_a_base_is_kept_in_half_precision(monkeypatch, tmp_path):
+    from causalnb.errors import LabError
+
+    monkeypatch.setattr(c2dlm_models, "models_dir", lambda profile: tmp_path)
+    size = {"hidden_size": 64, "layers": 1, "heads": 2}
+    model = c2dlm_models.small_llama(size)
+    digest = c2dlm_models.save_base(model, c2dlm_models.base_file("diffusion", 64))
+    again = c2dlm_models.load_base("diffusion", size)
+    assert len(digest) == 64 and again.lm_head.weight is again.get_input_embeddings().weight
+    for one, other in zip(model.parameters(), again.parameters(), strict=True):
+        torch.testing.assert_close(other, one.half().float(), rtol=0, atol=0)
+    with pytest.raises(LabError, match="has no model.layers.1.input_layernorm.weight: it is of another size"):
+        c2dlm_models.load_base("diffusion", {**size, "layers": 2})
