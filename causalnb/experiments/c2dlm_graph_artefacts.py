@@ -397,7 +397,7 @@ def cost_table():
 
 
 def cost_figure():
-    """(figure, alt): the cost against hidden reasoning tokens, output at the printed and at twice the price."""
+    """(figure, alt): cost against hidden reasoning tokens, output at the printed price and at twice that."""
     import matplotlib.pyplot as plt
     import numpy as np
 
