@@ -1,4 +1,4 @@
-"""Figure 1 of C2DLM, measured: which tokens a causal and a bidirectional decoder use, and what the graph asks."""
+"""Figure 1 of C2DLM, measured: what a causal and a bidirectional decoder use, and what the graph asks."""
 
 from causalnb.lab.registry import artefact
 
@@ -6,7 +6,7 @@ SMALL = {"hidden_size": 32, "layers": 2, "heads": 4}
 
 
 def example(zorin: int = 80, vortex: int = 79):
-    """(words, ids (T,), mask (T, T) of section 3.1) of one compact chain of COT-OrderPerturb in causal order."""
+    """(words, ids (T,), mask (T, T) of section 3.1) of one compact chain of thought in causal order."""
     import torch
 
     from causalnb.experiments.c2dlm_tasks import cot_rows
@@ -18,7 +18,7 @@ def example(zorin: int = 80, vortex: int = 79):
 
 
 def influence(model, ids, mask_token_id: int | None = None):
-    """(T, T): row i, the norm of the gradient of the prediction of token i in each input embedding; 0 = unused.
+    """(T, T): row i, the gradient's norm of the prediction of token i in each input embedding; 0 = unused.
 
     With a mask token the model is bidirectional: token i is masked, and its own column is the mask's. Without
     one it is autoregressive: token i is predicted at position i - 1, and row 0 by nothing.
@@ -45,7 +45,7 @@ def influence(model, ids, mask_token_id: int | None = None):
 
 
 def dependence_structures(seed: int = 0):
-    """{"AR": (T, T), "DLM": (T, T), "C2DLM": (T, T)}: influences of random decoders, and the mask; with words."""
+    """({"AR", "DLM": influences in random decoders (T, T), "C2DLM": the mask}, the words)."""
     import torch
 
     from causalnb.c2dlm import MaskedDiffusionModel
@@ -114,9 +114,10 @@ def figure(seed: int = 0):
         ax.set_xlabel("token seen")
     axes[0].set_ylabel("token predicted")
     alt = (
-        "Three square matrices over the tokens of one chain of thought, rows the token predicted and columns the "
-        f"token seen. {told[0]}, all below the diagonal; {told[1]}, on both sides. The third holds the mask of "
-        f"the concept graph: {told[2]}, scattered below the diagonal, and {told[3]}, above it; the rest is 0."
+        "Three square matrices over the tokens of one chain of thought, rows the token predicted and columns "
+        f"the token seen. {told[0]}, all below the diagonal; {told[1]}, on both sides. The third holds the "
+        f"mask of the concept graph: {told[2]}, scattered below the diagonal, and {told[3]}, above it; the "
+        "rest is 0."
     )
     return fig, alt
 
