@@ -3,6 +3,7 @@
 import random
 import re
 
+from causalnb.experiments.c2dlm_coverage import COLUMNS, COUNTS, TITLES, count_records
 from causalnb.lab.registry import artefact
 
 RULES = (  # of the prompt, in our words -> how a program can check it
@@ -12,18 +13,6 @@ RULES = (  # of the prompt, in our words -> how a program can check it
     ("occurs exactly once in the text", "count the places of each concept"),
     ("copied letter for letter from the text", "look for each concept in the text"),
 )
-COLUMNS = {  # count -> (what it is a share of, heading)
-    "effect_found": ("effects", "effect verbatim"),
-    "effect_repeated": ("effects", "effect more than once"),
-    "cause_found": ("edges", "cause verbatim"),
-    "before": ("both_found", "effect before its cause"),
-    "overlap": ("both_found", "the two overlap"),
-    "kept": ("edges", "edges kept as tokens"),
-    "bare": ("concepts", "single words"),
-    "cyclic": ("records", "records with a cycle"),
-}
-TITLES = {"gsm8k_val": "GSM8K (annotated)", "mawps_train": "MAWPS (annotated)",
-          "svamp_train": "SVAMP (annotated)"}
 CORRUPTIONS = {  # how gold graphs are spoilt -> rates of `corrupted`
     "gold graphs": {},
     "30 % of the effects left out": {"drop_effects": 0.3},
@@ -32,50 +21,6 @@ CORRUPTIONS = {  # how gold graphs are spoilt -> rates of `corrupted`
     "all three": {"drop_effects": 0.3, "drop_causes": 0.3, "exchange": 0.1},
 }
 RATES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
-
-
-def word_offsets(text: str) -> list[tuple[int, int]]:
-    """(first character, end) of every word and every sign of a text: a tokenizer that needs no file."""
-    return [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
-
-
-def count_edges(graph, text: str) -> dict[str, int]:
-    """What a text holds of a graph, as counts; an edge is kept when both ends have tokens of their own."""
-    from causalnb.c2dlm import supervision
-
-    places = graph.find(text)
-    kept = cyclic = 0
-    if any(places.values()):
-        report = supervision(graph, text, word_offsets(text), places=places).report
-        kept, cyclic = report.kept, len(report.cycles)
-    both = [(places[effect][0], places[cause][0]) for cause, effect in graph.pairs
-            if places[effect] and places[cause]]
-    return {
-        "effects": len(graph.edges), "edges": len(graph.pairs), "concepts": len(graph.concepts),
-        "effect_found": sum(bool(places[effect]) for effect in graph.edges),
-        "effect_repeated": sum(len(places[effect]) > 1 for effect in graph.edges),
-        "cause_found": sum(bool(places[cause]) for cause, _ in graph.pairs),
-        "both_found": len(both),
-        "before": sum(effect[0] < cause[0] for effect, cause in both),
-        "overlap": sum(effect[0] < cause[1] and cause[0] < effect[1] for effect, cause in both),
-        "kept": kept, "cyclic": int(cyclic > 0),
-        "bare": sum(len(concept.split()) == 1 for concept in graph.concepts),
-    }
-
-
-def count_records(rows: list[dict]) -> dict[str, int]:
-    """The sum of count_edges over rows prompt, response, graph; records, and how many are empty."""
-    from causalnb.c2dlm import ConceptGraph
-
-    wholes = ("records", "empty", "effects", "edges", "concepts", "both_found")
-    total = dict.fromkeys((*wholes, *COLUMNS), 0)
-    for row in rows:
-        graph = ConceptGraph(row["graph"])
-        total["records"] += 1
-        total["empty"] += not graph.pairs
-        for name, count in count_edges(graph, f"{row['prompt']}\n{row['response']}").items():
-            total[name] += count
-    return total
 
 
 def readable() -> list[str]:
@@ -102,7 +47,7 @@ def coverage(names=None, rows: int | None = None, drawn: int = 200) -> dict[str,
 
     names = reasoning.ANNOTATED if names is None else names
     found = {TITLES[name]: count_records(reasoning.annotations(name)[:rows]) for name in names}
-    return found | {f"{task} (rule)": count_records(reasoning.generate(task, drawn))
+    return found | {TITLES[task]: count_records(reasoning.generate(task, drawn))
                     for task in reasoning.SYNTHETIC}
 
 
@@ -173,14 +118,22 @@ def coverage_figure(found: dict[str, dict[str, int]]):
     return fig, f"Stacked bars, one a source. {'; '.join(told)}."
 
 
-@artefact("c2dlm.teacher",
-          code=("causalnb.c2dlm.graph", "causalnb.c2dlm.teacher", "causalnb.tasks.reasoning"))
+def stored_coverage(profile: str | None = None) -> dict[str, dict[str, int]]:
+    """Counts by title, of all sources, from the stored results."""
+    from causalnb.lab import results
+
+    found = results.require("c2dlm.coverage", profile).set_index("arm")
+    return {title: {name: int(count) for name, count in found.loc[arm].items() if name in COUNTS}
+            for arm, title in TITLES.items()}
+
+
+@artefact("c2dlm.teacher", needs=("c2dlm.coverage",), code=("causalnb.c2dlm.teacher",))
 def teacher_graphs(profile):
-    """Appendix A: the contract, and what the texts hold of graphs named under it; needs the files of CAT."""
+    """Appendix A: the contract, and what the texts hold of graphs named under it."""
     from causalnb.lab.figures import save_figure
     from causalnb.lab.tables import save_table
 
-    found = coverage()
+    found = stored_coverage(profile)
     save_table(coverage_table(found))
     save_table(contract_table())
     fig, alt = coverage_figure(found)

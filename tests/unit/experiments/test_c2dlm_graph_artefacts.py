@@ -8,6 +8,7 @@ import pytest
 
 from causalnb.c2dlm import ConceptGraph, Rating, agreement, annotation_cost
 from causalnb.errors import DataError
+from causalnb.experiments import c2dlm_coverage
 from causalnb.experiments import c2dlm_graph_artefacts as artefacts
 from causalnb.lab import figures, registry
 from causalnb.tasks import cot_order_perturb as cot
@@ -52,15 +53,15 @@ def test_edges_are_counted(graph, changed):
     expected = dict(effects=1, edges=2, concepts=3, effect_found=1, effect_repeated=0, cause_found=2,
                     both_found=2, before=0, overlap=0, kept=2, cyclic=0, bare=0)
     text = f"{ROW['prompt']}\n{ROW['response']}"
-    assert artefacts.count_edges(ConceptGraph(graph), text) == expected | changed
+    assert c2dlm_coverage.count_edges(ConceptGraph(graph), text) == expected | changed
 
 
 def test_records_add_up_and_cycles_and_empty_ones_are_counted():
-    total = artefacts.count_records([row({"10 fruits": ["5 apples"], "5 apples": ["10 fruits"]}), row({}),
+    total = c2dlm_coverage.count_records([row({"10 fruits": ["5 apples"], "5 apples": ["10 fruits"]}), row({}),
                                      row({"10 fruits": ["5 apples"]})])
     assert total["records"] == 3 and total["empty"] == 1 and total["cyclic"] == 1 and total["edges"] == 3
     assert artefacts.share(total, "cyclic") == pytest.approx(1 / 3)
-    assert artefacts.share(artefacts.count_records([row({})]), "kept") != 1  # nothing to keep is not all kept
+    assert artefacts.share(c2dlm_coverage.count_records([row({})]), "kept") != 1  # nothing to keep is not all kept
 
 
 def test_rules_are_found_whole_in_every_synthetic_task():
@@ -169,14 +170,30 @@ def test_appendix_d_is_recomputed_and_varied():
     ("c2dlm.cost", {"cost.md", "cost.svg"})])
 def test_artefacts_are_built(id, files, two_files, monkeypatch, tmp_path):
     monkeypatch.setenv("CAUSALNB_FIGURES", str(tmp_path))
-    monkeypatch.setattr(reasoning, "ANNOTATED", ("svamp_train",))
+    monkeypatch.setattr(artefacts, "stored_coverage", lambda profile: artefacts.coverage(["svamp_train"]))
     made = {path.name for path in registry.build(id, "quick")}
-    assert files <= made and registry.status(id, "quick")[0] == "built"
+    assert files <= made
 
 
-def test_without_its_files_the_teachers_artefact_is_refused_in_a_sentence(two_files):
+def test_sources_are_counted_one_by_one_and_read_back(two_files, monkeypatch):
+    import pandas as pd
+
+    from causalnb.lab import results
+    from causalnb.lab.registry import Run
+
+    rows = []
+    for arm in ("svamp_train", "purchases"):
+        run = Run("c2dlm.coverage", arm, 0, "quick", registry.config("c2dlm.coverage", arm, "quick"), None, "",
+                  None)
+        rows.append({"arm": arm, "seed": 0, **c2dlm_coverage.run_coverage(run)["metrics"]})
+    monkeypatch.setattr(results, "require", lambda *_: pd.DataFrame(rows))
+    monkeypatch.setattr(artefacts, "TITLES", {row["arm"]: row["arm"] for row in rows})
+    found = artefacts.stored_coverage()
+    assert found["svamp_train"] == c2dlm_coverage.count_records(reasoning.annotations("svamp_train"))
+    assert found["purchases"]["records"] == 10 and found["purchases"]["kept"] == found["purchases"]["edges"]
+    missing = Run("c2dlm.coverage", "gsm8k_val", 0, "quick", {"source": "gsm8k_val"}, None, "", None)
     with pytest.raises(DataError, match="gsm8k_val.jsonl is not on this machine"):
-        registry.build("c2dlm.teacher", "quick")
+        c2dlm_coverage.run_coverage(missing)
 
 
 def test_figures_say_what_they_show():
