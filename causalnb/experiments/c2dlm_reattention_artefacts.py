@@ -156,7 +156,8 @@ def pipeline_figure(one: Chain | None = None, model=None):
         ax.set_xticks(range(tokens), one.seen, rotation=90, fontsize=7)
         ax.set_yticks(range(tokens), one.seen, fontsize=7)
         ax.set(xlabel="key k (cause)", ylabel="query q (effect)")
-    axes[1, 0].bar(range(tokens), found["norms"].tolist(), color=COLOURS["green"], edgecolor="black", linewidth=0.5)
+    axes[1, 0].bar(range(tokens), found["norms"].tolist(), color=COLOURS["green"], edgecolor="black",
+                   linewidth=0.5)
     axes[1, 0].set_xticks(range(tokens), one.seen, rotation=90, fontsize=7)
     axes[1, 0].set(xlabel="key k", ylabel="norm of the value")
 
