@@ -130,13 +130,13 @@ def pipeline_figure(one: Chain | None = None, model=None):
     one, model = one or chain(), model or model_of()
     found = arrays(model, one)
     mask, tokens = found["mask"], len(one.words)
-    fig, axes = plt.subplots(2, 3, figsize=(9.6, 6.2))
+    fig, axes = plt.subplots(2, 3, figsize=(8.6, 5.5))
     graph = nx.DiGraph(one.graph.pairs)
-    columns = enumerate(nx.topological_generations(graph))
-    place = {name: (x, -y - 0.25 * (x % 2)) for x, names in columns for y, name in enumerate(names)}
+    levels = enumerate(nx.topological_generations(graph))
+    place = {name: (x - (len(names) - 1) / 2, -y) for y, names in levels for x, name in enumerate(names)}
     labels = {name: name.replace(" ", "\n") for name in graph}
-    draw_graph(axes[0, 0], graph, labels=labels, pos=place, size=1900)
-    axes[0, 0].margins(0.3)
+    draw_graph(axes[0, 0], graph, labels=labels, pos=place, size=1250)
+    axes[0, 0].margins(0.35, 0.2)
 
     colours = ListedColormap([COLOURS["vermillion"], "0.93", COLOURS["blue"]])
     axes[0, 1].imshow(mask.numpy(), cmap=colours, vmin=-1, vmax=1)
