@@ -130,7 +130,7 @@ def pipeline_figure(one: Chain | None = None, model=None):
     one, model = one or chain(), model or model_of()
     found = arrays(model, one)
     mask, tokens = found["mask"], len(one.words)
-    fig, axes = plt.subplots(2, 3, figsize=(8.6, 5.5))
+    fig, axes = plt.subplots(2, 3, figsize=(8.2, 5.3))
     graph = nx.DiGraph(one.graph.pairs)
     levels = enumerate(nx.topological_generations(graph))
     place = {name: (x - (len(names) - 1) / 2, -y) for y, names in levels for x, name in enumerate(names)}
