@@ -1,4 +1,4 @@
-"""Figure 2: the chain is annotated and found again, its arrays are the loss's own, and the files are stable."""
+"""Figure 2: its chain is annotated and found again, its arrays are the loss's own, its files are stable."""
 
 import matplotlib.pyplot as plt
 import pytest
@@ -20,7 +20,7 @@ def test_the_teacher_quotes_every_step_and_what_its_formula_reads():
 
 
 def test_the_mask_by_hand(shown):
-    """Two tokens a concept: steps read the sources, Radiant the steps; reversed and later ones are penalised."""
+    """Two tokens a concept: steps read the sources, Radiant the steps; reversed and later ones penalised."""
     one, _, found = shown
     assert one.words == "Zorin 80 Vortex 79 <sep> Quasar 90 Flux 21 Radiant 44 <eos>".split()
     expected = torch.zeros(12, 12, dtype=torch.int8)
