@@ -1,7 +1,5 @@
 """C2DLM's tables and figures from stored results: the paper's numbers beside ours."""
 
-from causalnb.lab.registry import artefact
-
 NAMES = {
     "autoregressive": "autoregressive",
     "diffusion": "diffusion SFT",
@@ -81,14 +79,6 @@ def sudoku_table(profile: str | None = None):
         "are multiples of 1/500, whole puzzles as it seems; its diffusion rows are multiples of 1/2048, the "
         "cells of 256 puzzles. Both metrics are given here. In 124 of the 500 puzzles several solutions fit.",
     )
-
-
-@artefact("c2dlm.table3", needs=tuple(f"c2dlm.sudoku.n{size}" for size in SIZES))
-def build_table3(profile: str) -> None:
-    """Table 3."""
-    from causalnb.lab.tables import save_table
-
-    save_table(sudoku_table(profile))
 
 
 # --- learning curves

@@ -1,7 +1,5 @@
 """COT-OrderPerturb as C2DLM prints it: graph, orders, the algorithm that draws the data, and shortcuts."""
 
-from causalnb.lab.registry import artefact
-
 HEIGHTS = {"Zorin": 1.4, "Vortex": -0.3, "Quasar": 1.3, "Flux": -0.6, "Radiant": 0.6, "Nova": 2.5,
            "Gravity": 1.5, "Pulse": -0.3, "Helix": 1.4, "Echo": -1.1, "Comet": 2.5, "Nebula": 1.9,
            "Aether": 0.2, "Celestia": 0.9, "Stardust": 0.9}  # so that no edge runs through a variable
@@ -129,33 +127,3 @@ def shortcuts(train, test) -> dict[str, float]:
         fit = make_pipeline(StandardScaler(), PolynomialFeatures(degree), LinearRegression())
         found[name] = np.rint(fit.fit(asked, told).predict(wanted))
     return {name: float((guess == truth).mean()) for name, guess in found.items()}
-
-
-@artefact("c2dlm.fig3", code=("causalnb.tasks.cot_order_perturb",), notebook="43_chain_of_thought_order")
-def build_fig3(profile: str) -> None:
-    """Figure 3."""
-    from causalnb.lab.figures import save_figure
-
-    fig, alt = orders_figure()
-    caption = "Steps of a chain of thought in the eight orders"
-    save_figure(fig, "c2dlm.fig3", alt=alt, caption=caption, profile=profile)
-
-
-@artefact("c2dlm.fig7", code=("causalnb.tasks.cot_order_perturb",), notebook="43_chain_of_thought_order")
-def build_fig7(profile: str) -> None:
-    """Figure 7."""
-    from causalnb.lab.figures import save_figure
-
-    fig, alt = graph_figure()
-    caption = "The graph that generates COT-OrderPerturb"
-    save_figure(fig, "c2dlm.fig7", alt=alt, caption=caption, profile=profile)
-
-
-@artefact(
-    "c2dlm.algorithm1", code=("causalnb.tasks.cot_order_perturb",), notebook="43_chain_of_thought_order"
-)
-def build_algorithm1(profile: str) -> None:
-    """Algorithm 1."""
-    from causalnb.lab.tables import save_table
-
-    save_table(algorithm_table())

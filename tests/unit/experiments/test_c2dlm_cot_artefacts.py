@@ -4,7 +4,6 @@ import matplotlib.pyplot as plt
 import pytest
 
 from causalnb.experiments import c2dlm_cot_artefacts as made
-from causalnb.lab import registry
 from causalnb.tasks import cot_order_perturb as cot
 
 
@@ -52,8 +51,3 @@ def test_shortcuts_are_what_their_names_say():
     assert found["nearest training input"] == pytest.approx(
         sum(answer(nearest(pair)) == answer(pair) for pair in test) / 30, abs=1 / 30)
     assert found["most frequent answer"] <= 0.2 and set(found) >= {"linear fit", "fit of degree 6"}
-
-
-@pytest.mark.parametrize("id", ["c2dlm.fig3", "c2dlm.fig7", "c2dlm.algorithm1"])
-def test_the_artefact_is_built(id):
-    assert all(path.is_file() for path in registry.build(id, "quick"))

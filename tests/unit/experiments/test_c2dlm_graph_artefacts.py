@@ -57,11 +57,12 @@ def test_edges_are_counted(graph, changed):
 
 
 def test_records_add_up_and_cycles_and_empty_ones_are_counted():
-    total = c2dlm_coverage.count_records([row({"10 fruits": ["5 apples"], "5 apples": ["10 fruits"]}), row({}),
-                                     row({"10 fruits": ["5 apples"]})])
+    knot, one = {"10 fruits": ["5 apples"], "5 apples": ["10 fruits"]}, {"10 fruits": ["5 apples"]}
+    total = c2dlm_coverage.count_records([row(knot), row({}), row(one)])
     assert total["records"] == 3 and total["empty"] == 1 and total["cyclic"] == 1 and total["edges"] == 3
     assert artefacts.share(total, "cyclic") == pytest.approx(1 / 3)
-    assert artefacts.share(c2dlm_coverage.count_records([row({})]), "kept") != 1  # nothing to keep is not all kept
+    empty = c2dlm_coverage.count_records([row({})])
+    assert artefacts.share(empty, "kept") != 1  # nothing to keep is not all kept
 
 
 def test_rules_are_found_whole_in_every_synthetic_task():
@@ -183,8 +184,8 @@ def test_sources_are_counted_one_by_one_and_read_back(two_files, monkeypatch):
 
     rows = []
     for arm in ("svamp_train", "purchases"):
-        run = Run("c2dlm.coverage", arm, 0, "quick", registry.config("c2dlm.coverage", arm, "quick"), None, "",
-                  None)
+        config = registry.config("c2dlm.coverage", arm, "quick")
+        run = Run("c2dlm.coverage", arm, 0, "quick", config, None, "", None)
         rows.append({"arm": arm, "seed": 0, **c2dlm_coverage.run_coverage(run)["metrics"]})
     monkeypatch.setattr(results, "require", lambda *_: pd.DataFrame(rows))
     monkeypatch.setattr(artefacts, "TITLES", {row["arm"]: row["arm"] for row in rows})
