@@ -1,7 +1,7 @@
 """The base of the C2DLM experiments: a small diffusion language model and its autoregressive twin."""
 
 from causalnb.experiments.c2dlm_models import base_file, decode, fit, save_base, small_llama
-from causalnb.lab.registry import Experiment, Run, register
+from causalnb.lab.registry import Run
 from causalnb.tasks import pretraining, words
 
 
@@ -83,59 +83,3 @@ def run_base(run: Run) -> dict:
         "megabytes": file.stat().st_size / 1e6,
     }
     return {"metrics": metrics, "history": history}
-
-
-register(
-    Experiment(
-        id="c2dlm.base",
-        title="A small diffusion language model and its autoregressive twin, before any task",
-        run=run_base,
-        notebook="43_chain_of_thought_order",
-        code=(
-            "causalnb.c2dlm.diffusion",
-            "causalnb.c2dlm.sampling",
-            "causalnb.c2dlm.model",
-            "causalnb.tasks.pretraining",
-            "causalnb.tasks.words",
-            "causalnb.lab.training",
-            "causalnb.experiments.c2dlm_models",
-            __name__,
-        ),
-        arms={kind: {"model": kind} for kind in ("diffusion", "autoregressive")},
-        settings={
-            "laptop": {
-                "model": "diffusion",
-                "hidden_size": 128,
-                "layers": 4,
-                "heads": 4,
-                "steps": 8000,
-                "batch": 32,
-                "learning_rate": 1.5e-3,
-                "evaluate_every": 1000,
-                "evaluation_rows": 300,
-                "bf16": False,
-            },
-            "quick": {
-                "hidden_size": 32,
-                "layers": 2,
-                "heads": 2,
-                "steps": 3,
-                "batch": 8,
-                "evaluate_every": 3,
-                "evaluation_rows": 6,
-            },
-            "gpu": {
-                "hidden_size": 512,
-                "layers": 10,
-                "heads": 8,
-                "steps": 20_000,
-                "batch": 128,
-                "learning_rate": 5e-4,
-                "evaluate_every": 2000,
-                "bf16": True,
-            },
-        },
-        seeds={"laptop": 1},
-        cost={"quick": 4, "laptop": 1000, "gpu": 1500},
-    )
-)

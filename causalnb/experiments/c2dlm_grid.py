@@ -6,6 +6,7 @@ result stale.
 
 from hashlib import sha256
 
+from causalnb.experiments.c2dlm_base import run_base
 from causalnb.experiments.c2dlm_models import MODELS, base_file
 from causalnb.experiments.c2dlm_runs import run_task
 from causalnb.lab.registry import Experiment, register
@@ -137,15 +138,15 @@ def ablations(alpha: float) -> dict[str, dict]:
     return {name: {"graph": "causal", **changes} for name, changes in (others | parts).items()}
 
 
-RATES = {"lr1": 1e-3, "lr3": 3e-3, "lr6": 6e-3}
+RATES = {"lr0_5": 5e-4, "lr1": 1e-3, "lr3": 3e-3, "lr6": 6e-3}
 GAMMAS = {"gamma0_1": 0.1, "gamma0_3": 0.3, "gamma1": 1.0, "gamma3": 3.0}
 
 
 def tried(*graphs: str) -> dict[str, dict]:
-    """The arms of a search: every rate for both models, every gamma for every graph at the rate 3e-3."""
+    """The arms of a search: every rate for both models, every gamma for every graph at the rate 1e-3."""
     both = {f"{model}_{name}": {"model": model, "learning_rate": rate}
             for model in MODELS for name, rate in RATES.items()}
-    guided = {f"{graph}_{name}": {"graph": graph, "gamma": gamma}
+    guided = {f"{graph}_{name}": {"graph": graph, "gamma": gamma, "learning_rate": 1e-3}
               for graph in graphs for name, gamma in GAMMAS.items()}
     return both | guided
 
@@ -184,3 +185,58 @@ for task, more in (("sudoku", {}), ("cot", {}), ("stg", STG_L)):
         ablations(alpha), NOTEBOOKS["ablation"], 3, 90, **more)
 add("c2dlm.downstream", "Six synthetic reasoning tasks, tuned on 686 rows of all", "reasoning",
     arms(*FIVE), NOTEBOOKS["ablation"], 3, 120)
+
+register(
+    Experiment(
+        id="c2dlm.base",
+        title="A small diffusion language model and its autoregressive twin, before any task",
+        run=run_base,
+        notebook="43_chain_of_thought_order",
+        code=(
+            "causalnb.c2dlm.diffusion",
+            "causalnb.c2dlm.sampling",
+            "causalnb.c2dlm.model",
+            "causalnb.tasks.pretraining",
+            "causalnb.tasks.words",
+            "causalnb.lab.training",
+            "causalnb.experiments.c2dlm_models",
+            "causalnb.experiments.c2dlm_base",
+        ),
+        arms={kind: {"model": kind} for kind in ("diffusion", "autoregressive")},
+        settings={
+            "laptop": {
+                "model": "diffusion",
+                "hidden_size": 128,
+                "layers": 4,
+                "heads": 4,
+                "steps": 8000,
+                "batch": 32,
+                "learning_rate": 1.5e-3,
+                "evaluate_every": 1000,
+                "evaluation_rows": 300,
+                "bf16": False,
+            },
+            "quick": {
+                "hidden_size": 32,
+                "layers": 2,
+                "heads": 2,
+                "steps": 2,
+                "batch": 8,
+                "evaluate_every": 1,
+                "evaluation_rows": 6,
+            },
+            "gpu": {
+                "hidden_size": 512,
+                "layers": 10,
+                "heads": 8,
+                "steps": 20_000,
+                "batch": 128,
+                "learning_rate": 5e-4,
+                "evaluate_every": 2000,
+                "bf16": True,
+            },
+        },
+        seeds={"laptop": 1},
+        cost={"quick": 4, "laptop": 1000, "gpu": 1500},
+    )
+)
