@@ -1,8 +1,8 @@
 """COT-OrderPerturb as C2DLM prints it: graph, orders, the algorithm that draws the data, and shortcuts."""
 
 HEIGHTS = {"Zorin": 1.4, "Vortex": -0.3, "Quasar": 1.3, "Flux": -0.6, "Radiant": 0.6, "Nova": 2.5,
-           "Gravity": 1.5, "Pulse": -0.3, "Helix": 1.4, "Echo": -1.1, "Comet": 2.5, "Nebula": 1.9,
-           "Aether": 0.2, "Celestia": 0.9, "Stardust": 0.9}  # so that no edge runs through a variable
+           "Gravity": 1.5, "Pulse": -0.3, "Helix": 1.5, "Echo": -1.3, "Comet": 2.5, "Nebula": 1.9,
+           "Aether": 0.25, "Celestia": 0.4, "Stardust": 0.4}  # so that no edge runs through a variable
 ORDERS = ("normal", "LR", "OF", "DFS", "R3", "R1", "R2", "RE")
 
 
@@ -21,27 +21,20 @@ def graph_figure():
     import matplotlib.pyplot as plt
     import networkx as nx
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, draw_graph
     from causalnb.tasks import cot_order_perturb as cot
 
     graph = nx.DiGraph((cause, effect) for effect, causes in cot.GRAPH.items() for cause in causes)
+    dead = [name for name in cot.STEPS if not graph.out_degree(name) and name != cot.TARGET]
+    kinds = {"input": ("yellow", cot.SOURCES), "step": ("sky", ()),
+             "step without an effect": ("orange", dead), "answer": ("vermillion", (cot.TARGET,))}
+    fig, ax = plt.subplots(figsize=(9.6, 3.8))
     place = {name: (x, HEIGHTS[name]) for name, x in depths().items()}
-    fig, ax = plt.subplots(figsize=(9.6, 3.6))
-    kinds = {"input": cot.SOURCES, "answer": (cot.TARGET,),
-             "without effect": [n for n in cot.STEPS if graph.out_degree(n) == 0 and n != cot.TARGET]}
-    colour = {name: COLOURS[look] for kind, look in zip(kinds, ("yellow", "vermillion", "sky"), strict=True)
-              for name in kinds[kind]}
-    below = [("Echo", "Celestia")]
-    for edges, bend in ((below, 0.3), ([edge for edge in graph.edges if edge not in below], 0.0)):
-        nx.draw_networkx_edges(graph, place, edgelist=edges, ax=ax, edge_color="0.45", arrowsize=9,
-                               node_size=1300, connectionstyle=f"arc3,rad={bend}", width=0.9)
-    nx.draw_networkx_nodes(graph, place, ax=ax, node_size=1300, edgecolors="black", linewidths=0.8,
-                           node_color=[colour.get(name, "white") for name in graph.nodes])
-    nx.draw_networkx_labels(graph, place, ax=ax, font_size=7.5)
-    for kind, names in kinds.items():
-        ax.scatter([], [], s=70, color=colour[names[0]], edgecolors="black", linewidths=0.8, label=kind)
+    draw_graph(ax, graph, pos=place, size=1700,
+               colours={name: colour for colour, names in kinds.values() for name in names})
+    for kind, (colour, _) in kinds.items():
+        ax.scatter([], [], s=70, color=COLOURS[colour], edgecolors="black", linewidths=0.8, label=kind)
     ax.legend(fontsize=8, loc="lower right")
-    ax.set_axis_off()
     told = "; ".join(f"{effect} from {' and '.join(causes)}" for effect, causes in cot.GRAPH.items())
     return fig, (f"The graph of COT-OrderPerturb: {graph.number_of_nodes()} variables, "
                  f"{graph.number_of_edges()} edges, inputs on the left, {cot.TARGET} on the right. {told}.")

@@ -7,7 +7,6 @@ python -m tests.benchmarks.bench_sci [--repeats N] [--json PATH]
 import argparse
 import json
 import statistics
-import time
 from pathlib import Path
 
 import torch
@@ -16,6 +15,7 @@ from rich.table import Table
 from transformers import LlamaConfig, LlamaForCausalLM, logging
 
 from causalnb import sci
+from causalnb.experiments.sci_overhead import in_turn
 from causalnb.sci import guide
 from causalnb.tasks import scan
 
@@ -53,18 +53,8 @@ LARGEST = {"parameters": 10e6, "share of parameters": 0.01}  # added to TinyLlam
 
 
 def medians(runs: dict, repeats: int) -> dict:
-    """Median CPU milliseconds of each call in `runs`, run in turn `repeats` times after one warm-up.
-
-    The order is reversed from turn to turn, so that what a call leaves in the caches favours nobody.
-    """
-    times = {name: [] for name in runs}
-    for turn in range(repeats + 1):
-        for name, call in list(runs.items())[:: -1 if turn % 2 else 1]:
-            start = time.process_time()
-            call()
-            if turn:
-                times[name].append(1e3 * (time.process_time() - start))
-    return {name: statistics.median(values) for name, values in times.items()}
+    """Median CPU milliseconds of each call in `runs`, run in turn `repeats` times after one warm-up."""
+    return {name: statistics.median(times) for name, times in in_turn(runs, repeats).items()}
 
 
 def backward(call, *inputs):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from causalnb.experiments import c2dlm_grid, c2dlm_models, c2dlm_runs, c2dlm_tasks
+from causalnb.experiments import c2dlm_base, c2dlm_grid, c2dlm_models, c2dlm_runs, c2dlm_tasks
 from causalnb.lab import registry
 from causalnb.lab.registry import Run
 from causalnb.tasks import cot_order_perturb as cot
@@ -181,3 +181,29 @@ def test_a_base_is_kept_in_half_precision(monkeypatch, tmp_path):
         torch.testing.assert_close(other, one.half().float(), rtol=0, atol=0)
     with pytest.raises(LabError, match="has no model.layers.1.input_layernorm.weight: it is of another size"):
         c2dlm_models.load_base("diffusion", {**size, "layers": 2})
+
+
+def test_a_base_reads_two_batches_of_skills_for_one_of_stories_of_like_length():
+    skills, stories = parts = c2dlm_base.base_rows(4 * 48, 0, whole=True)
+    order = c2dlm_base.base_order(parts, 4)
+    assert sorted(order) == [*range(len(skills) + len(stories))]
+    batches = [order[at : at + 4] for at in range(0, len(order), 4)]
+    assert [batch[0] >= len(skills) for batch in batches] == [False, False, True] * 16
+    rows = [*skills, *stories]
+
+    def spread(batches):
+        length = [len(row["input_ids"]) - sum(row["prompt_mask"]) for row in rows]
+        return sum(max(length[i] for i in batch) - min(length[i] for i in batch) for batch in batches)
+
+    drawn = [[*range(at, at + 4)] for at in range(0, len(rows), 4)]
+    assert spread(batches) < spread(drawn) / 2
+    assert [sum(row["prompt_mask"]) == 0 for row in skills] == [False, True] * (len(skills) // 2)
+    assert all(sum(row["prompt_mask"]) for part in c2dlm_base.base_rows(30, 0, whole=False) for row in part)
+
+
+def test_a_base_is_right_when_the_last_word_is(monkeypatch):
+    rows = [words.encode("2 + 3 =", "5"), words.encode("Solve 2 x = 4 for x .", "x = 2 . \\boxed{ 2 }")]
+    for said, share in (([["5"], ["\\boxed{", "2", "}"]], 1.0), ([["4"], ["\\boxed{", "2", "}"]], 0.5),
+                        ([["5"], ["\\boxed{", "3", "}"]], 0.5), ([[], ["}"]], 0.0)):
+        monkeypatch.setattr(c2dlm_base, "decode", lambda *_, said=said: said)
+        assert c2dlm_base.answers_right(None, rows, {}) == share
