@@ -11,7 +11,7 @@ VERSIONS = {
     "d1024": "corrected, d_s = 1024",
     "d512": "corrected, d_s = 512",
     "d384": "corrected, d_s = 384",
-    "shipped": "as shipped, d_s = 256",
+    "shipped": "as shipped, d_s = 192",
     "d128": "corrected, d_s = 128",
 }
 SHOWN = ("guide", "full", "shipped")

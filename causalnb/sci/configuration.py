@@ -6,7 +6,7 @@ from transformers import AutoConfig, PretrainedConfig
 class SCIConfig(PretrainedConfig):
     """Settings of SCITransformer: widths in features, layers from 0, K = n_structural_slots < d_structure.
 
-    d_structure=None takes min(256, hidden size): half of the guide's "~10M" on a 1.1B base;
+    d_structure=None takes min(192, hidden size): a third of the guide's "~10M" on a 1.1B base;
     cbm_layers=None places binding after 27, 50 and 73 % of the layers. Raises ValueError for a binding layer
     beyond the base's depth and for slots that do not fit the width.
     """
@@ -45,7 +45,7 @@ class SCIConfig(PretrainedConfig):
         if base_config is not None:
             depth = base_config.num_hidden_layers
             if d_structure is None:
-                self.d_structure = min(256, base_config.hidden_size)
+                self.d_structure = min(192, base_config.hidden_size)
             if cbm_layers is None:
                 self.cbm_layers = sorted(
                     {min(round(depth * share), depth - 1) for share in (0.27, 0.50, 0.73)}

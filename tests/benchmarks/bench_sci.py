@@ -40,7 +40,7 @@ TINY_LLAMA = dict(
     num_key_value_heads=4,
 )
 NEW_TOKENS = 32
-WIDTH = 256  # of slots and content, as shipped
+WIDTH = 192  # of slots and content, as shipped
 # what -> the ratio to keep: at least that many times faster than the guide, at most that many times plain
 BARS = {
     "slot messages": 4.0,

@@ -238,7 +238,7 @@ def test_a_deep_copy_is_bound_as_well():
 
 def test_settings_left_out_follow_the_base():
     config = sci.SCIConfig(transformers.LlamaConfig(num_hidden_layers=22, hidden_size=2048))
-    assert config.cbm_layers == [6, 11, 16] and config.d_structure == 256  # the guide's layers
+    assert config.cbm_layers == [6, 11, 16] and config.d_structure == 192  # the guide's layers
     config = sci.SCIConfig(base(num_hidden_layers=1).config)
     assert config.cbm_layers == [0] and config.d_structure == 24
     assert sci.SCIConfig().base_config is None
