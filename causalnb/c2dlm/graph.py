@@ -114,10 +114,11 @@ class ConceptGraph:
             return {c: spans if len(spans) == 1 else [] for c, spans in found.items()}
         return {c: spans[:1] if occurrences == "first" else spans for c, spans in found.items()}
 
-    def shuffled(self, seed: int) -> "ConceptGraph":
-        """A placebo: every effect keeps its number of causes, drawn anew among the other concepts."""
+    def shuffled(self, seed: int, among: Sequence[str] | None = None) -> "ConceptGraph":
+        """A placebo: every effect keeps its number of causes, drawn anew `among` these, else all concepts."""
         draw = random.Random(seed)
-        others = {effect: [c for c in self.concepts if c != effect] for effect in self.edges}
+        pool = self.concepts if among is None else among
+        others = {effect: [c for c in pool if c != effect] for effect in self.edges}
         return ConceptGraph({effect: draw.sample(others[effect], min(len(causes), len(others[effect])))
                              for effect, causes in self.edges.items()}, self.steps)
 

@@ -62,6 +62,7 @@ LAPTOP = {
     "over_layers": "map",
     "in_order": False,
     "also_ranked": False,
+    "maps": False,
     "split_seed": 42,
     "bf16": False,
 }
@@ -71,23 +72,32 @@ GPU = {"base": digests(512), "hidden_size": 512, "layers": 10, "heads": 8, "lora
        "learning_rate": 5e-4, "bf16": True}
 
 COT = {**LAPTOP, "task": "cot", "mode": "normal", "scope": "result", "alpha": 3.0, "lam": 100.0,
-       "train_rows": 2000, "test_rows": 500, "validation_rows": 200, "steps": 1200, "evaluate_every": 120,
+       "train_rows": 2000, "test_rows": 500, "validation_rows": 100, "steps": 600, "evaluate_every": 60,
        "gen_length": 29, "block_length": 29, "decode_steps": 29}
-SUDOKU = {**LAPTOP, "task": "sudoku", "source": "file", "blanks": 8,
-          "train_rows": 5000, "test_rows": 500, "validation_rows": 200, "steps": 1000, "evaluate_every": 100,
-          "gen_length": 17, "block_length": 17, "decode_steps": 17}
+SUDOKU = {**LAPTOP, "task": "sudoku", "source": "file", "blanks": 8, "gamma": 0.3,
+          "train_rows": 5000, "test_rows": 500, "validation_rows": 100, "steps": 600, "evaluate_every": 100,
+          "gen_length": 17, "block_length": 17, "decode_steps": 9}
 REASONING = {**LAPTOP, "task": "reasoning", "alpha": 3.0,
-             "train_rows": 686, "test_rows": 200, "validation_rows": 120, "steps": 600, "evaluate_every": 150,
-             "gen_length": 24, "block_length": 24, "decode_steps": 24}
-STG = {**LAPTOP, "task": "stg", "size": "S",
-       "train_rows": 400, "test_rows": 400, "validation_rows": 200, "steps": 500, "evaluate_every": 50,
+             "train_rows": 686, "test_rows": 200, "validation_rows": 120, "steps": 400, "evaluate_every": 100,
+             "gen_length": 24, "block_length": 24, "decode_steps": 12}
+STG = {**LAPTOP, "task": "stg", "size": "S", "shift": "published",
+       "train_rows": 400, "test_rows": 400, "validation_rows": 200, "steps": 300, "evaluate_every": 30,
        "gen_length": 2, "block_length": 2, "decode_steps": 2}
+NO_COT = {"gen_length": 3, "block_length": 3, "decode_steps": 3}
+SIZES = {
+    "S": {"size": "S"},
+    "M": {"size": "M", "train_rows": 800},
+    "L": {"size": "L", "train_rows": 1600, "steps": 500, "evaluate_every": 50, "maps": True},
+    "H": {"size": "H", "train_rows": 3000, "steps": 600, "evaluate_every": 60, "test_rows": 1000, **NO_COT},
+}
 QUICKS = {"cot": {**QUICK, "decode_steps": 2}, "sudoku": {**QUICK, "source": "generator", "decode_steps": 2},
           "stg": QUICK, "reasoning": {**QUICK, "train_rows": 12, "validation_rows": 6, "decode_steps": 2}}
+NOTEBOOKS = {"cot": "43_chain_of_thought_order", "sudoku": "44_sudoku_and_stg", "stg": "44_sudoku_and_stg",
+             "reasoning": "45_downstream_ablations_costs"}
 
 
-def arms(*names: str, **more: dict) -> dict[str, dict]:
-    """The arms called so, each as its changes of the settings; `more` adds others."""
+def arms(*names: str) -> dict[str, dict]:
+    """The arms called so, each as its changes of the settings; NAME_scratch starts from random weights."""
     known = {
         "autoregressive": {"model": "autoregressive", "learning_rate": 3e-3},
         "diffusion": {},
@@ -95,25 +105,25 @@ def arms(*names: str, **more: dict) -> dict[str, dict]:
         "no_v": {"graph": "causal", "norm_index": "none"},
         "placebo": {"graph": "placebo"},
         "isolated": {"graph": "isolated"},
+        "mutual": {"graph": "mutual"},
         "ordered": {"in_order": True},
         "c2dlm_ordered": {"graph": "causal", "in_order": True},
     }
     alone = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
-    scratch = {f"{name}_scratch": {**known[name], **alone} for name in known}
-    return {name: {**known, **scratch}[name] for name in names} | more
+    scratch = {f"{name}_scratch": {**changes, **alone} for name, changes in known.items()}
+    return {name: {**known, **scratch}[name] for name in names}
 
 
-def add(
-    id: str, title: str, task: str, arms: dict, notebook: str, seeds: int, cost: float, **changes
-) -> None:
-    """Register an experiment on a task, its laptop settings with `changes`."""
+def add(id: str, title: str, task: str, arms: dict, seeds: int, cost: float, notebook: str = "",
+        **changes) -> None:
+    """Register an experiment on a task, its laptop settings with `changes`; cost in seconds of one run."""
     settings = {"cot": COT, "sudoku": SUDOKU, "stg": STG, "reasoning": REASONING}[task]
     register(
         Experiment(
             id=id,
             title=title,
             run=run_task,
-            notebook=notebook,
+            notebook=notebook or NOTEBOOKS[task],
             code=(*CODE, *TASK_CODE[task]),
             arms=arms,
             settings={"laptop": {**settings, **changes}, "quick": QUICKS[task], "gpu": GPU},
@@ -123,69 +133,55 @@ def add(
     )
 
 
-FIVE = ("autoregressive", "diffusion", "c2dlm", "no_v", "placebo")
-SCRATCH = ("autoregressive_scratch", "diffusion_scratch", "c2dlm_scratch")
-NOTEBOOKS = {"cot": "43_chain_of_thought_order", "sudoku": "44_sudoku_and_stg", "stg": "44_sudoku_and_stg",
-             "ablation": "45_downstream_ablations_costs"}
-
-
-STG_L = {"size": "L", "train_rows": 1600, "steps": 1000, "evaluate_every": 100}
-
-
-def ablations(alpha: float) -> dict[str, dict]:
-    """The arms of table 6 beside the default alpha's, which the main experiments hold with "no_v"."""
-    others = {f"alpha{other}": {"alpha": float(other)} for other in (2, 3, 4, 5) if other != alpha}
-    parts = {"no_schedule": {"gamma_schedule": False}, "query_norm": {"norm_index": "query_as_printed"}}
-    return {name: {"graph": "causal", **changes} for name, changes in (others | parts).items()}
-
-
-RATES = {"lr0_5": 5e-4, "lr1": 1e-3, "lr3": 3e-3, "lr6": 6e-3}
-GAMMAS = {"gamma0_1": 0.1, "gamma0_3": 0.3, "gamma1": 1.0, "gamma3": 3.0}
-
-
-def tried(*graphs: str) -> dict[str, dict]:
-    """The arms of a search: every rate for both models, every gamma for every graph at the rate 1e-3."""
+def tried(gammas: tuple[float, ...], *graphs: str) -> dict[str, dict]:
+    """The arms of a search: two rates for both models, and every gamma for every graph at the rate 1e-3."""
+    rates = {"lr1": 1e-3, "lr3": 3e-3}
     both = {f"{model}_{name}": {"model": model, "learning_rate": rate}
-            for model in MODELS for name, rate in RATES.items()}
-    guided = {f"{graph}_{name}": {"graph": graph, "gamma": gamma, "learning_rate": 1e-3}
-              for graph in graphs for name, gamma in GAMMAS.items()}
+            for model in MODELS for name, rate in rates.items()}
+    guided = {f"{graph}_gamma{gamma:g}".replace(".", "_"): {"graph": graph, "gamma": gamma}
+              for graph in graphs for gamma in gammas}
     return both | guided
 
 
-for task, graphs, more in (
-    ("sudoku", ("causal",), {"source": "generator"}),
-    ("cot", ("causal",), {}),
-    ("stg", ("causal", "isolated"), {**STG_L}),
-):
-    add(f"c2dlm.search.{task}", f"Settings, searched on another draw of the data: {task}", task,
-        tried(*graphs), NOTEBOOKS[task], 1, 100, split_seed=7, **more)
-for rows in (200, 500, 5000):
+add("c2dlm.search.sudoku", "Rates and gammas, tried on another draw of puzzles", "sudoku",
+    tried((0.3, 1.0, 3.0), "causal"), 1, 120, split_seed=7, source="generator")
+add("c2dlm.search.stg", "Rates and gammas, tried on another draw of people and another shift", "stg",
+    tried((1.0, 3.0, 10.0), "causal", "isolated"), 1, 50, split_seed=7, shift="reversed", **SIZES["L"])
+add("c2dlm.search.cot", "Rates and gammas, tried on another draw of inputs", "cot",
+    tried((0.3, 1.0, 3.0), "causal"), 1, 130, split_seed=7)
+
+GUIDED = ("autoregressive", "diffusion", "c2dlm", "placebo")
+for rows, steps in ((200, 300), (500, 300), (5000, 600)):
+    more = {"steps": steps, "evaluate_every": steps // 6}
     add(f"c2dlm.sudoku.n{rows}", f"4x4 Sudoku with {rows} training puzzles, tested on the published 500",
-        "sudoku", arms(*FIVE), NOTEBOOKS["sudoku"], 5 if rows == 5000 else 3, 80, train_rows=rows)
+        "sudoku", arms(*GUIDED), 5 if rows == 5000 else 3, steps / 5, train_rows=rows, **more)
+add("c2dlm.sudoku.controls", "C2DLM on Sudoku with a mutual graph, and without values", "sudoku",
+    arms("mutual", "no_v"), 3, 120)
 add("c2dlm.sudoku.scratch", "4x4 Sudoku with 5,000 training puzzles, without a pre-trained base", "sudoku",
-    arms(*SCRATCH, "placebo_scratch"), NOTEBOOKS["sudoku"], 5, 80, learning_rate=1e-3)
-for size, rows, steps in (("S", 400, 500), ("M", 800, 500), ("L", 1600, 1000), ("H", 3000, 1500)):
-    add(f"c2dlm.stg.{size.lower()}", f"The spurious token game, size {size}", "stg", arms(*FIVE, "isolated"),
-        NOTEBOOKS["stg"], 5 if size == "L" else 3, 60, size=size, train_rows=rows, steps=steps,
-        test_rows=1000 if size == "H" else 400, evaluate_every=steps // 10,
-        **({"gen_length": 3, "block_length": 3, "decode_steps": 3} if size == "H" else {}))
-ranked = {name: {**settings, "also_ranked": True} for name, settings in arms("diffusion", "c2dlm").items()}
+    arms(*(f"{name}_scratch" for name in GUIDED)), 3, 90)
+for size, more in SIZES.items():
+    add(f"c2dlm.stg.{size.lower()}", f"The spurious token game, size {size}", "stg",
+        arms(*GUIDED, "no_v", "isolated"), 5 if size == "L" else 3, 50, **more)
+ranked = {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()}
 add("c2dlm.cot.normal", "Chains of thought in causal order, guided and not", "cot",
-    arms(*FIVE, "ordered", "c2dlm_ordered") | ranked, NOTEBOOKS["cot"], 5, 150)
+    arms("autoregressive", "placebo") | ranked, 5, 130)
+add("c2dlm.cot.controls", "Noise in the order of the graph, and C2DLM without values", "cot",
+    arms("no_v", "ordered", "c2dlm_ordered"), 3, 130)
 add("c2dlm.cot.order", "Chains of thought in other orders, and none", "cot",
-    {f"{name}_{mode}": {**settings, "mode": mode, **({"gen_length": 3, "block_length": 3, "decode_steps": 3}
-                                                       if mode == "no_cot" else {})}
-     for name, settings in arms("autoregressive", "diffusion").items() for mode in MODES if mode != "normal"}
-    | {f"ordered_{mode}": {"in_order": True, "mode": mode} for mode in ("RE", "OF")},
-    NOTEBOOKS["cot"], 3, 130)
+    {f"{name}_{mode}": {**changes, "mode": mode, **(NO_COT if mode == "no_cot" else {})}
+     for name, changes in arms("autoregressive", "diffusion").items() for mode in MODES if mode != "normal"},
+    3, 110)
 add("c2dlm.cot.scratch", "Chains of thought in causal order, without a pre-trained base", "cot",
-    arms(*SCRATCH), NOTEBOOKS["cot"], 3, 150, learning_rate=1e-3)
-for task, more in (("sudoku", {}), ("cot", {}), ("stg", STG_L)):
-    alpha = {"sudoku": SUDOKU, "cot": COT, "stg": STG}[task]["alpha"]
+    arms("autoregressive_scratch", "diffusion_scratch", "c2dlm_scratch"), 3, 110)
+for task, settings, more in (("sudoku", SUDOKU, {}), ("cot", COT, {}), ("stg", STG, SIZES["L"])):
+    others = {f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4, 5)
+              if alpha != settings["alpha"]}
+    parts = {"no_schedule": {"gamma_schedule": False}, "query_norm": {"norm_index": "query_as_printed"}}
     add(f"c2dlm.ablation.{task}", f"C2DLM without one of its parts, and other alphas: {task}", task,
-        ablations(alpha), NOTEBOOKS["ablation"], 3, 90, **more)
+        {name: {"graph": "causal", **changes} for name, changes in (others | parts).items()}, 3, 120,
+        NOTEBOOKS["reasoning"], **more)
 add("c2dlm.downstream", "Six synthetic reasoning tasks, tuned on 686 rows of all", "reasoning",
-    arms(*FIVE), NOTEBOOKS["ablation"], 3, 120)
+    arms(*GUIDED), 3, 90)
 
 register(
     Experiment(

@@ -2,7 +2,7 @@
 
 A graph is one of GRAPHS: "none"; "causal", the task's own; "placebo", where every effect keeps its number of
 causes, drawn anew; "isolated", the causal one for the answer, and for every other concept its own tokens
-alone.
+alone; in Sudoku also "mutual", where an answer depends on its peers' answers, too, as they do on it.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from causalnb.tasks import words
 
-GRAPHS = ("none", "causal", "placebo", "isolated")
+GRAPHS = ("none", "causal", "placebo", "isolated", "mutual")
 BETWEEN = " <sep> "
 
 
@@ -33,13 +33,16 @@ def masked_by(graph, prompt: str, response: str, spans: dict, rows: str = "respo
     return supervision(graph, text, offsets, response_start=start, rows=rows, places=places, **options)
 
 
-def concept_graph(edges: dict, config: dict, seed: int, steps: dict | None = None):
-    """(ConceptGraph, options of the mask) of a task's edges {effect: causes} for the arm's graph."""
+def concept_graph(edges: dict, config: dict, seed: int, steps: dict | None = None, among=None):
+    """(ConceptGraph, options of the mask) of a task's edges {effect: causes} for the arm's graph.
+
+    A placebo's causes are drawn `among` these concepts, else among all.
+    """
     from causalnb.c2dlm import ConceptGraph
 
     graph = ConceptGraph(edges, steps or {})
     if config["graph"] == "placebo":
-        return graph.shuffled(seed), {}
+        return graph.shuffled(seed, among), {}
     if config["graph"] == "isolated":
         return graph, {"rows": "all", "unrelated": -1, "same": 1}
     return graph, {}
@@ -116,13 +119,22 @@ def cot_data(config: dict, seed: int):
 
 
 def sudoku_rows(pairs, config: dict, seed: int) -> list[dict]:
-    """Rows of (puzzle, solution); the mask is the same for all."""
+    """Rows of (puzzle, solution); the mask is the same for all.
+
+    An answer's causes are the clues of its cell and its peers; a mutual graph adds the peers' answers.
+    """
     from causalnb.tasks import sudoku4
 
     mask = None
-    if config["graph"] != "none":
+    if config["graph"] == "mutual":
         graph, options = concept_graph(sudoku4.GRAPH, config, seed)
         options |= {"reverse": 0, "mutual": 1}  # cells of one unit decide each other
+    elif config["graph"] != "none":
+        clues = [f"clue {i}" for i in range(sudoku4.CELLS)]
+        edges = {effect: [cause for cause in causes if cause in clues]
+                 for effect, causes in sudoku4.GRAPH.items()}
+        graph, options = concept_graph(edges, config, seed, among=clues)
+    if config["graph"] != "none":
         texts = sudoku4.render("0" * 16, "1" * 16, "compact")
         mask = masked_by(graph, *texts, sudoku4.spans("compact"), **options)
     return [
@@ -174,7 +186,10 @@ def sudoku_data(config: dict, seed: int):
 
 
 def stg_rows(pairs, config: dict, seed: int) -> list[dict]:
-    """Rows of (prompt, response) of any size of the spurious token game, compact."""
+    """Rows of (prompt, response) of any size of the spurious token game, compact.
+
+    Isolated, the two marks <sep> and <eos> are concepts as well: numbers must not pass through them.
+    """
     from causalnb.tasks import stg
 
     rows = []
@@ -185,11 +200,39 @@ def stg_rows(pairs, config: dict, seed: int) -> list[dict]:
             spans = stg.spans(prompt, response)
             effect = "Risk" if "Risk" in spans else "Answer"
             causes = stg.CAUSES if effect == "Risk" else stg.CAUSES_H
+            if config["graph"] == "isolated":
+                first, last = len(prompt) + 1, len(response) + 1
+                spans |= {"<sep>": (0, first, first + len("<sep>")), "<eos>": (1, last, last + len("<eos>"))}
             others = {name: () for name in sorted(spans) if name != effect}
             graph, options = concept_graph({effect: causes, **others}, config, seed)
             row["supervision"] = masked_by(graph, prompt, response, spans, **options)
         rows.append(row)
     return rows
+
+
+def reversed_spurious(pairs) -> list[tuple[str, str]]:
+    """A shift for development: every spurious number v of (prompt, response) pairs becomes low + high - v.
+
+    low and high are the attribute's smallest and largest number in the pairs.
+    """
+    from causalnb.tasks import stg
+
+    def number(match) -> float:
+        return float(match[2])
+
+    names = "|".join(map(re.escape, (*stg.SPURIOUS, *stg.SPURIOUS_H)))
+    pattern = re.compile(rf"({names}): (-?\d+(?:\.\d+)?)")
+    ranges = {}
+    for prompt, _ in pairs:
+        for match in pattern.finditer(prompt):
+            low, high = ranges.get(match[1], (number(match),) * 2)
+            ranges[match[1]] = min(low, number(match)), max(high, number(match))
+
+    def turned(match) -> str:
+        digits = len(match[2].partition(".")[2])
+        return f"{match[1]}: {sum(ranges[match[1]]) - number(match):.{digits}f}"
+
+    return [(pattern.sub(turned, prompt), response) for prompt, response in pairs]
 
 
 def stg_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
@@ -206,7 +249,12 @@ def stg_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
 
 
 def stg_data(config: dict, seed: int):
-    """As cot_data, with test parts "iid" and "ood"; split_seed 42 is the published draw of S, M and L."""
+    """As cot_data, with test parts "iid" and "ood"; split_seed 42 is the published draw of S, M and L.
+
+    More training rows than L has are drawn anew, none of them with a prompt of the test parts.
+
+    With the shift "reversed" the o.o.d. part is another i.i.d. one whose spurious numbers are turned round.
+    """
     from causalnb.tasks import stg
 
     rows, held = config["train_rows"], config["test_rows"]
@@ -217,7 +265,13 @@ def stg_data(config: dict, seed: int):
         parts = stg.generate(config["split_seed"])
         spare = stg.generate(config["split_seed"] + 1000)
     plain = {**config, "graph": "none"}
+    if config["size"] != "H" and rows > stg.SIZES["L"]:
+        held_out = {prompt for part in ("test", "ood") for prompt, _ in parts[part]}
+        many = stg.generate(config["split_seed"] + 2000, n_train=rows + held)["train"]
+        parts["train"] = [pair for pair in many if pair[0] not in held_out]
     tests = {"iid": parts["test"], "ood": parts["ood"]}
+    if config["shift"] == "reversed":
+        tests["ood"] = reversed_spurious(parts["test"])
     return (
         stg_rows(parts["train"][:rows], config, seed),
         stg_rows(spare["test"][: config["validation_rows"]], plain, seed),

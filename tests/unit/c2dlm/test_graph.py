@@ -216,6 +216,9 @@ def test_a_placebo_keeps_how_many_causes():
     assert all(effect not in causes for effect, causes in placebo.edges.items())
     assert placebo.steps == {"a": 1} and graph.shuffled(3) == placebo
     assert len({json.dumps(graph.shuffled(seed).edges) for seed in range(20)}) > 3
+    among = graph.shuffled(3, among=["d", "e", "f"])
+    assert sorted(map(len, among.edges.values())) == [0, 1, 2]
+    assert {cause for causes in among.edges.values() for cause in causes} <= {"d", "e", "f"}
 
 
 def test_a_batch_is_padded_and_dense_like_its_items():

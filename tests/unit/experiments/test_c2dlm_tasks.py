@@ -10,7 +10,8 @@ from causalnb.tasks import cot_order_perturb as cot
 from causalnb.tasks import reasoning, stg, sudoku4, words
 
 CONFIG = {"graph": "causal", "scope": "result", "train_rows": 12, "test_rows": 6, "validation_rows": 3,
-          "split_seed": 5, "mode": "normal", "blanks": 8, "source": "generator", "size": "S"}
+          "split_seed": 5, "mode": "normal", "blanks": 8, "source": "generator", "size": "S",
+          "shift": "published"}
 
 
 def token(row, place):
@@ -49,12 +50,14 @@ def test_scores_of_chains():
     assert c2dlm_tasks.cot_score(rows, answers) == {"exact": 0.0, "within_1": 0.5, "steps": 0.5}
 
 
-def test_a_cell_attends_to_its_clue_and_its_peers():
-    (row,) = c2dlm_tasks.sudoku_rows([("3102200002100320", "3142243142131324")], CONFIG, 0)
+@pytest.mark.parametrize("graph", ["causal", "mutual"])
+def test_a_cell_attends_to_the_clues_of_its_peers(graph):
+    pairs = [("3102200002100320", "3142243142131324")]
+    (row,) = c2dlm_tasks.sudoku_rows(pairs, {**CONFIG, "graph": graph}, 0)
     mask = row["supervision"].dense()
     for cell in range(16):
         peers = [*sudoku4.PEERS[cell]]
-        wanted = sorted([cell, *peers, *(17 + peer for peer in peers)])
+        wanted = sorted([cell, *peers, *(17 + peer for peer in peers if graph == "mutual")])
         assert (mask[17 + cell] == 1).nonzero()[:, 0].tolist() == wanted
     assert not (mask == -1).any() and mask[:17].count_nonzero() == 0
 
@@ -64,7 +67,7 @@ def test_a_placebo_has_as_many_causes_elsewhere():
     true, false = (c2dlm_tasks.sudoku_rows(pairs, {**CONFIG, "graph": graph}, 1)[0]["supervision"].dense()
                    for graph in ("causal", "placebo"))
     assert torch.equal((true == 1).sum(1), (false == 1).sum(1)) and not torch.equal(true, false)
-    assert not (false == -1).any()
+    assert not (false == -1).any() and (false == 1)[:, 16:].sum() == 0  # still clues
 
 
 def test_scores_of_puzzles():
@@ -89,6 +92,58 @@ def test_an_answer_attends_to_its_causes_and_isolated_attributes_to_themselves()
     for first in range(0, 16, 2):  # eight attributes, name and value
         assert (apart[first, :16] == 1).nonzero()[:, 0].tolist() == [first, first + 1]
         assert (apart[first, :16] == -1).sum() == 14
+    for mark in (16, answer + 1):  # no number passes through <sep> or <eos>
+        assert (apart[mark] == 1).nonzero()[:, 0].tolist() == [mark] and (apart[mark] == 0).sum() == 0
+        assert apart[answer, mark] == -1
+
+
+def test_a_reversed_shift_turns_spurious_numbers_alone():
+    for pairs in (stg.generate(3)["test"], stg.generate_h(3, 1, 50, 1)["test"]):
+        turned = c2dlm_tasks.reversed_spurious(pairs)
+        before, after = ([stg.values(prompt) for prompt, _ in rows] for rows in (pairs, turned))
+        for name in before[0]:
+            old, new = ([row[name] for row in rows] for rows in (before, after))
+            if name in stg.SPURIOUS or name in stg.SPURIOUS_H:
+                ends = min(old) + max(old)
+                assert new == pytest.approx([ends - value for value in old], abs=1e-9) and old != new
+            else:
+                assert old == new
+        assert [label for _, label in turned] == [label for _, label in pairs]
+
+
+def test_more_people_than_published_are_none_of_the_tested():
+    config = {**CONFIG, "graph": "none", "train_rows": 3000, "test_rows": 400}
+    train, _, parts, _ = c2dlm_tasks.stg_data(config, 0)
+    _, _, published, _ = c2dlm_tasks.stg_data({**config, "train_rows": 10}, 0)
+    asked = {tuple(row["input_ids"][:17]) for row in train}
+    assert len(train) == 3000 and parts == published
+    assert not any(tuple(row["input_ids"][:17]) in asked for rows in parts.values() for row in rows)
+
+
+@pytest.mark.parametrize("kind", c2dlm_models.MODELS)
+def test_the_map_of_attributes_is_that_of_single_attention_rows(kind):
+    from causalnb.attention import tap
+
+    config = {**registry.config("c2dlm.stg.l", "diffusion", "quick"), "model": kind,
+              "pretrained": False}
+    _, _, parts, _ = c2dlm_tasks.stg_data(config, 0)
+    torch.manual_seed(0)
+    model, row = c2dlm_models.build_model(config).eval(), parts["iid"][0]
+    found = c2dlm_runs.attribute_map(model, [row])
+    ids, place = torch.tensor([row["input_ids"]]), 17 if kind == "diffusion" else 16
+    if kind == "diffusion":
+        ids[:, 17:] = c2dlm_models.MASK
+    with torch.no_grad(), tap(model) as records:
+        model(input_ids=ids)
+    said = [token(row, i) for i in range(0, 16, 2)]
+    for name, first in zip((word.replace("_", " ") for word in said), range(0, 16, 2), strict=True):
+        raw = sum(record.attention()[0, :, place, first : first + 2].sum(-1).mean() for record in records)
+        assert found[f"raw_Answer_{name}"] == pytest.approx(float(raw) / len(records), abs=1e-5)
+    for effect in ("Smoking", "Answer"):
+        assert 0 < sum(found[f"weighted_{effect}_{name.replace('_', ' ')}"] for name in said) <= 1
+    causes = sum(found[f"weighted_Answer_{name}"] for name in stg.CAUSES)
+    whole = sum(found[f"weighted_Answer_{name.replace('_', ' ')}"] for name in said)
+    assert found["weighted_causal"] == pytest.approx(causes / whole, abs=1e-3)
 
 
 def test_the_index_of_size_h_is_scored_nearly_too():
@@ -144,8 +199,9 @@ def quick(experiment, arm, folder):
 
 @pytest.mark.parametrize(("experiment", "arm"), [
     ("c2dlm.sudoku.n200", "autoregressive"), ("c2dlm.sudoku.scratch", "placebo_scratch"),
-    ("c2dlm.stg.l", "isolated"), ("c2dlm.cot.normal", "c2dlm"), ("c2dlm.cot.order", "ordered_RE"),
-    ("c2dlm.downstream", "no_v")])
+    ("c2dlm.stg.l", "isolated"), ("c2dlm.cot.normal", "c2dlm"),
+    ("c2dlm.cot.controls", "c2dlm_ordered"), ("c2dlm.cot.order", "diffusion_no_cot"),
+    ("c2dlm.downstream", "placebo")])
 def test_an_arm_trains_and_is_scored(experiment, arm, tmp_path):
     found = quick(experiment, arm, tmp_path)
     shares = {name: value for name, value in found["metrics"].items()
