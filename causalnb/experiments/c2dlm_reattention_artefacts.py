@@ -135,7 +135,7 @@ def pipeline_figure(one: Chain | None = None, model=None):
     levels = enumerate(nx.topological_generations(graph))
     place = {name: (x - (len(names) - 1) / 2, -y) for y, names in levels for x, name in enumerate(names)}
     labels = {name: name.replace(" ", "\n") for name in graph}
-    draw_graph(axes[0, 0], graph, labels=labels, pos=place, size=1250)
+    draw_graph(axes[0, 0], graph, labels=labels, pos=place, size=1250, font_size=7.5)
     axes[0, 0].margins(0.35, 0.2)
 
     colours = ListedColormap([COLOURS["vermillion"], "0.93", COLOURS["blue"]])

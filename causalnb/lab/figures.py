@@ -132,7 +132,7 @@ def show(fig, alt: str) -> None:
 
 
 def draw_graph(ax, graph, labels: Sequence[str] | Mapping | None = None, pos: Mapping | None = None,
-               colours: Mapping | None = None, size: float = 700) -> Mapping:
+               colours: Mapping | None = None, size: float = 700, font_size: float = 9) -> Mapping:
     """Draw a graph (networkx, or an adjacency (N, N) whose entry i, j is the edge i -> j); returns positions.
 
     A DAG is laid out from causes to effects, another graph on a circle; `colours`: node -> name in COLOURS;
@@ -155,7 +155,7 @@ def draw_graph(ax, graph, labels: Sequence[str] | Mapping | None = None, pos: Ma
     largest = max(map(abs, weights.values()), default=1.0) or 1.0
     nx.draw_networkx_nodes(graph, pos, ax=ax, node_size=size, edgecolors="black", linewidths=1,
                            node_color=[COLOURS[(colours or {}).get(node, "sky")] for node in nodes])
-    nx.draw_networkx_labels(graph, pos, labels, ax=ax, font_size=9)
+    nx.draw_networkx_labels(graph, pos, labels, ax=ax, font_size=font_size)
     for edge, weight in weights.items():
         bend = "arc3,rad=0.15" if graph.has_edge(*edge[::-1]) and edge[0] != edge[1] else "arc3"
         nx.draw_networkx_edges(graph, pos, [edge], ax=ax, node_size=size, connectionstyle=bend,
