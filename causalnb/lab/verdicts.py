@@ -63,19 +63,27 @@ def claims(source: str | None = None):
 
 
 def _measured(claim: dict, arm: str, metric: str, profile: str | None) -> dict[int, float]:
-    """{seed: value} of an arm ("arm" of the claim's experiment, or "experiment:arm") in a metric or "a-b"."""
+    """{seed: value} of an arm ("arm" of the claim's experiment, or "experiment:arm") in a metric or "a-b".
+
+    "a+b" is the mean, of arms on the seeds that all have, and of metrics.
+    """
     from causalnb.lab.results import require
 
-    experiment, _, arm = arm.rpartition(":")
-    experiment = experiment or claim["experiment"]
-    found = require(experiment, profile, [arm]).set_index("seed")
-    values = []
-    for column in metric.split("-"):
+    def one(arm: str, column: str):
+        experiment, _, arm = arm.rpartition(":")
+        experiment = experiment or claim["experiment"]
+        found = require(experiment, profile, [arm]).set_index("seed")
         if column not in found:
             raise LabError(f"{claim['id']} compares {column!r}, which {experiment} does not measure: "
                            "correct claims.csv.")
-        values.append(found[column])
-    return dict((values[0] if len(values) == 1 else values[0] - values[1]).items())
+        return found[column]
+
+    def difference(arm: str, columns: str):
+        first, *second = (one(arm, column) for column in columns.split("-"))
+        return first - second[0] if second else first
+
+    parts = [difference(each, columns) for each in arm.split("+") for columns in metric.split("+")]
+    return (sum(parts) / len(parts)).dropna().to_dict()
 
 
 def decide(claim, profile: str | None = None) -> Verdict:
@@ -83,8 +91,8 @@ def decide(claim, profile: str | None = None) -> Verdict:
 
     our_metric is a metric, "a-b" for a difference of two, or "a|b": a of our_treatment against b of
     our_baseline. An arm of another experiment is written "experiment:arm" and is paired on the seeds that
-    both have. A claim in percentage points is compared in them. LabError for a contrast that the stored
-    results do not hold.
+    both have; "a+b" is the mean of several arms or metrics. A claim in percentage points is compared in them.
+    LabError for a contrast that the stored results do not hold.
     """
     from causalnb.lab.statistics import paired
 
@@ -94,7 +102,7 @@ def decide(claim, profile: str | None = None) -> Verdict:
     ours, _, theirs = claim["our_metric"].partition("|")
     treated = _measured(claim, claim["our_treatment"], ours, profile)
     compared = _measured(claim, claim["our_baseline"], theirs or ours, profile)
-    if ":" in claim["our_treatment"] + claim["our_baseline"]:
+    if set(":+") & set(claim["our_treatment"] + claim["our_baseline"]):
         both = treated.keys() & compared.keys()
         treated, compared = ({seed: part[seed] for seed in both} for part in (treated, compared))
     scale = 100.0 if claim["unit"] == "pp" else 1.0

@@ -247,13 +247,14 @@ toy.both,toy,toy.sum,two,two,total|resumed,,,+,
 toy.none,toy,,,,,,,+,it needs a telescope
 toy.across,toy,toy.sum,two,toy.sum:one,total,,9.5,+,
 toy.gap,toy,toy.sum,two,two,total-resumed|total,,,-,
+toy.mean,toy,toy.sum,two+toy.sum:one,one,total+resumed|total,,,+,
 toy.lost,toy,toy.sum,two,one,speed,,,+,
 """
 
 
 def test_claims_are_decided_from_results(lab):
     (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS)
-    more, less, both, none, across, gap, lost = verdicts.claims("toy").itertuples()
+    more, less, both, none, across, gap, average, lost = verdicts.claims("toy").itertuples()
     found = verdicts.decide(more)
     assert (found.label, found.size, found.summary.mean) == ("reproduced", 9.5, pytest.approx(10))
     _, series = next(verdicts.claims("toy").iterrows())  # whose .size is the number of its fields
@@ -264,6 +265,9 @@ def test_claims_are_decided_from_results(lab):
     assert verdicts.decide(across) == verdicts.decide(more)
     resumed = results.require("toy.sum", arms=["two"]).resumed
     assert verdicts.decide(gap).summary == mean_ci([-value for value in resumed])
+    two, one = (results.require("toy.sum", arms=[arm]) for arm in ("two", "one"))
+    means = (two.total + two.resumed + one.total + one.resumed) / 4
+    assert verdicts.decide(average).summary == mean_ci([*(means - one.total)])
     assert verdicts.decide(none) == not_attempted("it needs a telescope")
     with pytest.raises(LabError, match="toy.lost compares 'speed', which toy.sum does not measure"):
         verdicts.decide(lost)
@@ -273,7 +277,7 @@ def test_a_contrast_across_experiments_pairs_the_seeds_that_both_have(lab, monke
     import pandas as pd
 
     (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS)
-    *_, across, _, _ = verdicts.claims("toy").itertuples()
+    *_, across, _, _, _ = verdicts.claims("toy").itertuples()
     seeds = {"one": [0, 1, 2], "two": [2, 0]}
 
     def require(experiment, profile, arms):
