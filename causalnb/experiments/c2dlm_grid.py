@@ -90,6 +90,9 @@ SIZES = {
     "L": {"size": "L", "train_rows": 1600, "steps": 500, "evaluate_every": 50, "maps": True},
     "H": {"size": "H", "train_rows": 3000, "steps": 600, "evaluate_every": 60, "test_rows": 1000, **NO_COT},
 }
+MANY = {**SIZES["L"], "train_rows": 20_000, "steps": 1200, "evaluate_every": 100}
+ISOLATED = {"graph": "isolated", "lam": 300.0, "norm_index": "none", "over_layers": "loss",
+            "gamma_schedule": False}  # raw attention of every layer, and a weight that grows to the end
 QUICKS = {"cot": {**QUICK, "decode_steps": 2}, "sudoku": {**QUICK, "source": "generator", "decode_steps": 2},
           "stg": QUICK, "reasoning": {**QUICK, "train_rows": 12, "validation_rows": 6, "decode_steps": 2}}
 NOTEBOOKS = {"cot": "43_chain_of_thought_order", "sudoku": "44_sudoku_and_stg", "stg": "44_sudoku_and_stg",
@@ -104,7 +107,7 @@ def arms(*names: str) -> dict[str, dict]:
         "c2dlm": {"graph": "causal"},
         "no_v": {"graph": "causal", "norm_index": "none"},
         "placebo": {"graph": "placebo"},
-        "isolated": {"graph": "isolated"},
+        "isolated": ISOLATED,
         "mutual": {"graph": "mutual"},
         "ordered": {"in_order": True},
         "c2dlm_ordered": {"graph": "causal", "in_order": True},
@@ -117,7 +120,10 @@ def arms(*names: str) -> dict[str, dict]:
 def add(id: str, title: str, task: str, arms: dict, seeds: int, cost: float, notebook: str = "",
         **changes) -> None:
     """Register an experiment on a task, its laptop settings with `changes`; cost in seconds of one run."""
-    settings = {"cot": COT, "sudoku": SUDOKU, "stg": STG, "reasoning": REASONING}[task]
+    settings = {"cot": COT, "sudoku": SUDOKU, "stg": STG, "reasoning": REASONING}[task] | changes
+    growing = {"total_steps": settings["steps"], "gamma_min": 1.0, "gamma_max": 10.0, "warmup": 1.0}
+    arms = {name: {"gamma": growing} | changed if ISOLATED.items() <= changed.items() else changed
+            for name, changed in arms.items()}
     register(
         Experiment(
             id=id,
@@ -126,7 +132,7 @@ def add(id: str, title: str, task: str, arms: dict, seeds: int, cost: float, not
             notebook=notebook or NOTEBOOKS[task],
             code=(*CODE, *TASK_CODE[task]),
             arms=arms,
-            settings={"laptop": {**settings, **changes}, "quick": QUICKS[task], "gpu": GPU},
+            settings={"laptop": settings, "quick": QUICKS[task], "gpu": GPU},
             seeds={"quick": 1, "laptop": seeds},
             cost={"quick": 3, "laptop": cost, "gpu": 300},
         )
@@ -146,7 +152,10 @@ def tried(gammas: tuple[float, ...], *graphs: str) -> dict[str, dict]:
 add("c2dlm.search.sudoku", "Rates and gammas, tried on another draw of puzzles", "sudoku",
     tried((0.3, 1.0, 3.0), "causal"), 1, 120, split_seed=7, source="generator")
 add("c2dlm.search.stg", "Rates and gammas, tried on another draw of people and another shift", "stg",
-    tried((1.0, 3.0, 10.0), "causal", "isolated"), 1, 50, split_seed=7, shift="reversed", **SIZES["L"])
+    tried((0.3, 1.0, 3.0), "causal")
+    | {"isolated_as_c2dlm": {"graph": "isolated"}, "isolated_constant": {**ISOLATED, "gamma": 1.0},
+       "isolated_growing": ISOLATED},
+    1, 50, split_seed=7, shift="reversed", **SIZES["L"])
 add("c2dlm.search.cot", "Rates and gammas, tried on another draw of inputs", "cot",
     tried((0.3, 1.0, 3.0), "causal"), 1, 130, split_seed=7)
 
@@ -161,7 +170,9 @@ add("c2dlm.sudoku.scratch", "4x4 Sudoku with 5,000 training puzzles, without a p
     arms(*(f"{name}_scratch" for name in GUIDED)), 3, 90)
 for size, more in SIZES.items():
     add(f"c2dlm.stg.{size.lower()}", f"The spurious token game, size {size}", "stg",
-        arms(*GUIDED, "no_v", "isolated"), 5 if size == "L" else 3, 50, **more)
+        arms(*GUIDED, "isolated", *(["no_v"] if size == "L" else [])), 5 if size == "L" else 3, 50, **more)
+add("c2dlm.stg.many", "The spurious token game with 20,000 people, without a pre-trained base", "stg",
+    arms("diffusion_scratch", "c2dlm_scratch", "placebo_scratch", "isolated_scratch"), 3, 130, **MANY)
 ranked = {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()}
 add("c2dlm.cot.normal", "Chains of thought in causal order, guided and not", "cot",
     arms("autoregressive", "placebo") | ranked, 5, 130)
