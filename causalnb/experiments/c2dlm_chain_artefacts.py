@@ -19,7 +19,7 @@ SPED = ("exact", "within_1", "steps")  # scores of the validation inputs from wh
 
 
 def scores(metric: str = "test_exact", profile: str | None = None) -> dict:
-    """{twin: DataFrame, a row for each seed, a column for each mode}: percent; NaN where a seed was not run."""
+    """{twin: DataFrame, a row for each seed, a column for each mode}: percent, NaN for a seed not run."""
     import pandas as pd
 
     from causalnb.lab import results
@@ -73,7 +73,7 @@ def _over_seeds(series, digits: int = 1) -> str:
 
 
 def orders_table(profile: str | None = None):
-    """Table 1: the paper's four models and our twins by the order of the steps, and readers without a chain."""
+    """Table 1: the paper's models and our twins by the order of the steps, and readers without a chain."""
     from causalnb.lab.tables import Table
     from causalnb.tasks import cot_order_perturb as cot
 
@@ -83,8 +83,8 @@ def orders_table(profile: str | None = None):
             ["place of Stardust among 13", *(cot.order(mode).index(cot.TARGET) + 1 for mode in modes),
              "", "", ""]]
     for model, row in printed_rows().items():
-        rows.append([f"paper: {model}", *(f"{row[mode]:.1f}" for mode in modes), over_orders(row[[*SHUFFLED]]),
-                     "one seed", f"{row['no_cot']:.1f}"])
+        rows.append([f"paper: {model}", *(f"{row[mode]:.1f}" for mode in modes),
+                     over_orders(row[[*SHUFFLED]]), "one seed", f"{row['no_cot']:.1f}"])
     for twin, found in scores(profile=profile).items():
         over = found[[*SHUFFLED]].dropna()
         rows.append([TWINS[twin], *(_over_seeds(found[mode]) for mode in modes),
@@ -100,6 +100,46 @@ def orders_table(profile: str | None = None):
         "The paper's ± is the spread over orders of one seed each, not an uncertainty; ours beside it is "
         "computed from means over seeds. The last rows read the two inputs alone.",
     )
+
+
+PRINTED = {  # the paper's models: colour, line, marker
+    "Llama-3.2-1B": ("yellow", "-", "v"), "Qwen3-8B": ("orange", "--", "s"),
+    "Llama-3.1-8B": ("vermillion", "-.", "D"), LARGE: ("blue", "-", "o"),
+}
+OURS = {"autoregressive": ("vermillion", "-.", "D"), "diffusion": ("blue", "-", "o")}
+
+
+def orders_figure(profile: str | None = None):
+    """(figure, alt): accuracy by order, the paper's models on the left, our twins over seeds on the right."""
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.statistics import mean_ci
+
+    modes = ("normal", "LR", "DFS", "R2", "R1", "OF", "R3", "RE", "no_cot")  # by the place of the answer
+    ours, nearest = scores(profile=profile), 100 * baselines(profile)["nearest training input"]
+    fig, axes = plt.subplots(1, 2, figsize=(9.2, 3.3), sharey=True)
+    places, told = np.arange(len(modes)), []
+    for model, row in printed_rows().items():
+        colour, line, marker = PRINTED[model]
+        axes[0].plot(places, row[[*modes]], color=COLOURS[colour], linestyle=line, marker=marker, label=model,
+                     markeredgecolor="black", markeredgewidth=0.4)
+    for twin, found in ours.items():
+        colour, line, marker = OURS[twin]
+        each = [mean_ci(found[mode].dropna()) for mode in modes]
+        axes[1].errorbar(places, [one.mean for one in each], yerr=np.nan_to_num([one.half for one in each]),
+                         color=COLOURS[colour], linestyle=line, marker=marker, capsize=2, label=TWINS[twin])
+        means = (f"{mode} {one.mean:.1f}" for mode, one in zip(modes, each, strict=True))
+        told.append(f"{TWINS[twin]}: {', '.join(means)}")
+    axes[1].axhline(nearest, color="0.5", linestyle=":", marker="", label="nearest training input")
+    for ax, title in zip(axes, ("the paper, one seed", "ours"), strict=True):
+        ax.set_xticks(places, [mode.replace("no_cot", "no\nCOT") for mode in modes])
+        ax.set(xlabel="order of the steps", title=title, ylim=(-3, None))
+        ax.legend(fontsize=7, loc="best")
+    axes[0].set_ylabel("accuracy, %")
+    return fig, ("Accuracy by the order of the steps. Left, the four models of the paper. Right, "
+                 f"{'; '.join(told)}; a line at {nearest:.1f} for the nearest training input.")
 
 
 def _arms(profile) -> dict:
@@ -163,9 +203,9 @@ def guidance_table(profile: str | None = None):
         ["normal order", "paper, exact", "exact", "within 1", "steps right", "exact, minus SFT"],
         rows,
         "Normal order, % of 500 test inputs; ours: mean ± half of the 95 % interval (seeds)",
-        f"The paper's gain is {printed['C2DLM'] - printed[LARGE]:.1f} points with one seed; its autoregressive "
-        "model is Llama-3.1-8B. The last column pairs seeds, with plain diffusion trained alike, from "
-        "scratch where the row is. Rows without \"filled in order\" are decoded by low confidence.",
+        f"The paper's gain is {printed['C2DLM'] - printed[LARGE]:.1f} points with one seed; its "
+        "autoregressive model is Llama-3.1-8B. The last column pairs seeds, with plain diffusion trained "
+        "alike, from scratch where the row is. Rows that do not say so are decoded by low confidence.",
     )
 
 
@@ -209,6 +249,7 @@ def curves_figure(profile: str | None = None):
     results.require(NORMAL, profile, CURVES)
     found = results.curves(NORMAL, profile, CURVES)
     config = registry.config(NORMAL, "diffusion", profile)
+    steps = config["train_rows"] / config["batch"]  # of an epoch
     fig, axes = plt.subplots(1, 2, figsize=(8.2, 3.2), sharex=True)
     told = []
     for ax, metric, title in zip(axes, ("exact", "steps"), ("exact answers", "steps right"), strict=True):
@@ -216,8 +257,7 @@ def curves_figure(profile: str | None = None):
                 for arm, (label, *look) in CURVES.items()]
         told.append(f"{title}, at the end: {', '.join(ends)}")
         ax.set(xlabel="training step", ylabel=f"{title}, share (smoothed)", ylim=(0, None))
-        upper = ax.secondary_xaxis("top", functions=(lambda step: step * config["batch"] / config["train_rows"],
-                                                     lambda epoch: epoch * config["train_rows"] / config["batch"]))
+        upper = ax.secondary_xaxis("top", functions=(lambda step: step / steps, lambda epoch: epoch * steps))
         upper.set_xlabel("epoch")
     axes[0].legend(fontsize=8)
     return fig, ("Two panels of learning curves over training steps, the mean over seeds in a band from the "
@@ -241,10 +281,12 @@ def contrasts(profile: str | None = None) -> dict[str, tuple[str, object]]:
     return {
         "c2dlm.claim1": ("C2DLM - diffusion, normal order", guided - diffusion["normal"]),
         "c2dlm.claim3": ("C2DLM - autoregressive, normal order", guided - left["normal"]),
-        "c2dlm.claim4": ("autoregressive: mean of 7 orders - normal", means["autoregressive"] - left["normal"]),
+        "c2dlm.claim4": ("autoregressive: mean of 7 orders - normal",
+                         means["autoregressive"] - left["normal"]),
         "c2dlm.claim5": ("mean of 7 orders: diffusion - autoregressive",
                          means["diffusion"] - means["autoregressive"]),
-        "c2dlm.claim6": ("spread over 7 orders: diffusion - autoregressive", _spread(diffusion) - _spread(left)),
+        "c2dlm.claim6": ("spread over 7 orders: diffusion - autoregressive",
+                         _spread(diffusion) - _spread(left)),
         "c2dlm.claim7": ("normal order: diffusion - autoregressive", diffusion["normal"] - left["normal"]),
         "c2dlm.claim8": ("diffusion: no COT - normal", diffusion["no_cot"] - diffusion["normal"]),
         "c2dlm.claim9": ("autoregressive: normal - no COT", left["normal"] - left["no_cot"]),
@@ -262,13 +304,14 @@ def verdicts(profile: str | None = None) -> dict:
 
 
 def verdict_table(profile: str | None = None):
-    """The paper's claims on Tables 1 and 2: contrast of paired seeds, the paper's size, ours and the verdict."""
+    """The paper's claims on Tables 1 and 2: contrast of paired seeds, sizes and verdict."""
     from causalnb.lab.tables import Table, estimate
 
     rows = [[row.claim, words, f"{row.direction}{row['size']:g}", estimate(found.summary, 1), found]
             for row, words, found in verdicts(profile).values()]
-    return Table("c2dlm.table1_verdicts", ["the paper's claim", "contrast", "paper, points", "ours, points", "verdict"],
-                 rows, "Claims on Tables 1 and 2: mean ± half of the 95 % interval (seeds)")
+    columns = ["the paper's claim", "contrast", "paper, points", "ours, points", "verdict"]
+    return Table("c2dlm.table1_verdicts", columns, rows,
+                 "Claims on Tables 1 and 2: mean ± half of the 95 % interval (seeds)")
 
 
 def base_table(profile: str | None = None):
@@ -292,10 +335,14 @@ def base_table(profile: str | None = None):
                                                       "causalnb.experiments.c2dlm_cot_artefacts"))
 def table1(profile):
     """Accuracy by the order of the steps, and the claims on it."""
+    from causalnb.lab.figures import save_figure
     from causalnb.lab.tables import save_table
 
     save_table(orders_table(profile))
     save_table(verdict_table(profile))
+    fig, alt = orders_figure(profile)
+    save_figure(fig, "c2dlm.table1_orders", alt=alt,
+                caption="Table 1 as a picture; orders in which the answer comes early are on the right.")
 
 
 @artefact("c2dlm.table2", needs=(NORMAL, CONTROLS, SCRATCH))
@@ -313,6 +360,6 @@ def fig4(profile):
     from causalnb.lab.tables import save_table
 
     fig, alt = curves_figure(profile)
-    save_figure(fig, "c2dlm.fig4", alt=alt, caption="Validation scores during training, normal order: mean over "
-                "seeds, band from the lowest to the highest.")
+    save_figure(fig, "c2dlm.fig4", alt=alt, caption="Validation scores during training, normal order: mean "
+                "over seeds, band from the lowest to the highest.")
     save_table(speed_table(profile))

@@ -12,6 +12,7 @@ from causalnb.experiments import c2dlm_grid  # noqa: F401  (registers the experi
 from causalnb.lab import registry, results
 from causalnb.lab.statistics import mean_ci, paired
 from causalnb.lab.tables import estimate
+from causalnb.lab.verdicts import decide
 from causalnb.tasks import cot_order_perturb as cot
 
 EXPERIMENTS = (made.NORMAL, made.CONTROLS, made.ORDER, made.SCRATCH, made.BASE)
@@ -123,10 +124,19 @@ def test_claims_are_decided_by_their_contrast():
     row, words, verdict = found["c2dlm.claim8"]
     wanted = mean_ci(paired(percent(made.ORDER, "diffusion_no_cot"), percent(made.NORMAL, "diffusion")))
     assert (verdict.summary.mean, verdict.size) == (pytest.approx(wanted.mean), row["size"])
-    spread = [[stdev(seed) for seed in zip(*(percent(made.ORDER, f"{twin}_{mode}") for mode in made.SHUFFLED))]
-              for twin in ("diffusion", "autoregressive")]
+    spread = []
+    for twin in ("diffusion", "autoregressive"):
+        each = [percent(made.ORDER, f"{twin}_{mode}") for mode in made.SHUFFLED]
+        spread.append([stdev(seed) for seed in zip(*each)])
     assert found["c2dlm.claim6"][2].summary.mean == pytest.approx(mean(paired(*spread)))
     assert len(made.verdict_table().rows) == len(found)
+
+
+def test_claims_csv_names_the_same_contrasts():
+    for id, (row, _, verdict) in made.verdicts().items():
+        if isinstance(row.experiment, str):
+            said = decide(row)
+            assert (said.label, said.summary.mean) == (verdict.label, pytest.approx(verdict.summary.mean)), id
 
 
 def test_the_speed_up_is_read_from_smoothed_curves():
@@ -142,6 +152,15 @@ def test_curves_are_drawn_for_every_arm():
     labels = [text.get_text() for text in fig.axes[0].get_legend().get_texts()]
     assert labels == [label for label, *_ in made.CURVES.values()]
     assert "C2DLM 1.00" in alt and "diffusion (SFT) 0.90" in alt
+
+
+def test_orders_are_drawn_for_the_paper_and_for_ours():
+    fig, alt = made.orders_figure()
+    left, right = fig.axes
+    lines = {line.get_label(): line.get_ydata() for line in left.lines}
+    assert set(lines) == set(made.PRINTED) and lines["Qwen3-8B"][0] == 60.6 and lines["Qwen3-8B"][-1] == 36.4
+    assert f"normal {mean(percent(made.NORMAL, 'autoregressive', seeds=4)):.1f}" in alt
+    assert len(right.containers) == 2
 
 
 def test_the_bases_are_shown():
