@@ -225,7 +225,10 @@ def run(targets: Targets, profile: Profile = None, seeds: Seeds = None, jobs: Jo
 
 @app.command()
 def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) -> None:
-    """Rebuild all tables and figures, run every notebook; what is short to train is trained, --fresh all."""
+    """Rebuild all tables and figures, run every notebook; what is short to train is trained, --fresh all.
+
+    What was never built because its results are still to come is named, and is no failure.
+    """
     from causalnb.lab import notebooks, results, runner
 
     scale, rows = profiles.current(profile), []
@@ -233,7 +236,6 @@ def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) 
     books = sorted(notebooks_dir().glob("[0-9]*.ipynb"))
     if not books:
         raise LabError(f"there is no notebook in {shown(notebooks_dir())}: run causalnb in its checkout.")
-    builders = [item.id for item in registry.artefacts(extras=True) if item.build]
     every = [experiment.id for experiment in registry.experiments()]
     if not fresh:
         short = {id: results.lacking(id, scale.name) for id in every}
@@ -241,6 +243,7 @@ def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) 
     if every:
         rows += [(f"{job['experiment']} {job['arm']} {job['seed']}", job["seconds"], job["error"])
                  for job in runner.run(every, scale.name, jobs=jobs, fresh=fresh) if job["outcome"] != "kept"]
+    builders, to_come = buildable(scale)
     with steps(len(books) + len(builders)) as step:
         for id in builders:
             step(id)
@@ -252,10 +255,32 @@ def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) 
             rows.append((shown(book), *execute(book, scale, notebooks.execute, step)))
     failed = [row for row in rows if row[2]]
     show(("what", "seconds", "outcome"),
-         [(name, f"{seconds:.1f}", error or "done") for name, seconds, error in rows])
+         [(name, f"{seconds:.1f}", error or "done") for name, seconds, error in rows]
+         + [(id, "", f"to come: it needs {', '.join(needs)}") for id, needs in to_come.items()])
     total = sum(seconds for _, seconds, _ in rows)
     print(f"{len(rows) - len(failed)} of {len(rows)} done, {total:.0f} s, {scale.name} profile")
     raise typer.Exit(EXIT_FAILED if failed else 0)
+
+
+def buildable(scale: profiles.Profile) -> tuple[list[str], dict[str, list[str]]]:
+    """Ids of artefacts that can be built, and {id: experiments} of those never built for want of results.
+
+    One that was built before is among the first even if its results are lost: then building it fails.
+    """
+    from causalnb.lab import results
+
+    known, ready, to_come = manifest.entries(scale.name), [], {}
+    for item in registry.artefacts(extras=True):
+        if not item.build:
+            continue
+        lacking = {} if item.id in known else {id: results.lacking(id, scale.name) for id in item.needs}
+        needs = [id for id, (jobs, seconds) in lacking.items()
+                 if jobs and not results.live(seconds, scale.name)]
+        if needs:
+            to_come[item.id] = needs
+        else:
+            ready.append(item.id)
+    return ready, to_come
 
 
 def execute(book: Path, scale: profiles.Profile, run_notebook, step) -> tuple[float, str]:
@@ -286,7 +311,10 @@ def rebuild(ids: list[str] | None, suffixes: set[str], profile: str | None) -> t
     def may_have(id: str) -> bool:
         return id not in known or any(Path(name).suffix in suffixes for name in known[id]["files"])
 
-    chosen = ids or [item.id for item in registry.artefacts(extras=True) if item.build and may_have(item.id)]
+    ready, to_come = ([], {}) if ids else buildable(scale)
+    for id, needs in to_come.items():
+        typer.echo(f"{id}: to come: it needs {', '.join(needs)}", err=True)
+    chosen = ids or [id for id in ready if may_have(id)]
     for id in chosen:
         registry.find(id)
     made = registry.build_all(scale.name, chosen)

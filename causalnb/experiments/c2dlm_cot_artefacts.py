@@ -1,5 +1,8 @@
 """COT-OrderPerturb as C2DLM prints it: graph, orders, the algorithm that draws the data, and shortcuts."""
 
+from causalnb.lab.registry import artefact
+
+CODE = ("causalnb.tasks.cot_order_perturb",)
 HEIGHTS = {"Zorin": 1.4, "Vortex": -0.3, "Quasar": 1.3, "Flux": -0.6, "Radiant": 0.6, "Nova": 2.5,
            "Gravity": 1.5, "Pulse": -0.3, "Helix": 1.5, "Echo": -1.3, "Comet": 2.5, "Nebula": 1.9,
            "Aether": 0.25, "Celestia": 0.4, "Stardust": 0.4}  # so that no edge runs through a variable
@@ -120,3 +123,30 @@ def shortcuts(train, test) -> dict[str, float]:
         fit = make_pipeline(StandardScaler(), PolynomialFeatures(degree), LinearRegression())
         found[name] = np.rint(fit.fit(asked, told).predict(wanted))
     return {name: float((guess == truth).mean()) for name, guess in found.items()}
+
+
+@artefact("c2dlm.fig3", code=CODE)
+def fig3(profile):
+    """The steps of a chain in each order, and which effects precede a cause."""
+    from causalnb.lab.figures import save_figure
+
+    fig, alt = orders_figure()
+    save_figure(fig, "c2dlm.fig3", alt=alt, caption="A chain of thought in each order; solid arcs lead from "
+                "an effect that is said before its cause.")
+
+
+@artefact("c2dlm.fig7", code=CODE)
+def fig7(profile):
+    """The graph that generates the data."""
+    from causalnb.lab.figures import save_figure
+
+    fig, alt = graph_figure()
+    save_figure(fig, "c2dlm.fig7", alt=alt, caption="The graph of COT-OrderPerturb, read from its formulas.")
+
+
+@artefact("c2dlm.algorithm1", code=CODE)
+def algorithm1(profile):
+    """What Algorithm 1 draws."""
+    from causalnb.lab.tables import save_table
+
+    save_table(algorithm_table())

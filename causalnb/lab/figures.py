@@ -69,8 +69,8 @@ def _points(artist) -> int:
     return len(artist.get_xdata()) if isinstance(artist, lines.Line2D) else 0
 
 
-def render(fig, format: str) -> bytes:
-    """`fig` as svg, png or pdf bytes, the same bytes every time; dense layers become pixels at 150 dpi."""
+def render(fig, format: str, dpi: int = 150) -> bytes:
+    """`fig` as svg, png or pdf bytes, the same bytes every time; dense layers become pixels at `dpi`."""
     if format not in PLAIN:
         raise LabError(f"a figure is not saved as {format!r}: use {', '.join(PLAIN)}.")
     for artist in fig.findobj(lambda a: _points(a) > DENSE):
@@ -82,7 +82,7 @@ def render(fig, format: str) -> bytes:
     for _ in range(5):  # and is drawn until it has settled
         out, names = io.BytesIO(), {}
         with mpl.rc_context({key: RC[key] for key in ("svg.hashsalt", "svg.fonttype", "pdf.fonttype")}):
-            fig.savefig(out, format=format, dpi=150, metadata=PLAIN[format])
+            fig.savefig(out, format=format, dpi=dpi, metadata=PLAIN[format])
         data = out.getvalue()
         if format == "svg":  # ids are hashes of positions to the last bit: number them instead
             data = IDS.sub(lambda id: b"x%d" % names.setdefault(id[0], len(names)), data)
@@ -120,13 +120,13 @@ def _palette(png: bytes) -> bytes:
     return out.getvalue()
 
 
-def show(fig, alt: str) -> None:
+def show(fig, alt: str, dpi: int = 150) -> None:
     """Display `fig` as a PNG with its alt text in the output's metadata, and close it."""
     import matplotlib.pyplot as plt
     from IPython.display import display
 
     alt = _described(alt)
-    data = {"image/png": _palette(render(fig, "png")), "text/plain": alt}
+    data = {"image/png": _palette(render(fig, "png", dpi)), "text/plain": alt}
     display(data, raw=True, metadata={"image/png": {"alt": alt}})
     plt.close(fig)
 

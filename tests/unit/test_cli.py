@@ -175,10 +175,19 @@ def test_tables_print_each_format():
     assert call("tables", "--format", "csv")[0].splitlines() == ["mean", "1"]
 
 
-def test_a_builder_that_fails_does_not_stop_the_others(home):
-    out, err = call("figures", code=1)
-    assert "no results of sci.toy" in err and "figures/sci/components.svg" in out
+def test_what_was_never_built_for_want_of_results_is_to_come(home):
+    out, err = call("figures")
+    assert f"{TABLE}: to come: it needs sci.toy" in err and "figures/sci/components.svg" in out
     assert (home / "figures/sci/fig_toy.png").is_file()
+
+
+def test_a_builder_that_fails_does_not_stop_the_others(home, executed):
+    call("run", "sci.toy")
+    call("tables")
+    shutil.rmtree(home / "results")
+    assert "results of sci.toy" in call("tables", code=1)[1]
+    out, _ = call("reproduce", code=1)
+    assert "4 of 5 done" in out and f"{FIGURE}\t" in out and "results of sci.toy" in out
 
 
 def test_figures_as_pdf_on_request(home):
@@ -231,8 +240,9 @@ def test_reproduce_fresh_trains_first(home, executed):
 def test_reproduce_says_what_failed_and_goes_on(executed):
     executed.append("fail")
     out, err = call("reproduce", code=1)
-    assert "cell 1: ValueError: no" in out and f"{FIGURE}\t" in out and "2 of 5 done" in out
-    assert "[4/5] 00_start_here.ipynb: 00_start_here.ipynb, cell 1: ValueError: no" in err
+    assert "cell 1: ValueError: no" in out and f"{FIGURE}\t" in out and "2 of 4 done" in out
+    assert f"{TABLE}\t\tto come: it needs sci.toy" in out
+    assert "[3/4] 00_start_here.ipynb: 00_start_here.ipynb, cell 1: ValueError: no" in err
 
 
 def test_a_quick_reproduction_leaves_the_notebooks_alone(home, executed):

@@ -189,6 +189,20 @@ def test_show_gives_the_alt_text(axes, monkeypatch):
         figures.show(axes.figure, "short")
 
 
+def test_show_draws_at_the_resolution_asked_for(axes, monkeypatch):
+    import io
+
+    import IPython.display
+    from PIL import Image
+
+    shown = []
+    monkeypatch.setattr(IPython.display, "display", lambda data, **_: shown.append(data["image/png"]))
+    width = axes.figure.get_figwidth()
+    for dpi in (150, 60):
+        figures.show(axes.figure, ALT, dpi=dpi)
+    assert [Image.open(io.BytesIO(png)).width for png in shown] == [round(width * 150), round(width * 60)]
+
+
 def arrows(ax):
     return [patch for patch in ax.patches if patch.__class__.__name__ == "FancyArrowPatch"]
 
