@@ -437,9 +437,10 @@ def doctor(profile: Profile = None, json_: Json = False) -> None:
              [(need["name"], need["installed"] or "-", need["range"], "ok" if need["ok"] else "problem")
               for need in found["packages"]])
         print()
-        show(("experiment", f"results ({found['profile']})", "still to train"),
+        show(("experiment", f"results ({found['profile']})", "still to train", "memory"),
              [(row["experiment"], tally(row["results"]),
-               duration(row["seconds"]) if row["seconds"] else "nothing") for row in found["work"]])
+               duration(row["seconds"]) if row["seconds"] else "nothing",
+               f"{row['memory_gib']:.0f} GiB" if row["memory_gib"] else "") for row in found["work"]])
         print("\n".join(["", *found["problems"]]) if found["problems"] else "\nready")
     raise typer.Exit(EXIT_FAILED if found["problems"] else 0)
 

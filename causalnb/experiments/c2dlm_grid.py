@@ -9,6 +9,7 @@ from hashlib import sha256
 from causalnb.experiments.c2dlm_base import run_base
 from causalnb.experiments.c2dlm_models import MODELS, base_file
 from causalnb.experiments.c2dlm_runs import run_task
+from causalnb.experiments.c2dlm_text import TINY, memory_gib, run_text, seconds
 from causalnb.lab.registry import Experiment, register
 from causalnb.tasks.cot_order_perturb import MODES
 
@@ -80,7 +81,7 @@ SUDOKU = {**LAPTOP, "task": "sudoku", "source": "file", "blanks": 8, "gamma": 0.
 REASONING = {**LAPTOP, "task": "reasoning", "alpha": 3.0,
              "train_rows": 686, "test_rows": 200, "validation_rows": 120, "steps": 400, "evaluate_every": 100,
              "gen_length": 24, "block_length": 24, "decode_steps": 12}
-STG = {**LAPTOP, "task": "stg", "size": "S", "shift": "published",
+STG = {**LAPTOP, "task": "stg", "size": "S", "shift": "published", "gamma": 0.3,
        "train_rows": 400, "test_rows": 400, "validation_rows": 200, "steps": 300, "evaluate_every": 30,
        "gen_length": 2, "block_length": 2, "decode_steps": 2}
 NO_COT = {"gen_length": 3, "block_length": 3, "decode_steps": 3}
@@ -124,6 +125,8 @@ def add(id: str, title: str, task: str, arms: dict, seeds: int, cost: float, not
     growing = {"total_steps": settings["steps"], "gamma_min": 1.0, "gamma_max": 10.0, "warmup": 1.0}
     arms = {name: {"gamma": growing} | changed if ISOLATED.items() <= changed.items() else changed
             for name, changed in arms.items()}
+    if task == "stg" and "autoregressive" in arms:  # its best rate there
+        arms = arms | {"autoregressive": {"model": "autoregressive"}}
     register(
         Experiment(
             id=id,
@@ -155,7 +158,7 @@ add("c2dlm.search.stg", "Rates and gammas, tried on another draw of people and a
     tried((0.3, 1.0, 3.0), "causal")
     | {"isolated_as_c2dlm": {"graph": "isolated"}, "isolated_constant": {**ISOLATED, "gamma": 1.0},
        "isolated_growing": ISOLATED},
-    1, 50, split_seed=7, shift="reversed", **SIZES["L"])
+    1, 50, split_seed=7, shift="reversed", gamma=1.0, **SIZES["L"])
 add("c2dlm.search.cot", "Rates and gammas, tried on another draw of inputs", "cot",
     tried((0.3, 1.0, 3.0), "causal"), 1, 130, split_seed=7)
 
@@ -193,6 +196,56 @@ for task, settings, more in (("sudoku", SUDOKU, {}), ("cot", COT, {}), ("stg", S
         NOTEBOOKS["reasoning"], **more)
 add("c2dlm.downstream", "Six synthetic reasoning tasks, tuned on 686 rows of all", "reasoning",
     arms(*GUIDED), 3, 90)
+
+TEXT = {"split_seed": 42, "graph": "none", "gamma": 1.0, "gamma_schedule": True, "norm_index": "key",
+        "step_rule": "no_lookahead", "lora_rank": 8, "lora_targets": ["q_proj", "k_proj", "v_proj"],
+        "lora_dropout": 0.05, "learning_rate": 1e-3, "base_model": TINY, "vocabulary": 400, "hidden_size": 32,
+        "layers": 2, "heads": 2, "checkpointing": False, "bf16": False, "batch": 4, "steps": 10,
+        "evaluate_every": 10, "train_rows": 40, "test_rows": 4, "max_length": 800, "decode_steps": 8}
+TEXTS = {
+    "cot": {"mode": "normal", "scope": "result", "alpha": 3.0, "lam": 100.0, "gen_length": 512,
+            "block_length": 512},
+    "sudoku": {"source": "generator", "blanks": 8, "alpha": 5.0, "lam": 10.0, "gen_length": 256,
+               "block_length": 32},
+    "stg": {"size": "L", "alpha": 5.0, "lam": 10.0, "gen_length": 8, "block_length": 8},
+    "reasoning": {"annotated": "synthetic", "tests": ["purchases", "kinds"], "alpha": 3.0, "lam": 10.0,
+                  "gen_length": 64, "block_length": 32, "shorter": {"kinds": 32}},
+}
+PAPER = {"base_model": "GSAI-ML/LLaDA-8B-Instruct", "lora_rank": 128, "learning_rate": 2e-5, "bf16": True,
+         "checkpointing": True, "batch": 8}  # batch, rate schedule, gamma, decoding steps: not printed, ours
+PAPERS = {  # epochs as printed, where they are: steps = epochs x rows / batch
+    "cot": {"train_rows": 2000, "test_rows": 500, "steps": 2500, "max_length": 1024, "decode_steps": 256},
+    "sudoku": {"source": "file", "train_rows": 5000, "test_rows": 500, "steps": 6250, "max_length": 512,
+               "decode_steps": 128},
+    "stg": {"train_rows": 1600, "test_rows": 400, "steps": 2000, "max_length": 256, "decode_steps": 8},
+    "reasoning": {"annotated": "data/annotations/s1k.jsonl", "train_rows": 686, "test_rows": 5000,
+                  "tests": ["gsm8k", "math500", "gpqa", "mmlu_stem", "arc_c", "sat"], "steps": 430,
+                  "max_length": 1600, "gen_length": 512, "block_length": 32, "decode_steps": 256,
+                  "shorter": {"gpqa": 32, "mmlu_stem": 32, "arc_c": 32}},
+}  # five epochs of 686 rows: not printed, ours
+TESTED = {"cot": {"test": 500}, "sudoku": {"test": 500}, "stg": {"iid": 400, "ood": 400},
+          "reasoning": {"gsm8k": 1319, "math500": 500, "gpqa": 448, "mmlu_stem": 3153, "arc_c": 1172,
+                        "sat": 220}}  # test rows, for estimates
+for task, own in TEXTS.items():
+    laptop = {**TEXT, **own, "task": task}
+    paper = {**PAPER, **PAPERS[task], "evaluate_every": PAPERS[task]["steps"]}
+    tried_too = {f"alpha{alpha}": {"graph": "causal", "alpha": float(alpha)} for alpha in (2, 4, 5)}
+    tried_too["no_schedule"] = {"graph": "causal", "gamma_schedule": False}
+    register(
+        Experiment(
+            id=f"c2dlm.text.{task}",
+            title=f"In full text, with a base by name: {task}",
+            run=run_text,
+            notebook=NOTEBOOKS["reasoning"],
+            code=(*CODE, *TASK_CODE[task], "causalnb.c2dlm.llada", "causalnb.experiments.c2dlm_text"),
+            arms=arms("diffusion", "c2dlm", "no_v", "placebo") | (tried_too if task == "reasoning" else {}),
+            settings={"laptop": laptop, "quick": {"steps": 2, "evaluate_every": 1, "batch": 2,
+                                                  "train_rows": 6, "test_rows": 2}, "paper": paper},
+            seeds={"quick": 1, "laptop": 1, "paper": 1},
+            cost={"quick": 3, "laptop": 20, "paper": seconds({**laptop, **paper}, TESTED[task])["total"]},
+            memory={"paper": memory_gib({**laptop, **paper})["total"]},
+        )
+    )
 
 register(
     Experiment(

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from causalnb.errors import LabError
-from causalnb.lab import profiles, runner
+from causalnb.lab import profiles, registry, runner
 from causalnb.paths import results_dir, root, shown
 
 
@@ -56,7 +56,10 @@ def _present(folder: Path) -> Path:
 
 
 def work(profile: str | None = None) -> list[dict]:
-    """Per experiment: results by state, core-seconds of those not fresh, seconds with the profile's jobs."""
+    """Per experiment: results by state, core-seconds of those not fresh, seconds with the profile's jobs.
+
+    memory_gib: what a training takes on the device by estimate, None where that is little.
+    """
     scale, found = profiles.current(profile), {}
     for job in runner.plan(None, scale.name):
         found.setdefault(job.experiment, []).append(job)
@@ -65,6 +68,7 @@ def work(profile: str | None = None) -> list[dict]:
         todo = [job.estimate for job in jobs if job.state != "fresh"]
         table.append({"experiment": id, "results": dict(Counter(job.state for job in jobs)),
                       "core_seconds": sum(todo),
+                      "memory_gib": registry.experiment(id).memory.get(scale.name),
                       "seconds": max([sum(todo) / scale.jobs, *todo], default=0.0)})
     return table
 

@@ -39,7 +39,8 @@ class Experiment:
 
     `run(Run) -> {"metrics": {name: float}, "history": [{...}, ...]}`; seeds are 0 .. count-1;
     `code`: modules and packages it depends on, `arm_code`: those that an arm needs besides; `cost`: first
-    guess of core-seconds per result and profile, replaced by measured ones.
+    guess of core-seconds per result and profile, replaced by measured ones; `memory`: by profile, estimated
+    GiB on the device, where that is much.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Experiment:
     cost: Mapping[str, float]
     notebook: str = ""
     arm_code: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    memory: Mapping[str, float] = field(default_factory=dict)
 
     def code_of(self, arm: str) -> tuple[str, ...]:
         """The modules and packages that a result of the arm depends on."""
