@@ -1,4 +1,4 @@
-"""C2DLM's Tables 5 and 6, as printed with what their test sizes imply and as measured here, and its verdicts."""
+"""C2DLM's Tables 5 and 6, as printed with what test sizes imply and as measured here, and its verdicts."""
 
 import csv
 import math
@@ -29,8 +29,8 @@ TASKS = {
             {"c2dlm": "c2dlm.stg.l", "diffusion": "c2dlm.stg.l", "no_v": "c2dlm.stg.l"}),
 }
 ALPHAS = (2, 3, 4, 5)
-PARTS = {"no_schedule": "w/o schedule of γ", "no_v": "w/o V-aware", "query_norm": "norm of the query, as printed",
-         "diffusion": "diffusion (SFT)"}
+PARTS = {"no_schedule": "w/o schedule of γ", "no_v": "w/o V-aware",
+         "query_norm": "norm of the query, as printed", "diffusion": "diffusion (SFT)"}
 NEEDED = tuple(dict.fromkeys(
     id for task, (_, homes) in TASKS.items() for id in (f"c2dlm.ablation.{task}", *homes.values())))
 
@@ -132,7 +132,7 @@ def table5():
 
 
 def gains_figure():
-    """(figure, alt): the printed gains of Table 5 with 95 % intervals, and of the mean with and without SAT."""
+    """(figure, alt): the printed gains of Table 5 with 95 % intervals; the mean with and without SAT."""
     import matplotlib.pyplot as plt
 
     from causalnb.lab.figures import COLOURS
@@ -141,7 +141,8 @@ def gains_figure():
     plain, guided = found[SFT], found[OURS]
     rows = [(f"{task} ({items:,})", *difference(count(plain[task], items), count(guided[task], items), items))
             for task, items in ITEMS.items()]
-    rows += [("mean of six", *mean_gain(plain, guided)), ("mean without SAT", *mean_gain(plain, guided, some))]
+    rows.append(("mean of six", *mean_gain(plain, guided)))
+    rows.append(("mean without SAT", *mean_gain(plain, guided, some)))
     fig, ax = plt.subplots(figsize=(5.8, 3.0))
     for place, (name, gain, error) in enumerate(rows[::-1]):
         mean = name.startswith("mean")
@@ -169,7 +170,8 @@ def table6():
         told = []
         for other in (default, plain):
             gain, error = mean_gain(other, row, ABLATED)
-            told.append("" if row is other or gain == 0 else f"{gain:+.2f} ± {error:.2f} (z {gain / error:.2f})")
+            said = f"{gain:+.2f} ± {error:.2f} (z {gain / error:.2f})"
+            told.append("" if row is other or gain == 0 else said)
         printed = f"{row['Avg']:.2f}" if "Avg" in row else "not printed"
         rows.append([name, *cells, f"{printed}; {average(row, ABLATED):.2f}", *told])
     return Table(
@@ -210,8 +212,8 @@ def best_of(settings: int, draws: int, settled: float = 0.0, seed: int = 0, rows
     import numpy as np
 
     if not 0 <= settled <= 1 or settings < 1:
-        raise ValueError(f"{settings} settings with a share {settled} of settled items: give 1 or more, and a "
-                         "share in [0, 1]")
+        raise ValueError(f"{settings} settings with a share {settled} of settled items: give 1 or more, and "
+                         "a share in [0, 1]")
     draw, rows = np.random.default_rng(seed), rows or scores("table6")["α=3"]
     means = np.zeros((draws, settings))
     for task in ABLATED:
@@ -228,7 +230,7 @@ def printed_lead() -> float:
 
 
 def selection_figure(draws: int = 20_000, settled=(0.0, 0.5, 0.8)):
-    """(figure, alt, {settled: gains}): what picking the best of four settings on the test sets gains by luck."""
+    """(figure, alt, {settled: gains}): what picking the best of four on the test sets gains by luck."""
     import matplotlib.pyplot as plt
     import numpy as np
 
@@ -240,12 +242,13 @@ def selection_figure(draws: int = 20_000, settled=(0.0, 0.5, 0.8)):
     for share, (colour, line) in zip(settled, looks, strict=False):
         gains = found[share] = best_of(len(ALPHAS), draws, share)
         heights, _ = np.histogram(gains, bins)
-        ax.step(bins[:-1], 100 * heights / draws, where="post", color=COLOURS[colour], linestyle=line, marker="",
-                label=f"{share:.0%} of the items settled: mean {gains.mean():.2f}")
-        told.append(f"{share:.0%} settled: mean {gains.mean():.2f} points, {(gains >= lead).mean():.0%} at or "
-                    "above the line")
+        ax.step(bins[:-1], 100 * heights / draws, where="post", color=COLOURS[colour], linestyle=line,
+                marker="", label=f"{share:.0%} of the items settled: mean {gains.mean():.2f}")
+        told.append(f"{share:.0%} settled: mean {gains.mean():.2f} points, {(gains >= lead).mean():.0%} at "
+                    "or above the line")
     ax.axvline(lead, color="black", linewidth=1, linestyle=":")
-    ax.text(lead + 0.05, 0.99, f"printed: {lead:.2f}", fontsize=8, va="top", transform=ax.get_xaxis_transform())
+    ax.text(lead + 0.05, 0.99, f"printed: {lead:.2f}", fontsize=8, va="top",
+            transform=ax.get_xaxis_transform())
     ax.set(xlabel="best of four equal settings − mean of the four, points", ylim=(0, None),
            ylabel="percent of repetitions")
     ax.legend(fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.92))
@@ -255,7 +258,7 @@ def selection_figure(draws: int = 20_000, settled=(0.0, 0.5, 0.8)):
 
 # ------------------------------------------------------------------------------------------- as measured
 def downstream(profile: str | None = None):
-    """DataFrame of c2dlm.downstream: arm, seed, a column of percents for each synthetic task, and their mean."""
+    """DataFrame of c2dlm.downstream: arm, seed, percents of each synthetic task, and their mean."""
     from causalnb.lab import results
     from causalnb.tasks.reasoning import SYNTHETIC
 
@@ -295,8 +298,8 @@ def downstream_table(profile: str | None = None):
     return Table(
         "c2dlm.table5_ours",
         ["small scale", *(f"{task} (for {real})" for task, real in SYNTHETIC.items()), "mean"], rows,
-        "Ours, small scale, in the shape of Table 5: accuracy on six synthetic tasks in percent, mean ± half of "
-        "the 95 % interval (seeds), and differences of paired seeds",
+        "Ours, small scale, in the shape of Table 5: accuracy on six synthetic tasks in percent, mean ± half "
+        "of the 95 % interval (seeds), and differences of paired seeds",
         "The tasks are generated and have the shape of the real ones only; a number here says nothing about "
         "GSM8K or GPQA. The intervals are over training seeds; all runs are tested on the same items.")
 
@@ -316,8 +319,9 @@ def downstream_figure(profile: str | None = None):
         colour, marker = LOOKS[arm]
         for place, column in zip(places, columns, strict=True):
             summary = found[arm, "diffusion"][column]
-            ax.errorbar(summary.mean, place + shift, xerr=np.nan_to_num(summary.half), linestyle="", capsize=3,
-                        color=COLOURS[colour], marker=marker, label=ARMS[arm] if column == "mean" else None)
+            ax.errorbar(summary.mean, place + shift, xerr=np.nan_to_num(summary.half), linestyle="",
+                        capsize=3, color=COLOURS[colour], marker=marker,
+                        label=ARMS[arm] if column == "mean" else None)
             told.append(f"{ARMS[arm]} on {column} {summary.mean:+.1f} ± {summary.half:.1f}")
     ax.axvline(0, color="black", linewidth=1, linestyle=":")
     ax.axhline(0.5, color="0.8", linewidth=1)
@@ -388,7 +392,7 @@ def ablations(profile: str | None = None) -> dict[str, dict[str, tuple]]:
 
 
 def ablation_table(profile: str | None = None):
-    """Our small table in the shape of Table 6: each setting's value and its paired difference from C2DLM's."""
+    """Our small table in the shape of Table 6: settings, and paired differences from C2DLM's default."""
     from causalnb.lab.tables import Table, estimate
 
     found = ablations(profile)
@@ -434,8 +438,8 @@ def ablation_figure(profile: str | None = None):
         ax.set_title(heading.replace(": ", ":\n"), fontsize=9)
     axes[0].set_yticks(places, names)
     fig.supxlabel("minus C2DLM's default, points (paired seeds, 95 % interval)", fontsize=9)
-    return fig, ("Differences from C2DLM with its default alpha, points with 95 % intervals, a panel for each "
-                 f"metric, a line at 0; a bar marks the default. {'; '.join(told)}.")
+    return fig, ("Differences from C2DLM with its default alpha, points with 95 % intervals, a panel for "
+                 f"each metric, a line at 0; a bar marks the default. {'; '.join(told)}.")
 
 
 def ablation_remarks(profile: str | None = None) -> list[str]:
@@ -446,8 +450,8 @@ def ablation_remarks(profile: str | None = None) -> list[str]:
         apart = {heading: column[name][1] for heading, column in found.items() if column[name][1] is not None}
         worse = [heading for heading, summary in apart.items() if summary.high < 0]
         better = [heading for heading, summary in apart.items() if summary.low > 0]
-        said_of.append(f"{name}: of {len(apart)} differences from the default {len(worse)} are below 0"
-                       f"{' (' + '; '.join(worse) + ')' if worse else ''} and {len(better)} above"
+        said_of.append(f"{name}: beside the default below 0 on {len(worse)} of {len(apart)} measures"
+                       f"{' (' + '; '.join(worse) + ')' if worse else ''}, above 0 on {len(better)}"
                        f"{' (' + '; '.join(better) + ')' if better else ''}.")
     return said_of
 
@@ -474,15 +478,15 @@ def masks_figure(seed: int = 0):
         ax.set(xlim=(-0.5, len(mask) - 0.5), ylim=(len(mask) - 0.5, prompt - 0.5), title=task)
         ax.grid(False)
         ax.yaxis.get_major_locator().set_params(integer=True)
-        told.append(f"{task}: {len(mask)} tokens, {prompt} of them prompt, {(mask == 1).sum()} entries +1 and "
-                    f"{(mask == -1).sum()} entries −1")
+        told.append(f"{task}: {len(mask)} tokens, {prompt} of them prompt, {(mask == 1).sum()} entries +1 "
+                    f"and {(mask == -1).sum()} entries −1")
     for ax in axes[:, 0]:
         ax.set_ylabel("query: token of the response")
     for ax in axes[1]:
         ax.set_xlabel("key: token of the text")
     axes[0, 0].legend(fontsize=7, loc="lower left", markerscale=1.5)
-    return fig, ("Six masks, one a task; rows are the tokens of the response, columns those of the whole text, the "
-                 f"prompt shaded. {'; '.join(told)}.")
+    return fig, ("Six masks, one a task; rows are the tokens of the response, columns those of the whole "
+                 f"text, the prompt shaded. {'; '.join(told)}.")
 
 
 def kept_table(drawn: int = 100, seed: int = 0):
@@ -515,7 +519,7 @@ def kept_table(drawn: int = 100, seed: int = 0):
 
 
 def settings_table():
-    """Section 4.1 and Appendix B beside our settings for the six tasks; what the paper does not give is marked."""
+    """Section 4.1 and Appendix B beside our settings for the six tasks; gaps of the paper are marked."""
     from causalnb.lab import registry
     from causalnb.lab.tables import Table, printed
 
@@ -551,42 +555,45 @@ def settings_table():
                  f"{missing} of {len(rows)} lines are not given in the paper.")
 
 
-SHAPE = {"layers": 32, "width": 4096, "heads": 32, "inner": 12_288, "vocabulary": 126_464}  # LLaDA-8B's config
-
-
-def forward_flops(tokens: int, layers: int, width: int, heads: int, inner: int, vocabulary: int) -> float:
-    """Operations of one forward pass of a Llama-shaped model over a text, two for each multiply and add."""
-    linear = layers * (4 * width**2 + 3 * width * inner) + vocabulary * width
-    return 2.0 * tokens * linear + 4.0 * layers * tokens**2 * width
-
-
 def map_bytes(tokens: int, layers: int = 32, heads: int = 32, size: int = 2) -> int:
     """Bytes of the attention maps of one text in all layers and heads, `size` bytes a number."""
     return layers * heads * tokens**2 * size
 
 
-def budget(epochs: int = 10, prompt: int = 200, rate: float = 125e12) -> dict[str, float]:
-    """Hours on one accelerator for parts of the published setting, at `rate` operations a second.
+def paper_costs() -> dict[str, dict[str, float]]:
+    """{task: steps, gib, hours of training and of decoding} of one run in the paper profile, by estimate."""
+    from causalnb.experiments.c2dlm_grid import PAPERS, TESTED
+    from causalnb.experiments.c2dlm_text import memory_gib, seconds
+    from causalnb.lab import registry
 
-    Training: 686 rows of 1,600 tokens, LoRA with recomputed activations, three forward passes' worth a row.
-    Testing: a prompt of `prompt` tokens, and half as many denoising steps as generated tokens.
-    """
-    training = 3 * 686 * epochs * forward_flops(1600, **SHAPE)
-    long = sum(ITEMS[task] for task in ABLATED)
-    short = sum(ITEMS.values()) - long
+    found = {}
+    for task in PAPERS:
+        config = registry.config(f"c2dlm.text.{task}", "c2dlm", "paper")
+        time = seconds(config, TESTED[task])
+        found[task] = {"steps": config["steps"], "gib": memory_gib(config)["total"],
+                       "training": time["training"] / 3600, "decoding": time["decoding"] / 3600}
+    return found
 
-    def testing(items: int, generated: int) -> float:
-        return items * (generated // 2) * forward_flops(prompt + generated, **SHAPE)
 
-    parts = {
-        f"training on 686 rows, {epochs} epochs": training,
-        "testing one model on GSM8K, MATH500 and SAT (512 tokens)": testing(long, 512),
-        "testing one model on the three choice tasks (32 tokens)": testing(short, 32),
-    }
-    table5 = 2 * training + 3 * (testing(long, 512) + testing(short, 32))
-    parts["Table 5: two trainings, three models tested"] = table5
-    parts["Table 6: five more trainings, tested on three tasks"] = 5 * (training + testing(long, 512))
-    return {name: operations / rate / 3600 for name, operations in parts.items()}
+def paper_costs_table():
+    """What the published setting would take on one large GPU, as `causalnb doctor` estimates it."""
+    from causalnb.experiments.c2dlm_text import SPEED
+    from causalnb.lab import registry
+    from causalnb.lab.tables import Table
+
+    rows = []
+    for task, cost in paper_costs().items():
+        arms = len(registry.arms(f"c2dlm.text.{task}"))
+        once = cost["training"] + cost["decoding"]
+        rows.append([f"c2dlm.text.{task}", f"{cost['steps']:,}", f"{cost['gib']:.0f}",
+                     f"{cost['training']:.1f}", f"{cost['decoding']:.1f}", arms, f"{arms * once:.0f}"])
+    return Table(
+        "c2dlm.table5_costs",
+        ["experiment", "steps", "GiB", "hours of training", "hours of testing", "arms", "hours, all arms"],
+        rows,
+        "The paper profile, LLaDA-8B with adapters of rank 128: estimates for one GPU and one seed",
+        f"At {SPEED / 1e12:.0f} TFLOP/s. Epochs of the six tasks, batch size and decoding steps are not "
+        "printed; these are ours.")
 
 
 @artefact("c2dlm.table5", needs=("c2dlm.downstream",), code=("causalnb.tasks.reasoning",))
@@ -598,9 +605,11 @@ def build_table5(profile):
     save_table(table5())
     save_table(downstream_table(profile))
     fig, alt = gains_figure()
-    save_figure(fig, "c2dlm.table5", alt=alt, caption="The printed gains, with the uncertainty of the test items.")
+    save_figure(fig, "c2dlm.table5", alt=alt,
+                caption="The printed gains, with the uncertainty of the test items.")
     fig, alt = downstream_figure(profile)
-    save_figure(fig, "c2dlm.table5_ours", alt=alt, caption="Ours, small scale: differences from plain diffusion.")
+    save_figure(fig, "c2dlm.table5_ours", alt=alt,
+                caption="Ours, small scale: differences from plain diffusion.")
 
 
 @artefact("c2dlm.table6", needs=NEEDED)
@@ -667,15 +676,16 @@ def verdict_table(profile: str | None = None, strict: bool = True, artefacts: tu
             continue
         stated = "" if math.isnan(claim.size) else f"{claim.size:g} {claim.unit}"
         sign = "higher" if claim.direction == "+" else "lower"
-        ours = estimate(verdict.summary, 1 if claim.unit == "pp" else 3) if verdict and verdict.summary else ""
-        rows.append([claim.id.removeprefix("c2dlm."), claim.claim, f"{sign} {stated}".strip(), _contrast(claim),
-                     ours, "no result yet" if verdict is None else str(verdict)])
+        digits = 1 if claim.unit == "pp" else 3
+        ours = estimate(verdict.summary, digits) if verdict and verdict.summary else ""
+        rows.append([claim.id.removeprefix("c2dlm."), claim.claim, f"{sign} {stated}".strip(),
+                     _contrast(claim), ours, "no result yet" if verdict is None else str(verdict)])
     return Table(
         "c2dlm.verdicts", ["", "claim", "stated", "contrast here", "ours", "verdict"], rows,
-        "C2DLM's claims and what was measured here at small scale: difference of paired seeds, mean ± half of "
-        "the 95 % interval (seeds)",
-        "Claims in points (pp) are compared in points. Small models and synthetic tasks: a verdict is about the "
-        "claim at this scale.")
+        "C2DLM's claims and what was measured here at small scale: difference of paired seeds, mean ± half "
+        "of the 95 % interval (seeds)",
+        "Claims in points (pp) are compared in points. Small models and synthetic tasks: a verdict is about "
+        "the claim at this scale.")
 
 
 def tally(profile: str | None = None, strict: bool = True) -> dict[str, int]:
@@ -704,7 +714,8 @@ def tally_remark(profile: str | None = None, strict: bool = True) -> str:
 
 
 @artefact("c2dlm.verdicts", needs=deciding(), extra=True, printed_as="ours", kind="measured",
-          shows="every claim of C2DLM with its contrast and verdict", notebook="45_downstream_ablations_costs")
+          shows="every claim of C2DLM with its contrast and verdict",
+          notebook="45_downstream_ablations_costs")
 def verdicts(profile):
     """C2DLM's claims, each with what decides it, or why nothing does."""
     from causalnb.lab.tables import save_table
