@@ -702,9 +702,9 @@ def tally_remark(profile: str | None = None, strict: bool = True) -> str:
     """What of C2DLM reproduces here, in one paragraph computed from the verdicts."""
     counts = tally(profile, strict)
     tested = sum(counts.values()) - counts["not attempted"] - counts["no result yet"]
-    parts = [f"Of {sum(counts.values())} claims: {counts['not attempted']} not attempted (the table gives the "
-             f"reasons), {counts['no result yet']} waiting for results, {tested} decided by a contrast of "
-             "paired seeds."]
+    parts = [f"Of {sum(counts.values())} claims: {counts['not attempted']} not attempted (the table gives "
+             f"the reasons), {counts['no result yet']} waiting for results, {tested} decided by a contrast "
+             "of paired seeds."]
     if tested:
         parts.append(f"Of those decided: {counts['reproduced']} reproduced in direction and size, "
                      f"{counts['same direction']} in direction only, {counts['opposite']} the opposite, "
