@@ -1,0 +1,337 @@
+"""Tables 5 and 6 of C2DLM and its verdicts: printed numbers by hand, ours on results with known numbers."""
+
+import math
+import re
+import shutil
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from causalnb.errors import LabError
+from causalnb.experiments import c2dlm_ablation_artefacts as made
+from causalnb.lab import registry, results
+from causalnb.lab.statistics import mean_ci
+from causalnb.lab.tables import estimate
+from causalnb.lab.verdicts import claims
+from causalnb.tasks.reasoning import SYNTHETIC
+
+SEEDS = {"quick": 3, "laptop": 3}
+MORE = {"c2dlm.sudoku.n5000": 5, "c2dlm.cot.normal": 5, "c2dlm.stg.l": 5}  # as registered: pairs are cut
+DEFAULT = ("c2dlm.sudoku.n5000", "c2dlm")
+
+
+# ------------------------------------------------------------------------------------------- by hand
+def test_a_printed_percentage_is_a_count():
+    assert [made.count(75.0, 220), made.count(78.64, 220), made.count(28.79, 198)] == [165, 173, 57]
+    with pytest.raises(ValueError, match="29.24 % is no count of 198"):
+        made.count(29.24, 198)
+    assert made.fitting([28.79, 29.24, 29.46], 900) == [448, 896]
+
+
+def test_every_score_of_both_tables_is_a_count():
+    for name, tasks in (("table5", made.ITEMS), ("table6", made.ABLATED)):
+        rows = {row: cells for row, cells in made.scores(name).items() if row != "Δ"}
+        assert len(rows) == (3 if name == "table5" else 6)
+        for cells in rows.values():
+            assert made.average(cells, tuple(tasks)) == pytest.approx(cells["Avg"], abs=0.0051)
+
+
+def test_two_samples_and_the_same_items():
+    gain, error = made.difference(165, 173, 220)
+    assert gain == pytest.approx(100 * 8 / 220)
+    assert error == pytest.approx(100 * math.sqrt((165 * 55 + 173 * 47) / 220**3))
+    assert made.paired_z(165, 173, 220) == pytest.approx((8 / math.sqrt(102), math.sqrt(8)))
+    assert made.paired_z(173, 165, 220) == made.paired_z(165, 173, 220)
+    assert made.paired_z(7, 7, 9) == (0.0, 0.0)
+
+
+def test_the_mean_gain_is_the_printed_one():
+    found = made.scores("table5")
+    gain, error = made.mean_gain(found[made.SFT], found[made.OURS])
+    assert round(gain, 2) == found["Δ"]["Avg"] == 1.31 and round(error, 2) == 1.06  # of the audit
+    some = tuple(task for task in made.ITEMS if task != "SAT")
+    assert round(made.mean_gain(found[made.SFT], found[made.OURS], some)[0], 2) == 0.85
+
+
+def test_table_5_says_what_the_counts_imply():
+    rows = {row[0]: row[1:] for row in made.table5().rows}
+    assert rows["items gained"] == ["+16", "+5", "+1", "+38", "+7", "+8", "+75", "+67"]
+    assert rows["C2DLM"][5] == "78.64 [72.8, 83.5]" and rows["C2DLM"][6] == "62.32; 62.32"
+    assert all(abs(float(z)) < 1.96 for z in rows["z, two samples"])
+    assert rows["z, same items: least to greatest"][5] == "0.79 to 2.83"
+
+
+def test_table_6_says_what_the_counts_imply():
+    table = made.table6()
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["SFT (Table 5)"][3] == "not printed; 63.98" and rows["α=2"][3] == "65.58; 65.58"
+    assert rows["α=3"][4] == "" and rows["SFT (Table 5)"][5] == ""
+    assert rows["α=3, w/o V-aware"][4].startswith("-4.60 ± ")
+    assert rows["α=3, w/o V-aware"][5].startswith("-2.65")
+    assert "does not rise to one peak" in table.notes and "2 of the 2 rows" in table.notes
+    assert "best mean is at α = 3, which is the default" in table.notes
+
+
+def test_remarks_follow_the_numbers(monkeypatch):
+    other = {name: dict(row) for name, row in made.scores("table6").items()}
+    other["α=5"]["GSM8K"] = other["α=5"]["MATH500"] = 0.0
+    other["α=3, w/o S_γ"]["SAT"] = 100.0
+    plain = made.scores("table5")
+    monkeypatch.setattr(made, "scores", lambda name: other if name == "table6" else plain)
+    said = made.remarks6()
+    assert said[0].endswith("it rises and then falls.") and said[2].startswith("1 of the 2 rows")
+
+
+def test_the_best_of_several_leads_by_luck():
+    assert not made.best_of(1, 50).any()
+    lead = made.best_of(4, 20_000)
+    rows, tasks = made.scores("table6")["α=3"], made.ABLATED
+    shares = [made.count(rows[t], made.ITEMS[t]) / made.ITEMS[t] for t in tasks]
+    one = 100 / 3 * math.sqrt(sum(p * (1 - p) / made.ITEMS[t] for p, t in zip(shares, tasks)))
+    assert lead.mean() == pytest.approx(1.0294 * one, rel=0.02)  # the mean of the largest of four normals
+    assert made.best_of(4, 20_000, 0.8).mean() == pytest.approx(math.sqrt(0.2) * lead.mean(), rel=0.03)
+    assert not made.best_of(4, 50, 1.0).any()
+    assert made.printed_lead() == pytest.approx(65.93 - (65.58 + 65.93 + 64.16 + 65.49) / 4, abs=0.01)
+    for wrong in ({"settings": 0, "draws": 5}, {"settings": 4, "draws": 5, "settled": 1.2}):
+        with pytest.raises(ValueError, match="settled items"):
+            made.best_of(**wrong)
+
+
+def test_figures_of_printed_numbers_say_what_they_show():
+    fig, alt = made.gains_figure()
+    assert "SAT (220) +3.64, from -4.24 to +11.52" in alt and "mean without SAT +0.85" in alt
+    assert len(fig.axes[0].get_yticklabels()) == 8
+    fig, alt, found = made.selection_figure(draws=200)
+    assert set(found) == {0.0, 0.5, 0.8} and f"{found[0.5].mean():.2f}" in alt
+    plt.close("all")
+
+
+def test_masks_are_drawn_whole():
+    fig, alt = made.masks_figure()
+    told = [int(n) for n in re.findall(r"(\d+) entries \+1", alt)]
+    drawn = [ax.collections[0].get_offsets() for ax in fig.axes]
+    assert [ax.get_title() for ax in fig.axes] == list(SYNTHETIC)
+    assert [len(points) for points in drawn] == told and min(told) > 20
+    plt.close(fig)
+
+
+def test_what_is_kept_of_rule_graphs():
+    rows = made.kept_table(drawn=3).rows
+    assert [row[0].split()[0] for row in rows] == list(SYNTHETIC)
+    assert all(row[4] == "100%" for row in rows)  # rules quote exactly
+    assert all(float(row[6]) > 1 for row in rows)
+
+
+def test_settings_are_those_of_the_experiment_and_gaps_are_marked():
+    table = made.settings_table()
+    rows = {row[0]: row[1:] for row in table.rows}
+    config = registry.config("c2dlm.downstream", "c2dlm", "laptop")
+    assert rows["batch size"] == ["— not given", config["batch"]]
+    assert rows["LoRA rank"] == ["128", config["lora_rank"]]
+    assert rows["α, other tasks"] == ["3", "3"] and rows["λ, other tasks"] == ["10", "10"]
+    gaps = sum(str(row[1]).startswith("—") for row in table.rows)
+    assert table.notes.startswith(f"{gaps} of {len(rows)} lines")
+
+
+def test_costs_are_those_of_the_registered_experiments():
+    assert made.map_bytes(1600) == 32 * 32 * 1600**2 * 2
+    found = made.paper_costs()
+    for task, cost in found.items():
+        spec = registry.experiment(f"c2dlm.text.{task}")
+        assert cost["gib"] == pytest.approx(spec.memory["paper"])
+        assert 3600 * (cost["training"] + cost["decoding"]) == pytest.approx(spec.cost["paper"])
+    rows = {row[0]: row for row in made.paper_costs_table().rows}
+    assert len(rows) == len(found) == 4
+    one, all_arms = rows["c2dlm.text.reasoning"], len(registry.arms("c2dlm.text.reasoning"))
+    assert float(one[6]) == pytest.approx(all_arms * (float(one[3]) + float(one[4])), abs=0.1 * all_arms)
+
+
+# -------------------------------------------------------------------------------------------- results
+def number(*parts):
+    """A value in (0, 1) of its own for each text."""
+    return int(results.config_hash({"of": parts}), 16) / 16**16
+
+
+def names():
+    """Every metric that a table or a claim reads."""
+    told = {part for text in claims("c2dlm").our_metric.dropna() for part in re.split(r"[-|+]", text)}
+    return {*told, *(f"{task}_accuracy" for task in SYNTHETIC), "test_cells", "test_exact", "iid_accuracy",
+            "ood_accuracy"}
+
+
+def experiments():
+    registry.load_all()
+    return sorted({"c2dlm.downstream", *made.NEEDED, *made.deciding()})
+
+
+def metrics(experiment, arm, seed):
+    return {name: number(experiment, arm, seed, name) for name in names()}
+
+
+def fixed(patch):
+    for id in experiments():
+        count = MORE.get(id, 3)
+        seeds = {"quick": count, "laptop": count}
+        patch.setitem(registry._experiments, id, replace(registry.experiment(id), seeds=seeds))
+
+
+def put(id, arm, seed, values):
+    spec, config = registry.experiment(id), registry.config(id, arm, "quick")
+    results.write(results.Result(
+        id, arm, seed, "quick", config, results.config_hash(config), results.code_hash(spec.code_of(arm)),
+        values, [{"step": 1, "loss": 1.0}], "cpu", {}, {"commit": None, "dirty": None}, 1.0, 1.0,
+        "2000-01-01"))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("written")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAUSALNB_RESULTS", str(folder))
+        fixed(patch)
+        for id in experiments():
+            for arm in registry.arms(id):
+                for seed in registry.seeds(id, "quick"):
+                    put(id, arm, seed, metrics(id, arm, seed))
+    return folder
+
+
+@pytest.fixture
+def stored(written, tmp_path, monkeypatch):
+    for name in ("RESULTS", "FIGURES", "CACHE"):
+        monkeypatch.setenv(f"CAUSALNB_{name}", str(tmp_path / name.lower()))
+    shutil.copytree(written, tmp_path / "results")
+    fixed(monkeypatch)
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("id, suffixes", [("c2dlm.table5", {"csv", "md", "png", "svg", "tex"}),
+                                          ("c2dlm.table6", {"csv", "md", "png", "svg", "tex"}),
+                                          ("c2dlm.verdicts", {"csv", "md", "tex"})])
+def test_each_is_built_from_its_results_and_stale_after(id, suffixes, stored):
+    assert registry.status(id, "quick")[0] == "missing"
+    paths = registry.build(id, "quick")
+    assert {path.suffix[1:] for path in paths} == suffixes and registry.status(id, "quick")[0] == "built"
+    content = {path: path.read_bytes() for path in paths}
+    assert {path: path.read_bytes() for path in registry.build(id, "quick")} == content
+    need = registry.find(id).needs[0]
+    put(need, registry.arms(need)[0], 0, {name: 0.123 for name in names()})
+    assert registry.status(id, "quick")[0] == "stale"
+
+
+def test_our_table_5_holds_the_means_and_paired_differences(stored):
+    rows = {row[0]: row[1:] for row in made.downstream_table("quick").rows}
+
+    def value(arm, task, seed):
+        return 100 * metrics("c2dlm.downstream", arm, seed)[f"{task}_accuracy"]
+
+    def cells(read):
+        each = [[read(task, seed) for seed in range(3)] for task in SYNTHETIC]
+        return [estimate(mean_ci(values), 1) for values in [*each, list(np.mean(each, 0))]]
+
+    assert len(rows) == len(made.ARMS) + len(made.CONTRASTS)
+    for arm, title in made.ARMS.items():
+        assert rows[title] == cells(lambda task, seed: value(arm, task, seed))
+    for a, b in made.CONTRASTS:
+        expected = cells(lambda task, seed: value(a, task, seed) - value(b, task, seed))
+        assert rows[f"{made.ARMS[a]} − {made.ARMS[b]}"] == expected
+
+
+def test_our_table_6_pairs_every_setting_with_the_default(stored):
+    found = made.ablations("quick")
+    assert [len(column) for column in found.values()] == [8] * 4
+    homes = {"w/o V-aware": ("c2dlm.sudoku.controls", "no_v"), "α=2": ("c2dlm.ablation.sudoku", "alpha2"),
+             "diffusion (SFT)": ("c2dlm.sudoku.n5000", "diffusion"),
+             "w/o schedule of γ": ("c2dlm.ablation.sudoku", "no_schedule")}
+    for name, (id, arm) in homes.items():
+        many = range(registry.seeds(id, "quick").stop)
+        values = [100 * metrics(id, arm, seed)["test_cells"] for seed in many]
+        whole = [100 * metrics(*DEFAULT, seed)["test_cells"] for seed in many]
+        value, apart = found["Sudoku: cells"][name]
+        assert value == mean_ci(values)
+        both = mean_ci([a - b for a, b in zip(values, whole)])
+        assert (apart.mean, apart.half, apart.n) == pytest.approx((both.mean, both.half, both.n))
+    assert found["Sudoku: cells"]["α=5"][1] is None and found["chain of thought: exact"]["α=3"][1] is None
+    rows = {row[0]: row for row in made.ablation_table("quick").rows}
+    assert rows["α=5"][2] == "default" and rows["α=3"][4] == "default" and rows["α=3"][2] != "default"
+
+
+@pytest.mark.parametrize("task", made.TASKS)
+def test_a_row_differs_from_the_default_in_what_its_name_says(task):
+    home = made.TASKS[task][1]["c2dlm"]
+    default = registry.config(home, "c2dlm", "laptop")
+    named = {"w/o schedule of γ": {"gamma_schedule": False}, "w/o V-aware": {"norm_index": "none"},
+             "norm of the query, as printed": {"norm_index": "query_as_printed"},
+             "diffusion (SFT)": {"graph": "none"}}
+    named |= {f"α={alpha}": {"alpha": float(alpha)} for alpha in made.ALPHAS}
+    for name, place in made.rows_of(task).items():
+        config = registry.config(place.experiment, place.arm, "laptop")
+        changed = {key for key, value in (default | named[name]).items() if config[key] != value}
+        assert changed <= {"also_ranked", "maps"}, (name, changed)  # what is measured, not what is trained
+
+
+def test_remarks_are_read_off_the_intervals(stored):
+    assert made.said("x", mean_ci([1.0, 1.1, 0.9])) == "x: +1.0 ± 0.2 points (3 seeds), above 0."
+    assert made.said("x", mean_ci([-1.0, -1.1, -0.9])).endswith("below 0.")
+    assert made.said("x", mean_ci([1.0, -1.0])).endswith("not to be told from 0.")
+    assert made.said("x", mean_ci([1.0])) == "x: +1.0 points (1 seeds), not to be told from 0."
+    assert len(made.downstream_remarks("quick")) == len(made.CONTRASTS)
+    for seed in range(3):
+        put("c2dlm.ablation.sudoku", "alpha2", seed,
+            {"test_cells": metrics(*DEFAULT, seed)["test_cells"] - 0.3 - seed / 1000})
+    said = next(line for line in made.ablation_remarks("quick") if line.startswith("α=2"))
+    assert re.search(r"below 0 on \d of 4 measures \(.*Sudoku: cells", said)
+
+
+def test_figures_of_results_say_what_they_show(stored):
+    _, alt = made.downstream_figure("quick")
+    summary = made.contrasts("quick")["c2dlm", "diffusion"]["mean"]
+    assert f"C2DLM on mean {summary.mean:+.1f} ± {summary.half:.1f}" in alt
+    fig, alt = made.ablation_figure("quick")
+    assert len(fig.axes) == 4 and "Sudoku: cells, α=2 " in alt
+
+
+def test_verdicts_cover_every_claim(stored):
+    table, known = made.verdict_table("quick"), claims("c2dlm")
+    assert [row[1] for row in table.rows] == list(known.claim)
+    (row,) = (row for row in table.rows if row[0] == "claim29")
+    values = [100 * (metrics("c2dlm.ablation.sudoku", "no_schedule", seed)["test_cells"]
+                     - metrics(*DEFAULT, seed)["test_cells"]) for seed in range(3)]
+    assert row[4] == estimate(mean_ci(values), 1) and row[2] == "lower 2.95 pp"
+    assert row[3] == "no_schedule − c2dlm, test_cells"
+    counts = made.tally("quick")
+    assert sum(counts.values()) == len(known) and counts["no result yet"] == 0
+    assert counts["not attempted"] == known.experiment.isna().sum()
+    decided = len(known) - counts["not attempted"]
+    said = made.tally_remark("quick")
+    assert f" 0 waiting for results, {decided} decided" in said
+    assert f"{counts['reproduced']} reproduced in direction and size, {counts['same direction']} in" in said
+    some = made.verdict_table("quick", artefacts=("c2dlm.table6",))
+    assert len(some.rows) == (known.artefact == "c2dlm.table6").sum() == 4
+
+
+def test_missing_results_are_said_and_not_hidden(empty):
+    with results.stored_only():
+        for build in (made.downstream_table, made.ablation_figure, made.verdict_table):
+            with pytest.raises(LabError, match="causalnb run c2dlm"):
+                build("laptop")
+        table = made.verdict_table("laptop", strict=False)
+        waiting = [row[5] for row in table.rows].count("no result yet")
+        assert waiting == claims("c2dlm").experiment.notna().sum()
+        said = made.tally_remark("laptop", strict=False)
+    assert re.search(r"[1-9]\d* waiting for results, 0 decided", said) and "reproduced" not in said
+
+
+def test_the_experiments_that_decide_are_read_from_the_claims():
+    found = made.deciding()
+    assert {"c2dlm.ablation.sudoku", "c2dlm.sudoku.controls", "c2dlm.sudoku.n5000"} <= set(found)
+    assert registry.find("c2dlm.verdicts").needs == found
+    assert all(registry.experiment(id) for id in found)
