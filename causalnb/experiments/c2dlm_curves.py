@@ -58,8 +58,8 @@ def speed_up(baseline, treated, metric: str, window: int = 3, draws: int = 10_00
     """How much sooner `treated` is as good as `baseline` ever gets, by smoothed score; seeds are paired.
 
     Both are DataFrames of histories (seed, step, metric), as results.curves gives them for one arm. The
-    interval is the 95 % percentile interval of the median over seeds drawn with replacement; with 3 seeds it is
-    their range. ValueError if the seeds differ.
+    interval is the 95 % percentile interval of the median over seeds drawn with replacement; with 3 seeds it
+    is their range. ValueError if the seeds differ.
     """
     import numpy as np
 
