@@ -349,7 +349,7 @@ def curves_figure(profile: str | None = None):
 
     found = speed_ups(profile)  # LabError first, where results are missing
     history = results.curves("c2dlm.stg.h", profile, LOOKS)
-    fig, axes = plt.subplots(1, 3, figsize=(9.6, 3.2), width_ratios=[1, 1, 0.95])
+    fig, axes = plt.subplots(1, 3, figsize=(8.6, 2.8), width_ratios=[1, 1, 0.9])
     told = []
     for ax, metric, title in zip(axes[:2], ("accuracy", "within_5"), ("exact index", "index within 5"),
                                  strict=True):
@@ -450,7 +450,7 @@ def answer_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
 
     flows = {arm: attribute_flow(arm, "weighted", profile)[:, -1] for arm in MAPPED}
-    fig, axes = plt.subplots(2, 2, figsize=(8.2, 3.9), sharex="col", sharey="row", height_ratios=[0.3, 1])
+    fig, axes = plt.subplots(2, 2, figsize=(6.8, 3.1), sharex="col", sharey="row", height_ratios=[0.3, 1])
     top, told = max(flow.mean(0).max() for flow in flows.values()), []
     for (strip, bars), (arm, flow) in zip(axes.T, flows.items(), strict=True):
         image = strip.imshow(flow.mean(0)[None], aspect="auto", vmin=0, vmax=top)
@@ -506,7 +506,7 @@ def maps_figure(profile: str | None = None):
 
     flows = {(arm, kind): attribute_flow(arm, kind, profile).mean(0)
              for arm in MAPPED for kind in ("raw", "weighted")}
-    fig, axes = plt.subplots(2, 2, figsize=(8.4, 7.2), sharex=True, sharey=True)
+    fig, axes = plt.subplots(2, 2, figsize=(6.6, 5.6), sharex=True, sharey=True)
     top, told = max(flow.max() for flow in flows.values()), []
     for ax, ((arm, kind), flow) in zip(axes.flat, flows.items(), strict=True):
         image = ax.imshow(flow, vmin=0, vmax=top)
@@ -531,12 +531,14 @@ def bars_figure(profile: str | None = None):
     """(figure, alt): Figure 9, the answer's attention to each attribute, raw and weighted, SFT and C2DLM."""
     import matplotlib.pyplot as plt
 
-    fig, axes = plt.subplots(4, 1, figsize=(6.4, 7.4), sharex=True, sharey=True)
-    told, rows = [], [(arm, kind) for arm in MAPPED for kind in ("raw", "weighted")]
-    for ax, (arm, kind) in zip(axes, rows, strict=True):
-        means = _bars(ax, attribute_flow(arm, kind, profile)[:, -1])
+    flows = {(arm, kind): attribute_flow(arm, kind, profile)[:, -1]
+             for arm in MAPPED for kind in ("raw", "weighted")}
+    fig, axes = plt.subplots(4, 1, figsize=(5.2, 5.8), sharex=True, sharey=True)
+    told = []
+    for ax, ((arm, kind), flow) in zip(axes, flows.items(), strict=True):
+        means = _bars(ax, flow)
         ax.set_title(f"{NAMES[arm]}, {kind}", fontsize=9, loc="left")
-        ax.set_ylabel("share of\nattention")
+        ax.set_ylabel("share", fontsize=8)
         told.append(f"{NAMES[arm]}, {kind}: {_said(means)}")
     _legend(fig)
     return fig, f"Four rows of bars, the answer's attention to the eight attributes. {'; '.join(told)}."
