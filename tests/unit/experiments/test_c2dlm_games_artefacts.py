@@ -107,8 +107,9 @@ def test_each_is_built_from_its_results_and_stale_after(id, files, stored):
 
 @pytest.mark.parametrize("make, need", [
     (games.sudoku_table, "c2dlm.sudoku.n500"), (games.sudoku_contrasts, "c2dlm.sudoku.controls"),
-    (games.stg_table, "c2dlm.stg.m"), (games.stg_contrasts, "c2dlm.stg.h"), (games.curves_figure, "c2dlm.stg.h"),
-    (games.answer_figure, "c2dlm.stg.l"), (games.maps_figure, "c2dlm.stg.l"), (games.bars_figure, "c2dlm.stg.l"),
+    (games.stg_table, "c2dlm.stg.m"), (games.stg_contrasts, "c2dlm.stg.h"),
+    (games.curves_figure, "c2dlm.stg.h"), (games.answer_figure, "c2dlm.stg.l"),
+    (games.maps_figure, "c2dlm.stg.l"), (games.bars_figure, "c2dlm.stg.l"),
     (games.shares_table, "c2dlm.stg.l"),
 ])
 def test_what_is_missing_is_named(make, need, stored):
