@@ -128,6 +128,9 @@ def sudoku_contrasts(profile: str | None = None, rows: tuple[int, ...] = ROWS):
         add(n, "C2DLM - SFT", printed.loc["Δ", f"n={n}"], guided, sft, _stated(claims[n]))
         add(n, "C2DLM - placebo graph", "none", guided, (here, "placebo"))
         add(n, "placebo graph - SFT", "none", (here, "placebo"), sft)
+        if n == min(ROWS):
+            stated = _stated("c2dlm.claim17")
+            add(n, "SFT - autoregressive", f"+{stated:.2f}%", sft, (here, "autoregressive"), stated)
         gains[n] = {seed: value - by_seed(*sft, "test_cells", profile)[seed]
                     for seed, value in by_seed(*guided, "test_cells", profile).items()}
         if n == max(ROWS):
@@ -226,11 +229,16 @@ def stg_table(profile: str | None = None, sizes: tuple[str, ...] = SIZES):
     cells = printed.set_index(["row", "group", "column"]).printed
     found = [[f"paper: {model}", *(cells[model, f"STG_{size}", part.upper()] for size, part in columns)]
              for model in models]
-    arms = registry.arms(f"c2dlm.stg.{sizes[0].lower()}")
-    found += [[f"ours: {NAMES[arm]}",
-               *(percent(mean_ci(list(by_seed(f"c2dlm.stg.{size.lower()}", arm, f"{part}_accuracy",
-                                              profile).values()))) for size, part in columns)]
-              for arm in arms]
+    trained = {size: registry.arms(f"c2dlm.stg.{size.lower()}") for size in sizes}
+
+    def cell(arm, size, part):
+        if arm not in trained[size]:
+            return None
+        scores = by_seed(f"c2dlm.stg.{size.lower()}", arm, f"{part}_accuracy", profile)
+        return percent(mean_ci(list(scores.values())))
+
+    arms = [arm for arm in NAMES if any(arm in known for known in trained.values())]
+    found += [[f"ours: {NAMES[arm]}", *(cell(arm, *column) for column in columns)] for arm in arms]
     rules = {size: simple_rules(size, size_parts(size)) for size in sizes}
     names = dict.fromkeys(name for found_rules in rules.values() for name in found_rules)
     found += [[f"no network: {name}",
@@ -298,15 +306,17 @@ def many_table(profile: str | None = None):
 
     if MANY not in STG:
         return None
-    found = []
-    for arm in registry.arms(MANY):
+    arms, found = registry.arms(MANY), []
+    plain = next(arm for arm in arms if arm.removesuffix("_scratch") == SFT)
+    for arm in arms:
         scores = {part: by_seed(MANY, arm, f"{part}_accuracy", profile) for part in ("iid", "ood")}
         cells = [percent(mean_ci(list(part.values()))) for part in scores.values()]
-        against = "" if arm == SFT or SFT not in registry.arms(MANY) else points(
-            mean_ci(difference(scores["ood"], by_seed(MANY, SFT, "ood_accuracy", profile))))
-        found.append([NAMES.get(arm, arm), *cells, against])
-    rows = registry.config(MANY, registry.arms(MANY)[0], profile)["train_rows"]
-    return Table("c2dlm.table4_many", ["model", "iid", "ood", "ood - SFT, points"], found,
+        gap = difference(scores["ood"], by_seed(MANY, plain, "ood_accuracy", profile))
+        scratch = ", from scratch" if arm.endswith("_scratch") else ""
+        found.append([NAMES[arm.removesuffix("_scratch")] + scratch, *cells,
+                      *(("", "") if arm == plain else (points(mean_ci(gap)), reading(gap)))])
+    rows = registry.config(MANY, plain, profile)["train_rows"]
+    return Table("c2dlm.table4_many", ["model", "iid", "ood", "ood - SFT, points", "reading"], found,
                  f"The spurious token game with {rows:,} training rows: percent right, mean ± half of the "
                  "95 % interval (seeds)")
 

@@ -141,6 +141,8 @@ def test_differences_are_paired_by_seed(stored):
     assert row[3] == "-10.0 [-10.0, -10.0] (3)" and row[5] == "below 0"
     (row,) = rows_of(made, "5000", "C2DLM - C2DLM without V")
     assert row[5] == "above 0"
+    (row,) = rows_of(made, "200", "SFT - autoregressive")
+    assert row[2] == "+9.65%" and row[5] == "reproduced"
     (row,) = rows_of(made, "200 - 5000")
     assert row[2] == "+10.01%" and row[3].startswith("+0.0 ") and row[5] == "inconclusive"
     assert not rows_of(games.sudoku_contrasts("quick", (500,)), "200 - 5000")
@@ -166,6 +168,8 @@ def test_table_4_puts_rules_beside_the_paper(stored):
     assert row[1:] == ["94.75", "62.75"] * 3 + ["", ""]
     (row,) = rows_of(made, "ours: every concept isolated (ours)")
     assert float(row[1].split()[0]) > 60 and len(made.columns) == 9
+    (row,) = rows_of(made, "ours: C2DLM without V")
+    assert [bool(cell) for cell in row[1:]] == [False] * 4 + [True] * 2 + [False] * 2
     assert len(games.stg_table("quick", ("L",)).columns) == 3
 
 
@@ -237,16 +241,9 @@ def test_maps_hold_the_stored_shares(stored):
 
 
 def test_the_larger_game_is_shown_where_it_is_registered(stored, monkeypatch):
-    assert games.many_table("quick") is None or games.MANY in games.STG
-    large = replace(registry.experiment("c2dlm.stg.l"), id=games.MANY)
-    monkeypatch.setitem(registry._experiments, games.MANY, large)
-    monkeypatch.setattr(games, "STG", (*games.STG, games.MANY))
-    shutil.copytree(stored / "quick" / "c2dlm.stg.l", stored / "quick" / games.MANY, dirs_exist_ok=True)
-    with pytest.raises(LabError, match="back where it belongs"):
-        games.many_table("quick")
-    for arm in large.arms:
-        for seed in range(3):
-            result = results.read("c2dlm.stg.l", arm, seed, "quick")
-            results.write(replace(result, experiment=games.MANY))
-    (row,) = rows_of(games.many_table("quick"), "every concept isolated (ours)")
-    assert row[3] == "+20.0 [+20.0, +20.0] (3)"
+    (row,) = rows_of(games.many_table("quick"), "every concept isolated (ours), from scratch")
+    assert row[3:] == ["+20.0 [+20.0, +20.0] (3)", "above 0"]
+    (row,) = rows_of(games.many_table("quick"), "diffusion, SFT, from scratch")
+    assert row[3:] == ["", ""]
+    monkeypatch.setattr(games, "STG", tuple(id for id in games.STG if id != games.MANY))
+    assert games.many_table("quick") is None
