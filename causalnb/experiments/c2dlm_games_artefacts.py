@@ -359,7 +359,7 @@ def curves_figure(profile: str | None = None):
 
     found = speed_ups(profile)  # LabError first, where results are missing
     history = results.curves("c2dlm.stg.h", profile, LOOKS)
-    fig, axes = plt.subplots(1, 3, figsize=(8.6, 2.8), width_ratios=[1, 1, 0.9])
+    fig, axes = plt.subplots(1, 3, figsize=(8.0, 2.5), width_ratios=[1, 1, 0.85])
     told = []
     for ax, metric, title in zip(axes[:2], ("accuracy", "within_5"), ("exact index", "index within 5"),
                                  strict=True):
@@ -367,7 +367,7 @@ def curves_figure(profile: str | None = None):
             end = curves.draw_curve(ax, history[history.arm == arm], metric, WINDOW, NAMES[arm], colour, line,
                                     marker)
             told.append(f"{title}, {NAMES[arm]} ends at {end:.3f}")
-        ax.set(xlabel="training step", ylabel=f"share right, mean of {WINDOW} evaluations", title=title)
+        ax.set(xlabel="training step", ylabel="share right, smoothed", title=title)
         ax.set_ylim(bottom=0)
     axes[1].set_ylabel("")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
@@ -387,7 +387,7 @@ def curves_figure(profile: str | None = None):
                     [NAMES[arm].replace(" (ours)", "").replace(" ", "\n", 1) for arm in found], fontsize=8)
     most = max(quotient or 0.0 for one in found.values() for quotient in one.quotients.values())
     last.set(xlabel="speed-up over SFT, by seed\n(× at 0: not reached)", ylim=(-len(found) + 0.5, 0.5),
-             xlim=(-0.15, max(printed, most) + 0.4), title=f"solid 1, dashed the paper's {printed:g}")
+             xlim=(-0.15, max(printed, most) + 0.4), title=f"dashed: the paper, {printed:g}")
     return fig, (f"Two panels of learning curves on STG_H and one of speed-ups. {'; '.join(told)}. "
                  f"The paper states {printed:g}.")
 
@@ -438,6 +438,7 @@ def _bars(ax, shares) -> list[float]:
         ax.bar(place, summary.mean, yerr=np.nan_to_num(summary.half), capsize=2, color=COLOURS[colour],
                hatch=hatch, edgecolor="black", linewidth=0.6)
     ax.set_xticks(range(len(summaries)), kinds(), rotation=40, ha="right", fontsize=7)
+    ax.grid(axis="x", visible=False)
     return [summary.mean for summary in summaries]
 
 
@@ -460,16 +461,16 @@ def answer_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
 
     flows = {arm: attribute_flow(arm, "weighted", profile)[:, -1] for arm in MAPPED}
-    fig, axes = plt.subplots(2, 2, figsize=(6.8, 3.1), sharex="col", sharey="row", height_ratios=[0.3, 1])
+    fig, axes = plt.subplots(2, 2, figsize=(5.8, 2.7), sharex="col", sharey="row", height_ratios=[0.3, 1])
     top, told = max(flow.mean(0).max() for flow in flows.values()), []
     for (strip, bars), (arm, flow) in zip(axes.T, flows.items(), strict=True):
-        image = strip.imshow(flow.mean(0)[None], aspect="auto", vmin=0, vmax=top)
+        strip.imshow(flow.mean(0)[None], aspect="auto", vmin=0, vmax=top)
         strip.set_yticks([0], ["answer"], fontsize=8)
         strip.set_title(NAMES[arm], fontsize=9, loc="left")
         strip.grid(False)
         told.append(f"{NAMES[arm]}: {_said(_bars(bars, flow))}")
     axes[1, 0].set_ylabel("share of the answer's\nweighted attention")
-    fig.colorbar(image, ax=axes[0].tolist(), label="share", shrink=0.9)
+    axes[1, 0].set_ylim(bottom=0)
     _legend(fig)
     return fig, ("Weighted attention of the answer to the eight attributes, each as a strip above bars. "
                  f"{'; '.join(told)}.")
@@ -516,7 +517,7 @@ def maps_figure(profile: str | None = None):
 
     flows = {(arm, kind): attribute_flow(arm, kind, profile).mean(0)
              for arm in MAPPED for kind in ("raw", "weighted")}
-    fig, axes = plt.subplots(2, 2, figsize=(6.6, 5.6), sharex=True, sharey=True)
+    fig, axes = plt.subplots(2, 2, figsize=(5.6, 4.6), sharex=True, sharey=True)
     top, told = max(flow.max() for flow in flows.values()), []
     for ax, ((arm, kind), flow) in zip(axes.flat, flows.items(), strict=True):
         image = ax.imshow(flow, vmin=0, vmax=top)
@@ -524,15 +525,14 @@ def maps_figure(profile: str | None = None):
         for edge in (2.5, 5.5):
             ax.axvline(edge, color="white", linewidth=1, marker="", linestyle="--")
         ax.set_title(f"{NAMES[arm]}, {kind}", fontsize=9, loc="left")
-        ax.set_xticks(range(8), kinds(), rotation=40, ha="right", fontsize=7)
-        ax.set_yticks(range(9), [*kinds(), "Answer"], fontsize=7)
+        ax.set_xticks(range(8), kinds(), rotation=40, ha="right", fontsize=6)
+        ax.set_yticks(range(9), [*kinds(), "Answer"], fontsize=6)
         ax.grid(False)
         told.append(f"{NAMES[arm]}, {kind}: the answer's row is {_said(flow[-1])}; the largest entry is "
                     f"{flow.max():.3f}")
     for ax in axes[-1]:
-        ax.set_xlabel("attends to (key): causal | spurious | irrelevant", fontsize=8)
-    for ax in axes[:, 0]:
-        ax.set_ylabel("query", fontsize=8)
+        ax.set_xlabel("key: causal | spurious | irrelevant", fontsize=7)
+    fig.supylabel("query", fontsize=8)
     fig.colorbar(image, ax=axes.ravel().tolist(), label="share of the query's attention", shrink=0.6)
     return fig, f"Four maps, nine queries by eight attributes. {'; '.join(told)}."
 
@@ -543,13 +543,14 @@ def bars_figure(profile: str | None = None):
 
     flows = {(arm, kind): attribute_flow(arm, kind, profile)[:, -1]
              for arm in MAPPED for kind in ("raw", "weighted")}
-    fig, axes = plt.subplots(4, 1, figsize=(5.2, 5.8), sharex=True, sharey=True)
+    fig, axes = plt.subplots(4, 1, figsize=(4.4, 4.9), sharex=True, sharey=True)
     told = []
     for ax, ((arm, kind), flow) in zip(axes, flows.items(), strict=True):
         means = _bars(ax, flow)
         ax.set_title(f"{NAMES[arm]}, {kind}", fontsize=9, loc="left")
-        ax.set_ylabel("share", fontsize=8)
+        ax.set_ylabel("share")
         told.append(f"{NAMES[arm]}, {kind}: {_said(means)}")
+    ax.set_ylim(bottom=0)
     _legend(fig)
     return fig, f"Four rows of bars, the answer's attention to the eight attributes. {'; '.join(told)}."
 
