@@ -85,6 +85,7 @@ STG = {**LAPTOP, "task": "stg", "size": "S", "shift": "published", "gamma": 0.3,
        "train_rows": 400, "test_rows": 400, "validation_rows": 200, "steps": 300, "evaluate_every": 30,
        "gen_length": 2, "block_length": 2, "decode_steps": 2}
 NO_COT = {"gen_length": 3, "block_length": 3, "decode_steps": 3}
+AT_THE_END = 10**6  # evaluate_every, where no figure shows the curve
 SIZES = {
     "S": {"size": "S"},
     "M": {"size": "M", "train_rows": 800},
@@ -180,22 +181,22 @@ ranked = {name: {**changes, "also_ranked": True} for name, changes in arms("diff
 add("c2dlm.cot.normal", "Chains of thought in causal order, guided and not", "cot",
     arms("autoregressive", "placebo") | ranked, 5, 130)
 add("c2dlm.cot.controls", "Noise in the order of the graph, and C2DLM without values", "cot",
-    arms("no_v", "ordered", "c2dlm_ordered"), 3, 130)
+    arms("no_v", "ordered", "c2dlm_ordered"), 3, 90, evaluate_every=AT_THE_END)
 add("c2dlm.cot.order", "Chains of thought in other orders, and none", "cot",
     {f"{name}_{mode}": {**changes, "mode": mode, **(NO_COT if mode == "no_cot" else {})}
      for name, changes in arms("autoregressive", "diffusion").items() for mode in MODES if mode != "normal"},
-    3, 110)
+    3, 80, evaluate_every=AT_THE_END)
 add("c2dlm.cot.scratch", "Chains of thought in causal order, without a pre-trained base", "cot",
-    arms("autoregressive_scratch", "diffusion_scratch", "c2dlm_scratch"), 3, 110)
+    arms("autoregressive_scratch", "diffusion_scratch", "c2dlm_scratch"), 3, 90, evaluate_every=AT_THE_END)
 for task, settings, more in (("sudoku", SUDOKU, {}), ("cot", COT, {}), ("stg", STG, SIZES["L"])):
     others = {f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4, 5)
               if alpha != settings["alpha"]}
     parts = {"no_schedule": {"gamma_schedule": False}, "query_norm": {"norm_index": "query_as_printed"}}
     add(f"c2dlm.ablation.{task}", f"C2DLM without one of its parts, and other alphas: {task}", task,
-        {name: {"graph": "causal", **changes} for name, changes in (others | parts).items()}, 3, 120,
-        NOTEBOOKS["reasoning"], **more)
+        {name: {"graph": "causal", **changes} for name, changes in (others | parts).items()}, 3, 100,
+        NOTEBOOKS["reasoning"], **{**more, "evaluate_every": AT_THE_END})
 add("c2dlm.downstream", "Six synthetic reasoning tasks, tuned on 686 rows of all", "reasoning",
-    arms(*GUIDED), 3, 90)
+    arms(*GUIDED), 3, 70, evaluate_every=AT_THE_END)
 
 TEXT = {"split_seed": 42, "graph": "none", "gamma": 1.0, "gamma_schedule": True, "norm_index": "key",
         "step_rule": "no_lookahead", "lora_rank": 8, "lora_targets": ["q_proj", "k_proj", "v_proj"],
