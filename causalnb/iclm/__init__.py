@@ -1,0 +1,48 @@
+"""ICLM: independent language modules on one frozen base, an invariant one beside them, and a router."""
+
+from .aggregation import (
+    LatentAggregation,
+    LogitAggregation,
+    ProbabilityAggregation,
+    SharedBatchNorm,
+    shared_batch_norm,
+)
+from .configuration import ICLMConfig
+from .independence import (
+    layer_correlations,
+    linear_cka,
+    mutual_information,
+    pearson,
+    routed_mutual_information,
+)
+from .model import ICLMForCausalLM, ICLMOutput
+from .routing import (
+    DistanceWeightingRouter,
+    KMeansRouter,
+    Router,
+    Routing,
+    VectorQuantizer,
+    mean_pooled,
+)
+
+__all__ = [
+    "DistanceWeightingRouter",
+    "ICLMConfig",
+    "ICLMForCausalLM",
+    "ICLMOutput",
+    "KMeansRouter",
+    "LatentAggregation",
+    "LogitAggregation",
+    "ProbabilityAggregation",
+    "Router",
+    "Routing",
+    "SharedBatchNorm",
+    "VectorQuantizer",
+    "layer_correlations",
+    "linear_cka",
+    "mean_pooled",
+    "mutual_information",
+    "pearson",
+    "routed_mutual_information",
+    "shared_batch_norm",
+]
