@@ -160,8 +160,11 @@ add("c2dlm.search.stg", "Rates and gammas, tried on another draw of people and a
     | {"isolated_as_c2dlm": {"graph": "isolated"}, "isolated_constant": {**ISOLATED, "gamma": 1.0},
        "isolated_growing": ISOLATED},
     1, 50, split_seed=7, shift="reversed", gamma=1.0, **SIZES["L"])
+faster = {f"{model}_lr10": {"model": model, "learning_rate": 1e-2} for model in MODELS}
+faster |= {f"{name}_lr3": {**changes, "learning_rate": 3e-3}
+           for name, changes in tried((0.3, 1.0, 3.0), "causal").items() if changes.get("graph")}
 add("c2dlm.search.cot", "Rates and gammas, tried on another draw of inputs", "cot",
-    tried((0.3, 1.0, 3.0), "causal"), 1, 130, split_seed=7)
+    tried((0.3, 1.0, 3.0), "causal") | faster, 1, 130, split_seed=7)
 
 GUIDED = ("autoregressive", "diffusion", "c2dlm", "placebo")
 for rows, steps in ((200, 300), (500, 300), (5000, 600)):
