@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,12 +26,21 @@ def alone(module: str, call: str) -> float:
     return float(run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
 
 
+def _status(name: str) -> float:
+    """MiB from an entry of this process's status, which Linux keeps."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 2**10
+
+
 def print_rise(call: Callable) -> None:
-    """Print by how many MiB a call raises the memory of this process above what it holds before."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    before = pages * resource.getpagesize() / 2**20
+    """Print by how many MiB a call raises the memory of this process at most (Linux).
+
+    The peak is reset first: one that getrusage gives would be the parent's, where that held more.
+    """
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
     call()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10 - before)
+    print(_status("VmHWM") - before)
 
 
 def show(source: str, title: str, about: str, measure: Callable[[int, Callable], list[dict]]) -> None:
