@@ -106,12 +106,12 @@ def steps(shape: dict) -> dict:
 
 
 def peak(form: str, shape: str = MEASURED) -> None:
-    """Print by how many MiB one step raises the memory of a process that has run a short one before."""
+    """Print the MiB of tensors that one step holds at most, after a short one."""
     torch.set_num_threads(1)
     model, settings = model_of(form, **SHAPES[shape]), SHAPES[shape]
     step(model, noised(64, 1, settings["share"]))()
     batch = noised(settings["tokens"], settings["batch"], settings["share"])
-    common.print_rise(step(model, batch))
+    common.print_peak(step(model, batch))
 
 
 def peaks(forms) -> dict:

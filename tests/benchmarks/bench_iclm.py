@@ -73,9 +73,9 @@ def step(form: str):
 
 
 def peak(form: str) -> None:
-    """Print by how many MiB one step raises the memory of a process of its own."""
+    """Print the MiB of tensors that one step holds at most."""
     torch.set_num_threads(1)
-    common.print_rise(step(form))
+    common.print_peak(step(form))
 
 
 def literal_information(invariant, specific):
@@ -99,7 +99,8 @@ def information() -> dict:
     torch.testing.assert_close(of(literal_information, states), of(iclm.mutual_information, states),
                                rtol=1e-8, atol=1e-14)
     states = states.float()
-    return {"plain": lambda: of(literal_information, states), "ours": lambda: of(iclm.mutual_information, states)}
+    return {"plain": lambda: of(literal_information, states),
+            "ours": lambda: of(iclm.mutual_information, states)}
 
 
 def reference(modules: int):
@@ -141,7 +142,8 @@ def measure(repeats: int, say=lambda what: None) -> list[dict]:
     for form in list(times)[1:]:
         add(f"step, {form}", "ms", times["plain"], times[form], BARS.get(form))
     add("step, N = 16 beside N = 2", "ms", times["N = 2"], times["N = 16"], GROWTH)
-    memory = {form: common.alone("tests.benchmarks.bench_iclm", f"peak({form!r})") for form in ("plain", "N = 2", "N = 16")}
+    memory = {form: common.alone("tests.benchmarks.bench_iclm", f"peak({form!r})")
+              for form in ("plain", "N = 2", "N = 16")}
     for form in list(memory)[1:]:
         add(f"peak memory of a step, {form}", "MiB", memory["plain"], memory[form], MEMORY)
     times = medians(information(), repeats)

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from subprocess import run
 
@@ -26,21 +27,14 @@ def alone(module: str, call: str) -> float:
     return float(run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
 
 
-def _status(name: str) -> float:
-    """MiB from an entry of this process's status, which Linux keeps."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 2**10
-
-
-def print_rise(call: Callable) -> None:
-    """Print by how many MiB a call raises the memory of this process at most (Linux).
-
-    The peak is reset first: one that getrusage gives would be the parent's, where that held more.
-    """
-    Path("/proc/self/clear_refs").write_text("5")
-    before = _status("VmRSS")
-    call()
-    print(_status("VmHWM") - before)
+def print_peak(call: Callable) -> None:
+    """Print how many MiB of tensors of its own a call holds at most; what malloc adds is left out."""
+    watched = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=watched, profile_memory=True) as told:
+        call()
+    events = [event for event in told.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    print(max(held) / 2**20)
 
 
 def show(source: str, title: str, about: str, measure: Callable[[int, Callable], list[dict]]) -> None:
