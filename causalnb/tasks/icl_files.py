@@ -38,13 +38,13 @@ _PUBLIC = (  # folder of the mirror, public home, {path below both: sha256}
         "symbolic-open/center_single_val.jsonl":
             "604937b60d4f3aeb53a546f88723fbc60c657528418ee94637cd254d670cb3b8",
         "text/center_single_test.jsonl":
-            "d8fd5e7c2a956c6ac785f67e548f584cc03f097f9321662bf65b80dfd8c4ecd9",
+            "728d34026f342288397af266a11bc8b39f0ed96b98252c5561db7adb21222cc7",
         "text/center_single_val.jsonl":
             "cabcd7529a30a02446db0f1fc6034ac5b81ec512efc35bb084aca9645d37de62",
         "text-open/center_single_test.jsonl":
-            "2aaa2bc54d129a570287d961c340a5feb319ec0920c7c2cda10aa0415c7f6fa6",
+            "d8fd5e7c2a956c6ac785f67e548f584cc03f097f9321662bf65b80dfd8c4ecd9",
         "text-open/center_single_val.jsonl":
-            "728d34026f342288397af266a11bc8b39f0ed96b98252c5561db7adb21222cc7",
+            "2aaa2bc54d129a570287d961c340a5feb319ec0920c7c2cda10aa0415c7f6fa6",
     }),
     ("pvr", f"{_HOME}/PVR/symbolic/IID", {
         "train_complexity0.jsonl":
