@@ -555,10 +555,7 @@ def _other(draw: np.random.Generator, told: Told, name: str, levels: dict[str, r
 
 
 def _changeable(told: list[Told], plans: list[_Plan], halved: bool = False) -> list[tuple[int, str]]:
-    """(component, what) in which an answer can be made wrong.
-
-    halved: number or position, not both, and nothing that is drawn anew for each panel.
-    """
+    """(component, what) in which an answer can be made wrong; halved: number or position, not both."""
     options = []
     for i, (said, plan) in enumerate(zip(told, plans)):
         if said["position"] != ("",):
@@ -566,7 +563,7 @@ def _changeable(told: list[Told], plans: list[_Plan], halved: bool = False) -> l
             options += [(i, "number")] if not (halved and movable) else []
             options += [(i, "position")] if movable else []
         options += [(i, name) for name in GOVERNED if len(plan.levels[name]) > 1
-                    and (not halved or name in plan.rules or plan.kept)]
+                    and (name in plan.rules or plan.kept)]
     return options
 
 
