@@ -571,14 +571,29 @@ def _panel(told: list[Told]) -> Panel:
     return tuple(_built(said) for said in told)
 
 
+def _room(told: Told, name: str, levels: dict[str, range]) -> float:
+    """How many other values there are of what _other() changes."""
+    n = len(told["position"])
+    if name == "number":
+        return float("inf")
+    if name == "position":
+        return sum(len(places) == n for places in _GRID) - 1
+    return (len(levels[name]) - 1) ** n
+
+
 def _published(draw: np.random.Generator, told: list[Told], plans: list[_Plan]) -> list[Panel]:
-    """The answer and seven copies, each with one thing changed."""
-    options, found = _changeable(told, plans), {_panel(told): None}
+    """The answer and seven copies, each with one thing changed: any that can still be, to what none has yet."""
+    room = {(i, name): _room(told[i], name, plans[i].levels) for i, name in _changeable(told, plans)}
+    panel = _panel(told)
+    found = {tuple(map(frozenset, panel)): panel}
     while len(found) < len(LETTERS):
-        i, name = _pick(draw, options)
-        other = _other(draw, told[i], name, plans[i].levels, alike=False)
-        found[_panel([*told[:i], other, *told[i + 1:]])] = None
-    return [*found]
+        i, name = where = _pick(draw, [one for one in room if room[one]])
+        while tuple(map(frozenset, panel)) in found:
+            other = _other(draw, told[i], name, plans[i].levels, alike=False)
+            panel = _panel([*told[:i], other, *told[i + 1:]])
+        found[tuple(map(frozenset, panel))] = panel
+        room[where] -= 1
+    return [*found.values()]
 
 
 def _resized(told: Told) -> Told:
