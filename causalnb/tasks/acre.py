@@ -1,9 +1,9 @@
 """ACRE in words (Zhang et al. 2021, as text by Gendron et al.): which objects switch a light on?
 
 A problem shows six groups of objects, each with the light on or off, and asks four times for the light of
-another group. The light is on where at least one object of a group is a "blicket". Groups seen off clear their
-objects; a group seen on has a blicket among the objects that are not cleared. So an answer is "off" if all
-objects are cleared, "on" if some group's uncleared objects are all there, else "undetermined".
+another group. The light is on where at least one object of a group is a "blicket". Groups seen off clear
+their objects; a group seen on has a blicket among the objects that are not cleared. So an answer is "off" if
+all objects are cleared, "on" if some group's uncleared objects are all there, else "undetermined".
 
 The problems are drawn here by the rules of the published sets, and their files are read as well. "Comp" and
 "Sys", o.o.d. by name, hold objects and rules that IID training has shown; "comp_true" and "sys_true" do not.
@@ -52,9 +52,10 @@ _ASKED = {
     "symbolic": "Figure out the pattern in the following examples and apply it to the test case. Your answer "
                 "must follow the format of the examples. You can answer 1 if the solution cannot be "
                 "determined. Your answer must be one of the following choices:\n0.\n1.\n2.",
-    "text": "Objects of various color, shape, and texture are displayed. Some objects may contain a device to "
-            "turn a light on if displayed. From the observations, deduce if the light is on, off, or if the "
-            "state cannot be determined. Your answer must contain a single word:\non.\noff.\nundetermined."}
+    "text": "Objects of various color, shape, and texture are displayed. Some objects may contain a device "
+            "to turn a light on if displayed. From the observations, deduce if the light is on, off, or if "
+            "the state cannot be determined. Your answer must contain a single word:\non.\noff.\n"
+            "undetermined."}
 _ANSWERS = {"symbolic": ("0", "1", "2"), "text": STATES}
 _ID = {" ".join(name): i for i, name in enumerate(OBJECTS)}
 
@@ -197,7 +198,7 @@ def _single(draw: np.random.Generator, kinds: dict[int, str], spare: int) -> lis
 
 def _interventions(draw: np.random.Generator, views: Sequence[View], kinds: dict[int, str],
                    n: int) -> list[tuple[tuple[int, ...], str, int]]:
-    """(objects, type, ref) of n groups: an off view with one thing more, a potential blicket twice as often."""
+    """(objects, type, ref) of n groups: an off view with one thing more, twice as often a potential one."""
     ref = _shuffled(draw, [i for i, view in enumerate(views) if view.state == "off"])[0]
     shown = views[ref].objects
     pool = [((one,), kinds[one]) for one in kinds if one not in shown]
@@ -233,9 +234,10 @@ def generate(regime: str = "IID", n: int = 1000, seed: int = 0, part: str = "tra
              objects: Iterable[int] | None = None) -> list[Problem]:
     """n problems of a part (train, val, test) of a regime, drawn by the published rules.
 
-    IID: all 48 objects, as many of each of KINDS. Comp: objects 0 to 23. Sys: OnOnOff alone. comp_true trains on
-    TRAIN_OBJECTS and tests on the others; sys_true trains on OnOffOff and tests on OnOnOff. `objects` is another
-    supply, of at least 8 ids. DataError on an unknown regime or part, and on training parts of Comp and Sys.
+    IID: all 48 objects, as many of each of KINDS. Comp: objects 0 to 23. Sys: OnOnOff alone. comp_true trains
+    on TRAIN_OBJECTS and tests on the others; sys_true trains on OnOffOff and tests on OnOnOff. `objects` is
+    another supply, of at least 8 ids. DataError on an unknown regime or part, and on training parts of Comp
+    and Sys.
     """
     supply, kinds, spare = _rules(regime, part)
     supply = np.array(sorted(set(supply if objects is None else objects)))
@@ -262,8 +264,8 @@ def prompt(problem: Problem, query: Query, format: str = "text") -> tuple[str, s
     """(prompt, answer) in the source's words, "text" or "symbolic"; DataError on another format."""
     _check_format(format)
     before, after = (" -> ", "") if format == "symbolic" else (" The light is ", ".")
-    lines = [f"{_shown(view.objects, format)}{before}{_ANSWERS[format][2 if view.state == 'on' else 0]}{after}"
-             for view in problem.views]
+    said = dict(zip(STATES, _ANSWERS[format]))
+    lines = [f"{_shown(view.objects, format)}{before}{said[view.state]}{after}" for view in problem.views]
     asked = before if format == "symbolic" else " The state of the light is "
     return ("\n".join((_ASKED[format], *lines, f"{_shown(query.objects, format)}{asked}")),
             _ANSWERS[format][query.label])
@@ -271,8 +273,8 @@ def prompt(problem: Problem, query: Query, format: str = "text") -> tuple[str, s
 
 _ONE = re.compile(r"A (\w+ \w+) in (\w+) is visible\.")
 _LINE = {"symbolic": re.compile(r"\[(\d+(?:, \d+)*)\] -> ([02]?)"),
-         "text": re.compile(r"((?:A \w+ \w+ in \w+ is visible\. )+)The (?:light is (on|off)\.|state of the light "
-                            r"is )")}
+         "text": re.compile(r"((?:A \w+ \w+ in \w+ is visible\. )+)The (?:light is (on|off)\.|state of the "
+                            r"light is )")}
 
 
 def parse_prompt(text: str, format: str = "text") -> tuple[tuple[View, ...], tuple[int, ...]]:
@@ -314,14 +316,15 @@ def parse_answer(answer: str, format: str = "text") -> int:
 def dense_queries(problem: Problem, draw: np.random.Generator, sets: int = 4) -> list[Query]:
     """All objects of a problem singly and `sets` groups, in random order, each with its solved label.
 
-    Groups are by turns an off view's objects with one thing more, and any 2 to 4 objects. All labels follow
-    from the views alone: the light at a determined query adds nothing to them.
+    Groups, of type "group", are by turns an off view's objects with one thing more, and any 2 to 4 objects.
+    All labels follow from the views alone, so that an answered query tells nothing new about another one.
     """
     facts, kinds = evidence(problem.views), types(problem.views)
     groups = [((one,), None) for one in problem.objects]
     groups += [(objects, ref) for _ in range((sets + 1) // 2)
                for objects, _, ref in _interventions(draw, problem.views, kinds, 1)]
-    groups += [(tuple(_shuffled(draw, problem.objects)[:draw.integers(2, 5)]), None) for _ in range(sets // 2)]
+    groups += [(tuple(_shuffled(draw, problem.objects)[:draw.integers(2, 5)]), None)
+               for _ in range(sets // 2)]
     return [Query(objects, _label(frozenset(objects), *facts),
                   kinds[objects[0]] if len(objects) == 1 else "group", ref)
             for objects, ref in _shuffled(draw, groups)]
@@ -358,8 +361,8 @@ def rows(problems: Sequence[Problem], format: str = "symbolic", seed: int = 0, d
     symbolic: an object is one of SLOTS, by an injection drawn anew for each row; text: an object is its three
     words. Answers are other words in each unless `shared`; separators are the same. Both formats ask the same
     queries for the same seed. Besides icl_rows' keys a row has `format`, `problem` (its place in the list),
-    `query` (its place in the problem; -1 if dense), `label` and `type` of its last query, and `slots`: the ids
-    that stand behind SLOTS, -1 for those unused. DataError on an unknown format.
+    `query` (its place in the problem; -1 if dense), `label` and `type` of its last query, and `slots`: the
+    ids that stand behind SLOTS, -1 for those unused. DataError on an unknown format.
     """
     _check_format(format)
     made = []
@@ -378,7 +381,7 @@ def rows(problems: Sequence[Problem], format: str = "symbolic", seed: int = 0, d
 
 
 def read_row(row: dict) -> tuple[tuple[View, ...], list[tuple[tuple[int, ...], int]]]:
-    """(views, [(objects, label)]) of a row of rows(), fillers or not: its inverse. DataError if it is none."""
+    """(views, [(objects, label)]) of a row of rows(), fillers or not: its inverse."""
     words = icl_rows.without_fillers(row)["words"]
     groups, group = [], []
     for word in words:
@@ -442,12 +445,12 @@ def read(regime: str = "IID", part: str = "test") -> list[Problem]:
     return parse_problems(icl_files.read(name).decode(), name)
 
 
-def load(regime: str = "IID", source: str = "generator", n_train: int = 2000, n_test: int = 500, seed: int = 0,
-         format: str = "text") -> DatasetDict:
-    """DatasetDict train/test (Comp and Sys: test) with prompt, response, label, type, problem; 4 rows a problem.
+def load(regime: str = "IID", source: str = "generator", n_train: int = 2000, n_test: int = 500,
+         seed: int = 0, format: str = "text") -> DatasetDict:
+    """DatasetDict train/test (Comp, Sys: test), four rows a problem: prompt, response, label, type, problem.
 
-    source="generator" draws n_train and n_test problems; "file" reads the published ones, of which IID's train
-    needs a mirror. DataError on others.
+    source="generator" draws n_train and n_test problems; "file" reads the published ones, of which IID's
+    train needs a mirror. DataError on others.
     """
     from datasets import Dataset, DatasetDict
 

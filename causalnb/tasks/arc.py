@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 Grid = tuple[tuple[int, ...], ...]
 
 RULES = {"mirror": np.fliplr, "flip": np.flipud, "turn": np.rot90, "transpose": np.transpose,
-         "double": lambda grid: np.hstack([grid, grid]), "reflect": lambda grid: np.hstack([grid, np.fliplr(grid)]),
+         "double": lambda grid: np.hstack([grid, grid]),
+         "reflect": lambda grid: np.hstack([grid, np.fliplr(grid)]),
          "stack": lambda grid: np.vstack([grid, grid]), "next": lambda grid: (grid + 1) % 10}
 WORDS = (*map(str, range(10)), ",", ">", ";")
 PARTS = ("train", "test")
 
-_ASKED = ("Figure out the pattern in the following examples and apply it to the test case. Your answer must follow "
-          "the format of the examples. ")
+_ASKED = ("Figure out the pattern in the following examples and apply it to the test case. Your answer must "
+          "follow the format of the examples. ")
 _ARROW = " -> "
 
 
@@ -88,8 +89,8 @@ def parse_prompt(text: str) -> tuple[tuple[tuple[Grid, Grid], ...], Grid]:
     head, *lines = text.split("\n")
     cut = [line.split(_ARROW) for line in lines]
     if head != _ASKED or not lines or any(len(one) != 2 for one in cut) or cut[-1][1]:
-        raise DataError(f"{text[:60]!r} is no prompt of ARC: expected the instruction, pairs of grids, and a grid "
-                        f"with nothing after its arrow.")
+        raise DataError(f"{text[:60]!r} is no prompt of ARC: expected the instruction, pairs of grids, and a "
+                        f"grid with nothing after its arrow.")
     return tuple((parse_grid(a), parse_grid(b)) for a, b in cut[:-1]), parse_grid(cut[-1][0])
 
 
@@ -102,8 +103,8 @@ def parse_lines(text: str, source: str) -> list[Problem]:
             pairs, query = parse_prompt("\n".join(one["content"] for one in row["input"]))
             problems.append(Problem(pairs, query, parse_grid(row["ideal"])))
         except (ValueError, KeyError, TypeError):
-            raise DataError(f"{source}, line {number}: expected JSON with input, pairs of grids, and ideal, found "
-                            f"{line[:60]!r}; take a fresh copy of the file.") from None
+            raise DataError(f"{source}, line {number}: expected JSON with input, pairs of grids, and ideal, "
+                            f"found {line[:60]!r}; take a fresh copy of the file.") from None
     return problems
 
 
@@ -120,7 +121,7 @@ def _words(grid: Grid) -> list[str]:
 
 
 def rows(problems: Sequence[Problem], limit: int | None = None, cut: bool = False) -> list[dict]:
-    """Compact rows: digits with "," between the rows of a grid, ">" before the second of a pair, ";" after it.
+    """Compact rows: digits, "," between the rows of a grid, ">" before the second of a pair, ";" after it.
 
     Rows of more than `limit` words are left out, or with `cut` end there. icl_rows' keys, and `problem`, the
     place in the list.

@@ -85,7 +85,7 @@ PUBLIC |= {f"arc_agi/symbolic_hard_{part}.jsonl": files.File(  # its home calls 
     for part, digest in _ARC.items()}
 HOMELESS = {name: files.File(name, made, digest, "none stated")
             for made, rows in _HOMELESS for name, digest in rows.items()}
-files.REGISTRY |= PUBLIC
+files.REGISTRY |= PUBLIC  # as rows of its own: fetched and checked in the same way
 
 
 def read(name: str) -> bytes:

@@ -63,7 +63,8 @@ def match_lengths(left: list[dict], right: list[dict], extra: int = 0,
     differ in length.
     """
     if len(left) != len(right):
-        raise DataError(f"{len(left)} rows cannot be matched with {len(right)}: give the same problems twice.")
+        raise DataError(f"{len(left)} rows cannot be matched with {len(right)}: give the same problems "
+                        f"twice.")
     draw = np.random.default_rng(seed)
     more = draw.integers(0, extra + 1, len(left))
     lengths = [max(prompt_length(a), prompt_length(b)) + int(m) for a, b, m in zip(left, right, more)]

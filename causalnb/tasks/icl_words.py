@@ -30,16 +30,16 @@ def ids(words: list[str]) -> list[int]:
     """Token ids of words; DataError names one that is not in VOCABULARY."""
     for word in words:
         if word not in VOCABULARY:
-            raise DataError(f"Unknown word {word!r} in {' '.join(words)[:60]!r}: the vocabulary has the words of "
-                            f"the compact rows of ACRE, RAVEN, PVR and ARC.")
+            raise DataError(f"Unknown word {word!r} in {' '.join(words)[:60]!r}: the vocabulary has the "
+                            f"words of the compact rows of ACRE, RAVEN, PVR and ARC.")
     return [VOCABULARY[word] for word in words]
 
 
 def encode(row: dict) -> dict[str, list[int]]:
     """Token ids of a compact row as `<bos> words <eos>`; all lists (T,), T two more than its words.
 
-    input_ids; prompt_mask, 1 up to the first answer; labels, -100 but on answers; supervised, -100 but on words
-    that can be deduced. <eos> counts with the row's last word. DataError as ids().
+    input_ids; prompt_mask, 1 up to the first answer; labels, -100 but on answers; supervised, -100 but on
+    words that can be deduced. <eos> counts with the row's last word. DataError as ids().
     """
     tokens = [VOCABULARY["<bos>"], *ids(row["words"]), VOCABULARY["<eos>"]]
     n = icl_rows.prompt_length(row) + 1

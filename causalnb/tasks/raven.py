@@ -1,13 +1,13 @@
 """RAVEN in words (Zhang et al. 2019, as text by Gendron et al.): which panel completes a matrix of 3 x 3?
 
-A panel has one or two components of one to four entities; an entity has a size, a color, a type, an angle and,
-on a grid, a position. One rule for each attribute of a component holds along the three rows: it stays, goes up
-or down, takes three values in turn, or adds up. Positions and their number share one rule. The angle is noise:
-drawn for each row and copied along it and to all answers, unless the number of entities changes.
+A panel has one or two components of one to four entities; an entity has a size, a color, a type, an angle
+and, on a grid, a position. One rule for each attribute of a component holds along the three rows: it stays,
+goes up or down, takes three values in turn, or adds up. Positions and their number share one rule. The angle
+is noise: drawn for each row and copied along it and to all answers, unless the number of entities changes.
 
 Published answer sets are copies of the answer with one attribute changed, so that the majority of each
-attribute gives the answer away (majority_vote); "balanced" ones halve it three times over, as I-RAVEN does (Hu
-et al. 2021). Problems are drawn here by rules and frequencies measured on the published sets.
+attribute gives the answer away (majority_vote); "balanced" ones halve it three times over, as I-RAVEN does
+(Hu et al. 2021). Problems are drawn here by rules and frequencies measured on the published sets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ FORMATS = ("text", "symbolic")
 ANSWER_SETS = ("published", "balanced")
 PARTS = ("train", "val", "test")
 LETTERS = "ABCDEFGH"  # of the answers
-LEVELS = {"size": tuple("ABCDEF"), "color": tuple("ABCDEFGHIJ"), "type": tuple("BCDEF"), "angle": tuple(LETTERS)}
+LEVELS = {"size": tuple("ABCDEF"), "color": tuple("ABCDEFGHIJ"), "type": tuple("BCDEF"),
+          "angle": tuple(LETTERS)}
 GOVERNED = ("type", "size", "color")  # by a rule of their own
 
 _SAID = {"size": SIZES, "color": COLOURS, "type": SHAPES, "angle": tuple(f"{angle}deg" for angle in ANGLES)}
@@ -81,7 +82,7 @@ class Problem:
         return self.candidates[self.target]
 
 
-# Rules: each gives the values of a row's third panel from rows one and two and from the third's first two.
+# Solving: what the first two rows, and the first two panels of the third, leave of the ninth panel.
 
 _OFFSET = {"size": 1, "color": 0}  # of the second value, in sums and differences
 _STEPS = (-2, -1, 1, 2)
@@ -129,16 +130,20 @@ def _moved(places: frozenset[str], step: int) -> frozenset[str]:
 
 
 def _third_places(rows: list[list[frozenset[str]]]) -> set[frozenset[str]]:
-    """Sets of places of the ninth panel that some rule of positions or of their number allows."""
+    """Sets of places of the ninth panel that some rule of places or of their number allows."""
     (a, b, c), (d, e, f), (g, h) = rows
     found = _turns([[a, b, c], [d, e, f], [g, h, None]])
-    found |= {h for _ in "x" if a == b == c and d == e == f and g == h}
-    found |= {_moved(h, step) for step in (1, -1) if all(
-        _moved(x, step) == y for x, y in ((a, b), (b, c), (d, e), (e, f), (g, h)))}
-    found |= {g | h for _ in "x" if (c, f) == (a | b, d | e)} | {
-        g - h for _ in "x" if (c, f) == (a - b, d - e)}
-    counts = _third_numbers([[len(places) for places in row] for row in rows])
-    return {places for places in _GRID if places in found or len(places) in counts}
+    if a == b == c and d == e == f and g == h:
+        found.add(h)
+    if c == a | b and f == d | e:
+        found.add(g | h)
+    if c == a - b and f == d - e:
+        found.add(g - h)
+    for step in (1, -1):
+        if all(_moved(x, step) == y for x, y in ((a, b), (b, c), (d, e), (e, f), (g, h))):
+            found.add(_moved(h, step))
+    numbers = _third_numbers([[len(places) for places in row] for row in rows])
+    return {places for places in _GRID if places in found or len(places) in numbers}
 
 
 def _third_numbers(rows: list[list[int]]) -> set[int]:
@@ -228,7 +233,7 @@ def _features(panel: Panel) -> list:
 
 
 def majority_vote(candidates: Sequence[Panel]) -> int:
-    """The candidate whose attributes are the most common ones among the candidates; the matrix is not seen."""
+    """The candidate with the most common attributes among the candidates; the matrix is not seen."""
     features = [_features(panel) for panel in candidates]
     votes = [Counter(values) for values in zip(*features)]
     return int(np.argmax([sum(vote[value] for vote, value in zip(votes, values)) for values in features]))
@@ -238,16 +243,16 @@ def majority_vote(candidates: Sequence[Panel]) -> int:
 
 _CHOOSE = ("Find the pattern number 9 that completes the sequence. Pick the letter in front of the correct "
            "pattern that logically follows in the sequence from the answer set. Patterns in the sequence are "
-           "preceded by a number from 1 to 8. Patterns in the answer set are preceded by a letter from A to H. "
-           "Only return the letter in front of the correct pattern.")
-_WRITE = ("Find the pattern number 9 that completes the sequence. Write the correct pattern with the same format "
-          "as in the examples. Patterns in the sequence are preceded by a number from 1 to 8. ")
+           "preceded by a number from 1 to 8. Patterns in the answer set are preceded by a letter from A to "
+           "H. Only return the letter in front of the correct pattern.")
+_WRITE = ("Find the pattern number 9 that completes the sequence. Write the correct pattern with the same "
+          "format as in the examples. Patterns in the sequence are preceded by a number from 1 to 8. ")
 _LAST = {False: "The answer is ", True: "The pattern that logically follows is:\n9. "}
 _LINE = "\n---------------"
 _ENTITY = {
     "symbolic": re.compile(r"\(([A-F]), ([A-J]), ([B-F]), ([A-H]),(?: (TL|TR|BL|BR))?\)"),
-    "text": re.compile(rf"a ({'|'.join(SIZES)}) ({'|'.join(COLOURS)}) ({'|'.join(SHAPES)}) rotated at (-?\d+) "
-                       rf"degrees(?: in the ({'|'.join(PLACES.values())}))?")}
+    "text": re.compile(rf"a ({'|'.join(SIZES)}) ({'|'.join(COLOURS)}) ({'|'.join(SHAPES)}) rotated at "
+                       rf"(-?\d+) degrees(?: in the ({'|'.join(PLACES.values())}))?")}
 _SHOWN = {"symbolic": LEVELS, "text": {**_SAID, "angle": tuple(map(str, ANGLES))}}
 _SHOWN_PLACES = {"symbolic": {place: place for place in PLACES}, "text": PLACES}
 _INSIDE = {"symbolic": f" {_LINE}\n", "text": ". Inside: "}
@@ -274,7 +279,8 @@ def show_panel(panel: Panel, format: str = "text") -> str:
     if format == "symbolic":
         return f"[{parts[0]}] " if len(parts) == 1 else "\n".join(f"[{part}] {_LINE}" for part in parts)
     return f"On an image, {parts[0]}. " if len(parts) == 1 else (
-        f"On an image, a second figure is displayed inside a first one. Outside: {parts[0]}. Inside: {parts[1]}. ")
+        f"On an image, a second figure is displayed inside a first one. Outside: {parts[0]}. "
+        f"Inside: {parts[1]}. ")
 
 
 def parse_panel(text: str, format: str = "text") -> Panel:
@@ -290,7 +296,7 @@ def parse_panel(text: str, format: str = "text") -> Panel:
 
 
 def prompt(problem: Problem, format: str = "text", open: bool = False) -> tuple[str, str]:
-    """(prompt, answer): a letter among eight panels, or with `open` the ninth panel; DataError as show_panel."""
+    """(prompt, answer): a letter of eight panels, or with `open` the ninth panel; DataError as show_panel."""
     marks = [*map(str, range(1, 9)), *LETTERS]
     panels = problem.context if open else (*problem.context, *problem.candidates)
     lines = [f"{mark}. {show_panel(panel, format)}" for mark, panel in zip(marks, panels)]
@@ -299,14 +305,17 @@ def prompt(problem: Problem, format: str = "text", open: bool = False) -> tuple[
 
 
 def parse_prompt(text: str, format: str = "text") -> tuple[tuple[Panel, ...], tuple[Panel, ...]]:
-    """(eight panels, eight candidates or none) of a prompt(): its inverse. DataError says what does not fit."""
+    """(eight panels, eight candidates or none) of a prompt(): its inverse.
+
+    DataError says what does not fit.
+    """
     _check_format(format)
     for open, head in ((False, _CHOOSE), (True, _WRITE)):
         if text.startswith(f"{head}\n") and text.endswith(f"\n{_LAST[open]}"):
             break
     else:
-        raise DataError(f"{text[:60]!r} is no prompt of RAVEN: it must begin with an instruction and end with a "
-                        f"question of the source.")
+        raise DataError(f"{text[:60]!r} is no prompt of RAVEN: it must begin with an instruction and end "
+                        f"with a question of the source.")
     _, *cut = _MARK.split(text[len(head) + 1:-len(_LAST[open])])
     marks, said = cut[::2], [one.removesuffix("\n") for one in cut[1::2]]
     if marks != [*map(str, range(1, 9)), *("" if open else LETTERS)]:
@@ -337,8 +346,8 @@ def parse_lines(text: str, source: str, format: str = "text") -> list[Problem]:
             candidates = candidates or (parse_panel(row["ideal"], format),)
         except (ValueError, KeyError, TypeError) as error:
             why = str(error) if isinstance(error, DataError) else f"it reads {line[:60]!r}."
-            raise DataError(f"{source}, line {number} is no {format} problem of RAVEN: {why} Take a fresh copy "
-                            f"of the file.") from None
+            raise DataError(f"{source}, line {number} is no {format} problem of RAVEN: {why} Take a fresh "
+                            f"copy of the file.") from None
         problems.append(Problem(configuration_of(context[0]), context, candidates, target))
     return problems
 
@@ -354,8 +363,8 @@ def read(configuration: str = "center_single", part: str = "test", format: str =
     _check_format(format)
     single = configuration == CONFIGURATIONS[0]
     if not single and part != "test" or open and (not single or part == "train"):
-        raise DataError(f"RAVEN has no {'open ' if open else ''}file of {configuration}, part {part}; take test, "
-                        f"or generate().")
+        raise DataError(f"RAVEN has no {'open ' if open else ''}file of {configuration}, part {part}; take "
+                        f"test, or generate().")
     stem = f"{configuration}_{part}" if single else configuration
     name = f"raven/{format}{'-open' if open else ''}/{stem}.jsonl"
     return parse_lines(icl_files.read(name).decode(), name, format)
@@ -409,7 +418,9 @@ def _constant(draw: np.random.Generator, attribute: str, levels: range) -> list:
 def _progression(draw: np.random.Generator, attribute: str, levels: range) -> list | None:
     step = _pick(draw, _STEPS)
     firsts = [level for level in levels if level + 2 * step in levels]
-    return [[value + i * step for i in range(3)] for value in draw.choice(firsts, 3).tolist()] if firsts else None
+    if not firsts:
+        return None
+    return [[value + i * step for i in range(3)] for value in draw.choice(firsts, 3).tolist()]
 
 
 def _in_turn(draw: np.random.Generator, values: Sequence) -> list[list]:
@@ -424,7 +435,7 @@ def _three(draw: np.random.Generator, attribute: str, levels: range) -> list:
 
 
 def _arithmetic(draw: np.random.Generator, attribute: str, levels: range) -> list | None:
-    """Rows a, b, a + b or a, b, a - b; a size counts as its level and one, and b is not 0 in both first rows."""
+    """Rows a, b, a + b or a, b, a - b; a size is its level and one; b is not 0 in both of the first rows."""
     sign, offset = _pick(draw, (-1, 1)), _OFFSET[attribute]
     seconds = {level: [other for other in levels if level + sign * (other + offset) in levels]
                for level in levels}
@@ -442,6 +453,9 @@ _DRAWN = {"constant": _constant, "progression": _progression, "three": _three, "
 def _some(draw: np.random.Generator, n: int) -> tuple[str, ...]:
     return tuple([*PLACES][i] for i in draw.permutation(4)[:n])
 
+
+# Layouts: the places of nine panels, in the order of their entities; whether entities stay as they are along
+# a row; whether the rule is about their number. Numbers and conditions are those of the published sets.
 
 def _layout_constant(draw: np.random.Generator) -> tuple:
     return [[_some(draw, n)] * 3 for n in draw.integers(1, 5, 3).tolist()], True, False
@@ -544,7 +558,7 @@ def _other(draw: np.random.Generator, told: Told, name: str, levels: dict[str, r
     n = len(told["position"])
     if name == "number":
         n = _pick(draw, [other for other in range(1, 5) if other != n])
-        return {"position": _some(draw, n), **{attribute: _values(draw, n, attribute) for attribute in LEVELS}}
+        return {"position": _some(draw, n)} | {key: _values(draw, n, key) for key in LEVELS}
     if name == "position":
         sets = [places for places in _GRID if len(places) == n and places != {*told["position"]}]
         return {**told, "position": tuple(draw.permutation(sorted(_pick(draw, sets))).tolist())}
@@ -582,7 +596,7 @@ def _room(told: Told, name: str, levels: dict[str, range]) -> float:
 
 
 def _published(draw: np.random.Generator, told: list[Told], plans: list[_Plan]) -> list[Panel]:
-    """The answer and seven copies, each with one thing changed: any that can still be, to what none has yet."""
+    """The answer and seven copies, each with one thing changed to what no other has."""
     room = {(i, name): _room(told[i], name, plans[i].levels) for i, name in _changeable(told, plans)}
     panel = _panel(told)
     found = {tuple(map(frozenset, panel)): panel}
@@ -624,8 +638,8 @@ def generate(configuration: str = "center_single", n: int = 1000, seed: int = 0,
              answer_set: str = "published") -> list[Problem]:
     """n problems of a configuration; DataError on an unknown one, or on another answer set.
 
-    published: seven copies of the answer with one attribute changed; balanced: all ways of keeping or changing
-    three attributes, so that the answers alone say nothing.
+    published: seven copies of the answer with one attribute changed; balanced: all ways of keeping or
+    changing three attributes, so that the answers alone say nothing.
     """
     _check(configuration, answer_set=answer_set)
     draw = np.random.default_rng([seed, CONFIGURATIONS.index(configuration), ANSWER_SETS.index(answer_set)])
@@ -686,9 +700,9 @@ def _entities(values: list) -> Iterable[Entity]:
 def rows(problems: Sequence[Problem], format: str = "symbolic") -> list[dict]:
     """Compact rows of problems: eight panels, then the ninth, which is the answer.
 
-    symbolic: a word a level (sC cF tB aD); text: "a medium cyan triangle rotated 0deg". Supervised are the words
-    of all panels. Besides icl_rows' keys a row has `format`, `problem` (its place in the list), `candidates`
-    (the words of each) and `target`. DataError on an unknown format.
+    symbolic: a word a level (sC cF tB aD); text: "a medium cyan triangle rotated 0deg". Supervised are the
+    words of all panels. Besides icl_rows' keys a row has `format`, `problem` (its place in the list),
+    `candidates` (the words of each) and `target`. DataError on an unknown format.
     """
     _check_format(format)
     made = []
@@ -718,10 +732,10 @@ def read_row(row: dict) -> tuple[Panel, ...]:
 def load(configuration: str = "center_single", source: str = "generator", n_train: int = 2000,
          n_test: int = 500, seed: int = 0, format: str = "text", open: bool = False,
          answer_set: str = "published") -> DatasetDict:
-    """DatasetDict train/test with prompt, response, target (the place of the answer); a grid's file: test alone.
+    """DatasetDict train/test with prompt, response, target (the place of the answer).
 
-    source="generator" draws n_train and n_test problems; "file" reads the published ones, of which many need a
-    mirror. DataError on others.
+    source="generator" draws n_train and n_test problems; "file" reads the published ones, of which many need
+    a mirror, and which have a train part for center_single alone. DataError on others.
     """
     from datasets import Dataset, DatasetDict
 
@@ -735,5 +749,6 @@ def load(configuration: str = "center_single", source: str = "generator", n_trai
         parts = {"train": drawn[:n_train], "test": drawn[n_train:]}
     said = {part: [(*prompt(problem, format, open), problem.target) for problem in problems]
             for part, problems in parts.items()}
-    return DatasetDict({part: Dataset.from_dict(dict(zip(("prompt", "response", "target"), map(list, zip(*rows)))))
+    columns = ("prompt", "response", "target")
+    return DatasetDict({part: Dataset.from_dict(dict(zip(columns, map(list, zip(*rows)))))
                         for part, rows in said.items()})
