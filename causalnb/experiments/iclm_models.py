@@ -54,9 +54,10 @@ def build_model(config: dict):
 
 
 def encoded(row: dict, labelled: str = "labels") -> dict:
-    """Token ids of a compact row with its labels: answers ("labels") or all that can be deduced ("supervised")."""
+    """Token ids of a compact row and its "labels", the answers, or as labels all that is "supervised"."""
     tokens = icl_words.encode(row)
-    return {"input_ids": tokens["input_ids"], "prompt_mask": tokens["prompt_mask"], "labels": tokens[labelled]}
+    return {"input_ids": tokens["input_ids"], "prompt_mask": tokens["prompt_mask"],
+            "labels": tokens[labelled]}
 
 
 def row_order(rows: int, batch: int, steps: int, seed: int) -> list[list[int]]:
@@ -69,26 +70,33 @@ def row_order(rows: int, batch: int, steps: int, seed: int) -> list[list[int]]:
     return [order[i * batch : (i + 1) * batch] for i in range(steps)]
 
 
-def fit(run: Run, model, rows: list[dict], batches: list[list[int]], measure=None) -> list[dict]:
-    """Train a model on batches of encoded rows; the history."""
-    from causalnb.lab.training import PromptAnswerCollator, TrainingSettings, train
-
-    settings = TrainingSettings.of(run.config, seed=run.seed)
-    return train(model, rows, PromptAnswerCollator(PAD), batches, settings, run.folder, measure, run.progress,
-                 run.device)
-
-
-def answers_right(model, rows: list[dict], batch: int = 128, forward=None) -> list[bool]:
-    """Of each encoded row whether every label is the likeliest word: an exact answer, decoded greedily.
-
-    Greedy decoding writes the whole answer if and only if each of its words is the likeliest after the ones
-    before it. forward(model, batch) gives logits (n, V) where labels are; by default model's own.
-    """
+def collate(rows: list[dict]) -> dict:
+    """A padded batch of encoded rows; where rows name their module, with the routing (B,)."""
     import torch
 
     from causalnb.lab.training import PromptAnswerCollator
 
-    collate, right = PromptAnswerCollator(PAD), [False] * len(rows)
+    batch = PromptAnswerCollator(PAD)(rows)
+    if "module" in rows[0]:
+        batch["routing"] = torch.tensor([row["module"] for row in rows])
+    return batch
+
+
+def fit(run: Run, model, rows: list[dict], batches: list[list[int]], measure=None) -> list[dict]:
+    """Train a model on batches of encoded rows; the history."""
+    from causalnb.lab.training import TrainingSettings, train
+
+    settings = TrainingSettings.of(run.config, seed=run.seed)
+    return train(model, rows, collate, batches, settings, run.folder, measure, run.progress, run.device)
+
+
+def at_labels(model, rows: list[dict], batch: int = 128):
+    """(row numbers, batch, its labels (n,), the row of each, output) of a model's passes over encoded rows.
+
+    Rows of like lengths go together. The output's logits (n, V) stand where the labels are predicted.
+    """
+    import torch
+
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
     model.eval()
     device = next(model.parameters()).device
@@ -96,12 +104,46 @@ def answers_right(model, rows: list[dict], batch: int = 128, forward=None) -> li
         chosen = order[start : start + batch]
         given = {name: value.to(device) for name, value in collate([rows[i] for i in chosen]).items()}
         with torch.no_grad():
-            logits = model(**given).logits if forward is None else forward(model, given)
-        targets = given["labels"][:, 1:]
-        if logits.dim() == 3:
-            logits = logits[:, :-1][targets != -100]
-        hit = torch.ones_like(targets, dtype=torch.bool)
-        hit[targets != -100] = logits.argmax(-1) == targets[targets != -100]
-        for i, found in zip(chosen, hit.all(1).tolist(), strict=True):
-            right[i] = found
+            out = model(**given)
+        where = given["labels"][:, 1:] != -100
+        if out.logits.dim() == 3:  # of a plain decoder, which gives them everywhere
+            out.logits = out.logits[:, :-1][where]
+        yield chosen, given["labels"][:, 1:][where], where.nonzero()[:, 0], out
+
+
+def answers_right(model, rows: list[dict]) -> list[bool]:
+    """Of each encoded row whether every label is the likeliest word: an exact answer, decoded greedily.
+
+    Greedy decoding writes the whole answer if and only if each of its words is the likeliest after the ones
+    before it.
+    """
+    import torch
+
+    right = [False] * len(rows)
+    for chosen, targets, owner, out in at_labels(model, rows):
+        missed = torch.zeros(len(chosen)).index_add(0, owner, (out.logits.argmax(-1) != targets).float())
+        for i, count in zip(chosen, missed.tolist(), strict=True):
+            right[i] = count == 0
     return right
+
+
+def likelihoods(model, rows: list[dict]) -> list[float]:
+    """The log-probability of each encoded row's labels."""
+    import torch
+
+    found = [0.0] * len(rows)
+    for chosen, targets, owner, out in at_labels(model, rows):
+        words = out.logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
+        sums = torch.zeros(len(chosen)).index_add(0, owner, words)
+        for i, value in zip(chosen, sums.tolist(), strict=True):
+            found[i] = value
+    return found
+
+
+def modules_of(model, rows: list[dict]) -> list[int]:
+    """The domain module that each encoded row is routed to."""
+    found = [0] * len(rows)
+    for chosen, _, _, out in at_labels(model, rows):
+        for i, module in zip(chosen, out.module.tolist(), strict=True):
+            found[i] = module
+    return found
