@@ -356,10 +356,10 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         """Logits (B, T, V), or with labels (B, T), -100 off the answer, Equation 4 and logits (n, V).
 
         Then logits stand where the n labels are predicted, one place before each, in the order of labels[:,
-        1:]. router_states (B, H) from `router_states` save the router's pass; a routing, or modules (B,) as an
-        oracle names them, settles the matter.
-        losses has output, invariant, domain, routing, mutual_information, unweighted. Raises ValueError for
-        labels all ignored, and for arguments of another shape.
+        1:]. router_states (B, H) from `router_states` save the router's pass; a routing, or modules (B,) as
+        an oracle names them, settles the matter. losses has output, invariant, domain, routing,
+        mutual_information, unweighted. Raises ValueError for labels all ignored, and for arguments of another
+        shape.
         """
         if isinstance(routing, Tensor):
             routing = Routing(routing, torch.zeros((), device=routing.device))

@@ -8,6 +8,7 @@ python -m tests.benchmarks.bench_iclm [--repeats N] [--json PATH]
 import os
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -106,11 +107,10 @@ def information() -> dict:
 def reference(modules: int):
     """A step of the published implementation, from the folder that CAUSALNB_ICLM_REFERENCE names."""
     sys.path.insert(0, str(Path(os.environ[REFERENCE]) / "src"))
-    from modular_lm.model.modular import ModularConfig, ModularModel
-
+    published = import_module("modular_lm.model.modular")
     with tempfile.TemporaryDirectory() as folder:
         base().save_pretrained(folder)
-        model = ModularModel(ModularConfig(
+        model = published.ModularModel(published.ModularConfig(
             base_model_path=folder, base_model_config={}, nb_modules=modules, mi_dim_reduce_method="no",
             routing_strategy_name="InputReductionQuantizer",
             routing_strategy_config=dict(num_embeddings=modules, embedding_dim=WIDTH, quantize_fn="vector",
