@@ -5,16 +5,18 @@ from causalnb.lab.registry import Run
 from causalnb.tasks import icl_pretraining
 
 
-def grouped(rows: list[dict], batch: int, window: int = 16, seed: int = 0) -> list[list[int]]:
-    """Batches of rows of like lengths: among `window` batches rows are sorted, and the batches shuffled."""
+def grouped(rows: list[dict], batch: int, steps: int, window: int = 16, seed: int = 0) -> list[list[int]]:
+    """`steps` batches of rows of like lengths: of each permutation of all rows, `window` batches are sorted."""
     from numpy.random import default_rng
 
     draw, found = default_rng(seed), []
-    for at in range(0, len(rows), window * batch):
-        near = sorted(range(at, min(at + window * batch, len(rows))), key=lambda i: len(rows[i]["input_ids"]))
-        chunks = [near[i : i + batch] for i in range(0, len(near), batch)]
-        found += [chunks[i] for i in draw.permutation(len(chunks))]
-    return found
+    while len(found) < steps:
+        order = draw.permutation(len(rows)).tolist()
+        for at in range(0, len(order), window * batch):
+            near = sorted(order[at : at + window * batch], key=lambda i: len(rows[i]["input_ids"]))
+            chunks = [near[i : i + batch] for i in range(0, len(near), batch)]
+            found += [chunks[i] for i in draw.permutation(len(chunks))]
+    return found[:steps]
 
 
 def run_base(run: Run) -> dict:
@@ -24,8 +26,7 @@ def run_base(run: Run) -> dict:
     from causalnb.lab.weights import save_weights
 
     config = run.config
-    rows = [encoded(row, "supervised")
-            for row in icl_pretraining.generate(config["batch"] * config["steps"], run.seed)]
+    rows = [encoded(row, "supervised") for row in icl_pretraining.generate(config["rows"], run.seed)]
     held = icl_pretraining.generate(config["evaluation_rows"], run.seed + 10_000)
     skills = [encoded(row) for row in held if any(row["answer"])]
     set_seed(run.seed)
@@ -35,7 +36,7 @@ def run_base(run: Run) -> dict:
         right = answers_right(model, skills)
         return {"skills": sum(right) / len(right)}
 
-    history = fit(run, model, rows, grouped(rows, config["batch"]), measure)
+    history = fit(run, model, rows, grouped(rows, config["batch"], config["steps"]), measure)
     file = base_file(config["hidden_size"], run.profile)
     save_weights(model, file)
     return {

@@ -102,11 +102,12 @@ register(Experiment(
           "causalnb.experiments.iclm_models", "causalnb.experiments.iclm_base"),
     arms={"base": {}},
     settings={
-        "laptop": {**MODEL, "steps": 2500, "batch": 64, "learning_rate": 2e-3, "evaluate_every": 250,
-                   "evaluation_rows": 600},
-        "quick": {**QUICK_MODEL, "steps": 2, "batch": 8, "evaluate_every": 1, "evaluation_rows": 8},
-        "gpu": {**GPU_MODEL, "steps": 20_000, "batch": 256, "learning_rate": 5e-4, "evaluate_every": 2000},
+        "laptop": {**MODEL, "rows": 120_000, "steps": 12_000, "batch": 64, "learning_rate": 2e-3,
+                   "evaluate_every": 500, "evaluation_rows": 600},
+        "quick": {**QUICK_MODEL, "rows": 16, "steps": 2, "batch": 8, "evaluate_every": 1, "evaluation_rows": 8},
+        "gpu": {**GPU_MODEL, "rows": 1_000_000, "steps": 20_000, "batch": 256, "learning_rate": 5e-4,
+                "evaluate_every": 2000},
     },
     seeds={"laptop": 1},
-    cost={"quick": 3, "laptop": 900, "gpu": 900},
+    cost={"quick": 3, "laptop": 3000, "gpu": 900},
 ))

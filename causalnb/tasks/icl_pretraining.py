@@ -36,7 +36,7 @@ def _copy(draw: np.random.Generator) -> dict:
 def _lookup(draw: np.random.Generator) -> dict:
     keys = _some(draw, int(draw.integers(2, 9)))
     values = [_PLAIN[i] for i in draw.integers(0, len(_PLAIN), len(keys))]
-    asked = draw.permutation(len(keys))[:4]
+    asked = draw.permutation(len(keys))
     pieces = icl_rows.plain([word for pair in zip(keys, values) for word in (*pair, ";")])
     for i in asked:
         pieces += [*icl_rows.plain([keys[i], ">"]), (values[i], icl_rows.ANSWER)]
