@@ -3,7 +3,7 @@
 import networkx as nx
 import pytest
 
-from causalnb.iclm import Node, check_claims, do, graphs, layout, temporal_graph, without_links, witness
+from causalnb.iclm import Node, check_claims, do, graphs, temporal_graph, without_links, witness
 
 STEPS, TURNS, BOTH = 4, [0, 1, 0, 1], [[0, 1]] * 4
 
@@ -199,7 +199,7 @@ LAYOUTS = [
 @pytest.mark.parametrize("variant, steps, options", LAYOUTS)
 def test_every_node_has_a_place_of_its_own(variant, steps, options):
     graph = temporal_graph(variant, steps, **options)
-    places = layout(graph)
+    places = graphs.layout(graph)
     assert set(places) == set(graph)
     points = list(places.values())
     apart = min(abs(a[0] - b[0]) + abs(a[1] - b[1]) for i, a in enumerate(points) for b in points[:i])

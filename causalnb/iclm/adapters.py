@@ -1,0 +1,82 @@
+"""Low-rank adapters of several modules on one frozen base, chosen for each row of a batch."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+
+class Rows:
+    """Which module's adapter each row of the present batch takes: (R,) indices, one for all, or None."""
+
+    def __init__(self):
+        self.module: Tensor | int | None = None
+
+    @contextmanager
+    def of(self, module: Tensor | int | None) -> Iterator[None]:
+        """Within this context the rows belong to `module`."""
+        previous, self.module = self.module, module
+        try:
+            yield
+        finally:
+            self.module = previous
+
+
+class RowLoRA(nn.Module):
+    """A frozen linear map plus alpha/r B_m A_m x, where m is the module of the row that x stands in.
+
+    A is (M, r, in), B (M, out, r) and 0 at first, as in LoRA. All rows of a batch go through the frozen map
+    at once; adapters take two batched products. frozen (M,) holds back modules.
+    """
+
+    def __init__(self, base: nn.Module, modules: int, rows: Rows, rank: int, alpha: float, dropout: float):
+        super().__init__()
+        transposed = isinstance(base, Conv1D)
+        inside, outside = (base.weight.shape if transposed else (base.in_features, base.out_features))
+        made = {"device": base.weight.device}
+        if base.weight.is_floating_point():  # else it is quantised, and adapters keep the default
+            made["dtype"] = base.weight.dtype
+        self.base, self.rows, self.scaling = base, rows, alpha / rank
+        self.dropout = nn.Dropout(dropout)
+        self.A = nn.Parameter(torch.empty(modules, rank, inside, **made))
+        self.B = nn.Parameter(torch.zeros(modules, outside, rank, **made))
+        nn.init.uniform_(self.A, -1 / math.sqrt(inside), 1 / math.sqrt(inside))
+        self.register_buffer("frozen", torch.zeros(modules, dtype=torch.bool, device=base.weight.device))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(R, T, in) to (R, T, out)."""
+        out, module = self.base(x), self.rows.module
+        if module is None:
+            return out
+        hold = self.frozen[:, None, None]
+        A, B = (torch.where(hold, weight.detach(), weight) for weight in (self.A, self.B))
+        x = self.dropout(x).to(A.dtype)
+        if isinstance(module, int):
+            added = F.linear(F.linear(x, A[module]), B[module])
+        else:
+            added = (x @ A[module].mT) @ B[module].mT
+        return out + self.scaling * added.to(out.dtype)
+
+
+def adapt(layers: nn.Module, targets: list[str], modules: int, rows: Rows, rank: int, alpha: float,
+          dropout: float) -> dict[str, RowLoRA]:
+    """Put a RowLoRA in place of every linear map in `layers` whose last name is in targets; {name: it}.
+
+    Raises ValueError where there is none, and for a rank below 1.
+    """
+    if rank < 1:
+        raise ValueError(f"lora has r = {rank}: choose 1 or more")
+    found = {}
+    for name, module in list(layers.named_modules()):
+        if name.rpartition(".")[2] in targets and hasattr(module, "weight"):
+            parent = layers.get_submodule(name.rpartition(".")[0])
+            found[name] = RowLoRA(module, modules, rows, rank, alpha, dropout)
+            setattr(parent, name.rpartition(".")[2], found[name])
+    if not found:
+        raise ValueError(f"no layer of the base is called {' or '.join(targets)}: name its attention maps in "
+                         "lora's target_modules")
+    return found

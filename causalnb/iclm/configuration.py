@@ -1,0 +1,82 @@
+"""The settings of an ICLM, kept with its base model's own configuration."""
+
+from transformers import AutoConfig, PretrainedConfig
+
+from .independence import DIRECTIONS
+from .routing import ROUTERS
+
+AGGREGATIONS = ("latent", "logit", "probability", "own")
+LORA = {"r": 8, "alpha": 16, "dropout": 0.05, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
+WEIGHTS = {"alpha": 0.1, "beta": 0.1, "gamma": 0.1, "epsilon": 0.01}
+
+
+class ICLMConfig(PretrainedConfig):
+    """Settings of ICLMForCausalLM; defaults are the paper's, where it is well defined.
+
+    num_modules N >= 1 domain modules; lora r, alpha, dropout, target_modules; router "vq", "kmeans" or
+    "distance" with router_settings for it, router_trainable by an adapter of its own, router_projection to
+    that many features; aggregation "latent", "logit", "probability", or "own" (the routed module's own
+    logits, without an invariant module); aggregation_settings for it; invariant_weight w_I in [0, 1]; weights
+    of Equation 4; direction and clamp of the mutual information; norm_over "labels" or "tokens";
+    shared_layers lower layers that run once, without adapters, and whose states then route. Raises
+    ValueError for unknown or contradictory settings.
+    """
+
+    model_type = "iclm"
+    sub_configs = {"base_config": AutoConfig}
+    keys_to_ignore_at_inference = ["losses", "module", "past_key_values"]
+
+    def __init__(self, base_config=None, num_modules: int = 2, lora: dict | None = None, router: str = "vq",
+                 router_settings: dict | None = None, router_trainable: bool = False,
+                 router_projection: int | None = None, aggregation: str = "latent",
+                 aggregation_settings: dict | None = None, invariant: bool = True,
+                 invariant_weight: float = 0.5, weights: dict | None = None, direction: str = "forward",
+                 clamp: float | None = None, norm_over: str = "labels", shared_layers: int = 0, **kwargs):
+        if isinstance(base_config, dict):
+            base_config = AutoConfig.for_model(**base_config)
+        self.base_config, self.num_modules = base_config, num_modules
+        self.lora, self.weights = _over(LORA, lora, "lora"), _over(WEIGHTS, weights, "weights")
+        self.router, self.router_settings = router, router_settings or {}
+        self.router_trainable, self.router_projection = router_trainable, router_projection
+        self.aggregation, self.aggregation_settings = aggregation, aggregation_settings or {}
+        self.invariant, self.invariant_weight = invariant, invariant_weight
+        self.direction, self.clamp = direction, clamp
+        self.norm_over, self.shared_layers = norm_over, shared_layers
+        self._check()
+        super().__init__(**kwargs)
+        if base_config is not None:
+            self.vocab_size = base_config.vocab_size
+            for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
+                if kwargs.get(name) is None:
+                    setattr(self, name, getattr(base_config, name, None))
+
+    def get_text_config(self, *_, **__):
+        """The base's configuration, from which generation reads its cache's shape."""
+        return self if self.base_config is None else self.base_config
+
+    def _check(self) -> None:
+        for name, value, known in (("router", self.router, ROUTERS),
+                                   ("aggregation", self.aggregation, AGGREGATIONS),
+                                   ("direction", self.direction, DIRECTIONS),
+                                   ("norm_over", self.norm_over, ("labels", "tokens"))):
+            if value not in known:
+                raise ValueError(f"{name} is {value!r}: choose {', '.join(map(repr, known))}")
+        if self.num_modules < 1:
+            raise ValueError(f"num_modules is {self.num_modules}: choose at least 1 domain module")
+        if not 0 <= self.invariant_weight <= 1:
+            raise ValueError(f"invariant_weight is {self.invariant_weight}: choose it in [0, 1]")
+        if self.aggregation == "own" and self.invariant:
+            raise ValueError("aggregation 'own' is the routed module's alone: set invariant=False with it")
+        depth = getattr(self.base_config, "num_hidden_layers", None)
+        if self.shared_layers < 0 or (depth is not None and self.shared_layers >= depth):
+            raise ValueError(f"shared_layers is {self.shared_layers} and the base has {depth} layers: leave "
+                             "at least one to the modules")
+        if self.shared_layers and self.router_trainable:
+            raise ValueError("with shared_layers the shared, frozen layers route: set router_trainable=False")
+
+
+def _over(defaults: dict, given: dict | None, name: str) -> dict:
+    given = given or {}
+    if unknown := set(given) - set(defaults):
+        raise ValueError(f"{name} has no setting {sorted(unknown)[0]!r}: give {', '.join(defaults)}")
+    return {**defaults, **given}

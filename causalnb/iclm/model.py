@@ -1,0 +1,432 @@
+"""ICLMForCausalLM: an invariant and N domain modules on one frozen base, a router, and their aggregation."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from peft import LoraConfig
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, DynamicCache, GenerationMixin, PreTrainedModel
+from transformers.utils import ModelOutput
+
+from .adapters import Rows, adapt
+from .aggregation import LatentAggregation, LogitAggregation, ProbabilityAggregation
+from .configuration import ICLMConfig
+from .independence import routed_mutual_information
+from .routing import Router, Routing, mean_pooled
+
+
+@dataclass
+class ICLMOutput(ModelOutput):
+    """loss of Equation 4 and its parts; logits (B, T, V), or (n, V) where labels are; module (B,)."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    losses: dict[str, Tensor] | None = None
+    module: Tensor | None = None
+    past_key_values: "ModuleCache | None" = None
+
+
+class ModuleCache(DynamicCache):
+    """Keys and values of all modules' rows, and the routing that the prompt was given."""
+
+    def __init__(self, routing: Routing):
+        super().__init__()
+        self.routing = routing
+
+    def _select(self, rows: Tensor) -> None:
+        self.routing = Routing(self.routing.module[rows], self.routing.loss,
+                               None if self.routing.weights is None else self.routing.weights[rows])
+
+    def _of_all_modules(self, keys: Tensor, rows: Tensor, inputs: int) -> Tensor:
+        copies = len(keys) // inputs
+        return torch.cat([rows + place * inputs for place in range(copies)]).to(keys.device)
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Keep the rows beam_idx of every module."""
+        self.batch_select_indices(beam_idx)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep the rows of the inputs `indices`, of every module."""
+        inputs = len(self.routing.module)
+        for layer in self.layers:
+            layer.batch_select_indices(self._of_all_modules(layer.keys, indices, inputs))
+        self._select(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeat the rows of each input, of every module."""
+        rows = torch.arange(len(self.routing.module), device=self.routing.module.device)
+        self.batch_select_indices(rows.repeat_interleave(repeats))
+
+
+class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
+    """The paper's model on one frozen Hugging Face decoder: each module is a row of low-rank adapters.
+
+    Only the invariant module and the one an input is routed to run (all of them with distance weights).
+    Module numbers: domains 0 to N - 1, then "invariant", then "router" where it is trainable.
+    """
+
+    config_class = ICLMConfig
+    base_model_prefix = "base"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True
+    accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
+
+    def __init__(self, config: ICLMConfig, base_model: nn.Module | None = None):
+        super().__init__(config)
+        if base_model is None:
+            base_model = AutoModelForCausalLM.from_config(config.base_config)
+        else:
+            for module in base_model.modules():
+                module._is_hf_initialized = True  # post_init below keeps its weights
+        self.base = base_model.requires_grad_(False)
+        head = self.base.get_output_embeddings()
+        if head is None:
+            raise ValueError(f"{type(self.base).__name__} has no output embeddings: pass a model with a "
+                             "language head")
+        width, lora = config.base_config.hidden_size, config.lora
+        self.rows, self._only = Rows(), None
+        layers = self._layers()[config.shared_layers:]
+        self._adapted = adapt(layers, lora["target_modules"], len(self.modules_in_order()), self.rows,
+                              lora["r"], lora["alpha"], lora["dropout"])
+        self.router = Router(config.router, config.num_modules, width, config.router_projection,
+                             **config.router_settings)
+        self.aggregation = self._aggregation(head)
+        if config.shared_layers:
+            layers[0].register_forward_pre_hook(self._fan_out, with_kwargs=True)
+        self._pending = None
+        self.post_init()
+
+    def _aggregation(self, head) -> nn.Module | None:
+        config = self.config
+        settings = config.aggregation_settings
+        if config.aggregation == "latent":
+            return LatentAggregation(head, config.invariant, **settings)
+        run = config.num_modules if config.router == "distance" else 1
+        kinds = {"logit": LogitAggregation, "probability": ProbabilityAggregation}
+        kind = kinds.get(config.aggregation)
+        return None if kind is None else kind(head, run + config.invariant, **settings)
+
+    @classmethod
+    def from_base(cls, base: nn.Module, **settings) -> "ICLMForCausalLM":
+        """Wrap a Hugging Face decoder in place and freeze it; settings as in ICLMConfig."""
+        if hasattr(base, "peft_config"):
+            raise ValueError("the base carries adapters already: merge them (merge_and_unload) and wrap that")
+        model = cls(cls.config_class(copy.deepcopy(base.config), **settings), base)
+        like = base.get_input_embeddings().weight
+        model.router.to(like.device)  # in float32: its statistics and centroids are running means
+        if model.aggregation is not None:
+            model.aggregation.to(like.device, like.dtype)
+        return model
+
+    @classmethod
+    def from_pretrained(cls, *arguments, **keywords):
+        """As in transformers, with the base frozen; ValueError for a checkpoint without router statistics."""
+        keywords["output_loading_info"] = True
+        model, info = super().from_pretrained(*arguments, **keywords)
+        absent = sorted(name for name in info["missing_keys"] if name.startswith(("router.", "aggregation.")))
+        if absent:
+            raise ValueError(f"the checkpoint {arguments[0]} has no {absent[0]}: save the whole model again "
+                             "with save_pretrained")
+        model.base.requires_grad_(False)
+        for layer in model._adapted.values():
+            layer.A.requires_grad_(True), layer.B.requires_grad_(True)
+        return model
+
+    def _init_weights(self, module: nn.Module):
+        """Every part draws its weights when it is built, and the base brings its own."""
+
+    def _layers(self) -> nn.ModuleList:
+        depth = self.base.config.num_hidden_layers
+        for module in self.base.modules():
+            if isinstance(module, nn.ModuleList) and len(module) == depth:
+                return module
+        raise ValueError(f"no list of {depth} layers was found in {type(self.base).__name__}: pass a Hugging "
+                         "Face decoder")
+
+    def get_input_embeddings(self):
+        return self.base.get_input_embeddings()
+
+    def set_input_embeddings(self, value):
+        self.base.set_input_embeddings(value)
+
+    def get_output_embeddings(self):
+        return self.base.get_output_embeddings()
+
+    # Modules and their adapters
+
+    def modules_in_order(self) -> list[int | str]:
+        """Names of the modules: place m has row m of every adapter."""
+        config = self.config
+        return [*range(config.num_modules), *["invariant"] * config.invariant,
+                *["router"] * config.router_trainable]
+
+    def number(self, module: int | str) -> int:
+        """Adapter row of a domain module's number, "invariant" or "router"; ValueError for another."""
+        names = self.modules_in_order()
+        if module not in names:
+            raise ValueError(f"there is no module {module!r}: choose {', '.join(map(repr, names))}")
+        return names.index(module)
+
+    def freeze_modules(self, modules: Sequence[int | str]) -> None:
+        """Hold the adapters of these modules where they are, and the centroids of the domains among them."""
+        numbers = [self.number(module) for module in modules]
+        for layer in self._adapted.values():
+            layer.frozen.fill_(False)
+            layer.frozen[numbers] = True
+        frozen = getattr(self.router.choose, "frozen", None)
+        if frozen is not None:
+            frozen.fill_(False)
+            frozen[[number for number in numbers if number < self.config.num_modules]] = True
+
+    @contextmanager
+    def only(self, module: int | str) -> Iterator["ICLMForCausalLM"]:
+        """Within this context one module answers alone, through the base's head; also in generate."""
+        previous, self._only = self._only, self.number(module)
+        try:
+            yield self
+        finally:
+            self._only = previous
+
+    def export_adapter(self, module: int | str, folder: str | Path) -> None:
+        """Write one module as an ordinary peft adapter of the base."""
+        number, lora, folder = self.number(module), self.config.lora, Path(folder)
+        config = LoraConfig(task_type="CAUSAL_LM", r=lora["r"], lora_alpha=lora["alpha"],
+                            lora_dropout=lora["dropout"], target_modules=lora["target_modules"], bias="none",
+                            layers_to_transform=list(range(self.config.shared_layers,
+                                                           self.base.config.num_hidden_layers)),
+                            base_model_name_or_path=self.config.base_config.name_or_path)
+        names = {layer: name for name, layer in self.base.named_modules()}
+        weights = {}
+        for layer in self._adapted.values():
+            for kind in "AB":
+                key = f"base_model.model.{names[layer]}.lora_{kind}.weight"
+                weights[key] = getattr(layer, kind)[number].detach().cpu().contiguous()
+        folder.mkdir(parents=True, exist_ok=True)
+        config.save_pretrained(folder)
+        save_file(weights, folder / "adapter_model.safetensors")
+
+    # States
+
+    def states(self, input_ids: Tensor, attention_mask: Tensor | None = None, module: int | str | None = None,
+               all_layers: bool = False, **kwargs) -> Tensor:
+        """Last hidden states (B, T, H) of a module, None for the bare base; all_layers: (L + 1, B, T, H)."""
+        number = None if module is None else self.number(module)
+        with self.rows.of(number):
+            out = self._decoder(input_ids, attention_mask, output_hidden_states=all_layers, **kwargs)
+        return torch.stack(out.hidden_states) if all_layers else out.last_hidden_state
+
+    def router_states(self, input_ids: Tensor, attention_mask: Tensor | None = None,
+                      labels: Tensor | None = None, **kwargs) -> Tensor:
+        """What the router reads of each input: its states' mean over the prompt (B, H).
+
+        The prompt is what labels (B, T) leave at -100, or the whole input. Without router_trainable no
+        gradient flows, and the states of a data set may be computed once and handed to forward.
+        """
+        mask = self._prompt(input_ids, attention_mask, labels)
+        if self.config.router_trainable:
+            return mean_pooled(self.states(input_ids, attention_mask, "router", **kwargs), mask)
+        training = self.base.training
+        self.base.eval()
+        try:
+            with torch.no_grad():
+                if self.config.shared_layers:
+                    out = self._decoder(input_ids, attention_mask, output_hidden_states=True, **kwargs)
+                    return mean_pooled(out.hidden_states[self.config.shared_layers], mask)
+                return mean_pooled(self.states(input_ids, attention_mask, **kwargs), mask)
+        finally:
+            self.base.train(training)
+
+    @staticmethod
+    def _prompt(input_ids, attention_mask, labels) -> Tensor:
+        seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        if labels is None:
+            return seen.bool()
+        prompt = seen.bool() & (labels == -100)
+        return torch.where(prompt.any(1, keepdim=True), prompt, seen.bool())
+
+    def _decoder(self, input_ids, attention_mask, **kwargs):
+        return self.base.base_model(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+
+    def _run(self, routing: Routing | None, input_ids, attention_mask, prompt, **kwargs):
+        """The routing, last hidden states (M, B, T, H) of the modules that ran, and the cache."""
+        inputs = len(input_ids)
+        if not self.config.shared_layers:
+            modules = self._assigned(routing, inputs)
+            repeated = {name: self._repeated(value, len(modules), inputs) for name, value in kwargs.items()}
+            mask = self._repeated(attention_mask, len(modules), inputs)
+            with self.rows.of(modules.flatten()):
+                out = self._decoder(input_ids.repeat(len(modules), 1), mask, **repeated)
+        else:
+            self._pending = [routing, prompt]
+            try:
+                out = self._decoder(input_ids, attention_mask, **kwargs)
+                routing = self._pending[0]
+            finally:
+                self._pending, self.rows.module = None, None
+        return routing, out.last_hidden_state.unflatten(0, (-1, inputs)), out.past_key_values
+
+    def _assigned(self, routing: Routing, inputs: int) -> Tensor:
+        """Adapter rows (M, B) that run for B inputs: the invariant module's, then the domains'."""
+        device = routing.module.device
+        domains = routing.module[None]
+        if routing.weights is not None:
+            domains = torch.arange(self.config.num_modules, device=device)[:, None].expand(-1, inputs)
+        if not self.config.invariant:
+            return domains
+        return torch.cat([torch.full((1, inputs), self.number("invariant"), device=device), domains])
+
+    def _fan_out(self, layer, given: tuple, named: dict):
+        """Before the first adapted layer: route by the shared states, and give every module its rows."""
+        if self._pending is None:
+            return None
+        hidden = given[0] if given else named["hidden_states"]
+        routing, prompt = self._pending
+        if routing is None:
+            routing = self.router(mean_pooled(hidden.detach(), prompt))
+            self._pending[0] = routing
+        inputs = len(hidden)
+        modules = self._assigned(routing, inputs)
+        self.rows.module = modules.flatten()
+        given = tuple(self._repeated(value, len(modules), inputs) for value in given)
+        return given, {name: self._repeated(value, len(modules), inputs) for name, value in named.items()}
+
+    def _repeated(self, value, copies: int, inputs: int):
+        """A tensor, or tensors, of one row for each input, once for every module."""
+        if isinstance(value, tuple):
+            return tuple(self._repeated(part, copies, inputs) for part in value)
+        if isinstance(value, Tensor) and value.dim() and len(value) == inputs:
+            return value.repeat(copies, *[1] * (value.dim() - 1))
+        return value
+
+    # Forward
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None,
+                router_states: Tensor | None = None, past_key_values: ModuleCache | None = None,
+                use_cache: bool = False, logits_to_keep: int = 0, **kwargs) -> ICLMOutput:
+        """Logits (B, T, V), or with labels (B, T), -100 off the answer, Equation 4 and logits (n, V).
+
+        Then logits stand where the n labels are predicted, in the order of labels[:, 1:]. router_states (B,
+        H) from `router_states` save the router's pass. losses has output, invariant, domain, routing,
+        mutual_information, unweighted. Raises ValueError for labels all ignored or of another shape.
+        """
+        _checked_inputs(input_ids, attention_mask, labels)
+        if self._only is not None:
+            return self._alone(input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep,
+                               **kwargs)
+        cached = past_key_values if isinstance(past_key_values, ModuleCache) else None
+        prompt = self._prompt(input_ids, attention_mask, labels) if cached is None else None
+        routing = None if cached is None else cached.routing
+        if routing is None and router_states is not None:
+            routing = self.router(router_states)
+        if routing is None and not self.config.shared_layers:
+            positions = {name: kwargs[name] for name in ("position_ids",) if name in kwargs}
+            routing = self.router(self.router_states(input_ids, attention_mask, labels, **positions))
+        if use_cache and cached is None:
+            cached = ModuleCache(routing)
+        routing, states, cached = self._run(routing, input_ids, attention_mask, prompt,
+                                            past_key_values=cached, use_cache=use_cache, **kwargs)
+        if cached is not None:
+            cached.routing = routing
+        if labels is not None:
+            return self._with_losses(routing, states, labels)
+        states = states[:, :, -logits_to_keep:] if logits_to_keep else states
+        weights = self._weights(routing).repeat_interleave(states.shape[2], 1)
+        logits = self._logits(states.flatten(1, 2), weights).unflatten(0, states.shape[1:3])
+        return ICLMOutput(logits=logits, module=routing.module, past_key_values=cached)
+
+    def _weights(self, routing: Routing) -> Tensor:
+        """Weights (M, B) of the modules that ran: w_I, then (1 - w_I) times the router's."""
+        domains = torch.ones(1, len(routing.module), device=routing.module.device)
+        if routing.weights is not None:
+            domains = routing.weights.T
+        if not self.config.invariant:
+            return domains
+        share = self.config.invariant_weight
+        return torch.cat([torch.full_like(domains[:1], share), (1 - share) * domains])
+
+    def _logits(self, states: Tensor, weights: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Logits (n, V) of states (M, n, H) and weights (M, n), at rows alone."""
+        if self.aggregation is not None:
+            return self.aggregation(states, weights, rows)
+        states, weights = (states, weights) if rows is None else (states[:, rows], weights[:, rows])
+        return self.get_output_embeddings()((weights[..., None].to(states.dtype) * states).sum(0))
+
+    def _with_losses(self, routing: Routing, states: Tensor, labels: Tensor) -> ICLMOutput:
+        where, targets = _label_rows(labels)
+        inputs, tokens = labels.shape
+        weights = self._weights(routing)
+        if self.config.norm_over == "tokens":
+            whole = weights.repeat_interleave(tokens, 1)
+            logits = self._logits(states.flatten(1, 2), whole, where[0] * tokens + where[1])
+            states = states[:, where[0], where[1]]
+        else:
+            states = states[:, where[0], where[1]]  # (M, n, H)
+            logits = self._logits(states, weights[:, where[0]])
+        losses = {"output": _surprise(logits, targets), "routing": routing.loss}
+        total = losses["output"] + self.config.weights["gamma"] * routing.loss
+        if self.config.aggregation != "own":
+            for name, loss in self._module_losses(routing, states, where[0], targets).items():
+                losses[name] = loss
+                total = total + self.config.weights[_WEIGHT_OF[name]] * loss
+        losses = {name: loss.detach() for name, loss in losses.items()}
+        return ICLMOutput(total, logits, losses, routing.module)
+
+    def _module_losses(self, routing, states, owner, targets) -> dict[str, Tensor]:
+        """Cross-entropy of the modules' own logits, and the mutual information, from states (M, n, H)."""
+        first = int(self.config.invariant)
+        domains, weights = states[first:], routing.weights
+        domain = domains[0] if weights is None else (
+            weights.T[:, owner, None].to(domains.dtype) * domains).sum(0)
+        head, found = self.get_output_embeddings(), {}
+        found["domain"] = _surprise(head(domain), targets)
+        if self.config.invariant:
+            found["invariant"] = _surprise(head(states[0]), targets)
+            rows = domains.shape[1]
+            module = routing.module[owner] if weights is None else torch.arange(
+                len(domains), device=owner.device).repeat_interleave(rows)
+            found["mutual_information"] = routed_mutual_information(
+                states[0].repeat(len(domains), 1), domains.flatten(0, 1), module, self.config.num_modules,
+                self.config.direction, self.config.clamp).sum()
+        return found
+
+    def _alone(self, input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep, **kwargs):
+        with self.rows.of(self._only):
+            out = self._decoder(input_ids, attention_mask, past_key_values=past_key_values,
+                                use_cache=use_cache, **kwargs)
+        states, head = out.last_hidden_state, self.get_output_embeddings()
+        if labels is None:
+            states = states[:, -logits_to_keep:] if logits_to_keep else states
+            return ICLMOutput(logits=head(states), past_key_values=out.past_key_values)
+        where, targets = _label_rows(labels)
+        logits = head(states[where])
+        loss = _surprise(logits, targets)
+        return ICLMOutput(loss, logits, {"output": loss.detach()})
+
+
+_WEIGHT_OF = {"invariant": "alpha", "domain": "beta", "mutual_information": "epsilon"}
+
+
+def _label_rows(labels: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """(input, position) that predict a label, and the labels (n,); ValueError when all are ignored."""
+    where = (labels[:, 1:] != -100).nonzero(as_tuple=True)
+    if len(where[0]) == 0:
+        raise ValueError("all labels are -100: mark the answer's tokens with their ids")
+    return where, labels[:, 1:][where]
+
+
+def _surprise(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets)
+
+
+def _checked_inputs(input_ids, attention_mask, labels) -> None:
+    if input_ids.dim() != 2:
+        raise ValueError(f"input_ids have shape {tuple(input_ids.shape)}: pass (batch, tokens), also for one "
+                         "row")
+    if labels is not None and labels.shape != input_ids.shape:
+        raise ValueError(f"labels have shape {tuple(labels.shape)}, but input_ids {tuple(input_ids.shape)}")

@@ -1,0 +1,242 @@
+"""Which domain module an input goes to: vector quantisation (Equation 1), K-means, and soft distances."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+NU_ON = ("codebook", "commitment")
+
+
+class Routing(NamedTuple):
+    """module (B,) of each input, the loss, and weights (B, N) of all modules, None where one has them all."""
+
+    module: Tensor
+    loss: Tensor
+    weights: Tensor | None = None
+
+
+def mean_pooled(states: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the tokens that mask (B, T) marks, of states (B, T, D): (B, D).
+
+    The centroid nearest to this mean is the one whose squared distances to all tokens sum to the least.
+    Raises ValueError for a row without a token.
+    """
+    mask = mask.bool()
+    empty = (~mask.any(1)).nonzero()
+    if len(empty):
+        raise ValueError(f"row {int(empty[0])} has no token to route by: unmask at least one")
+    weight = mask.to(states.dtype)[..., None]
+    return (states * weight).sum(1) / weight.sum(1)
+
+
+class StateNorm(nn.Module):
+    """Centres and scales states (B, D) by running statistics, in training too, after they took the batch in.
+
+    So an input is routed alike in any batch, also alone. The first batches are averaged, later ones enter
+    with `momentum`.
+    """
+
+    def __init__(self, dim: int, momentum: float = 0.05, eps: float = 1e-5):
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("square", torch.ones(dim))
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def update(self, states: Tensor) -> None:
+        """Take a batch (B, D) into the statistics."""
+        self.batches += 1
+        share = max(self.momentum, 1 / int(self.batches))
+        states = states.to(self.mean.dtype)
+        self.mean.lerp_(states.mean(0), share)
+        self.square.lerp_(states.square().mean(0), share)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(B, D) with the running mean at 0 and the running variance at 1."""
+        if self.training:
+            self.update(states.detach())
+        spread = (self.square - self.mean.square()).clamp(min=0) + self.eps
+        return ((states.to(self.mean.dtype) - self.mean) * spread.rsqrt()).to(states.dtype)
+
+
+class VectorQuantizer(nn.Module):
+    """Equation 1: each input goes to the nearest of num_modules centroids, which follow their inputs.
+
+    loss = MSE(sg(h_c), h_R) + MSE(h_c, sg(h_R)), with nu on the second term, which moves the codebook, as the
+    paper prints it, or on the first, which moves the states, as in the published code and the VQ-VAE. The
+    task's loss reaches neither. Centroids start uniform in +-1/N, or with init="data" at inputs of the first
+    batch in training that lie far apart. frozen (N,) holds back centroids (see `freeze`).
+    """
+
+    def __init__(self, num_modules: int, dim: int, nu: float = 0.25, nu_on: str = "codebook",
+                 init: str = "uniform"):
+        super().__init__()
+        _checked_size(num_modules, dim)
+        if nu_on not in NU_ON:
+            raise ValueError(f"nu_on is {nu_on!r}: choose 'codebook' (Equation 1) or 'commitment'")
+        if init not in ("uniform", "data"):
+            raise ValueError(f"init is {init!r}: choose 'uniform' or 'data'")
+        self.nu, self.nu_on = nu, nu_on
+        self.codebook = _small(num_modules, dim)
+        self.register_buffer("frozen", torch.zeros(num_modules, dtype=torch.bool))
+        self.register_buffer("started", torch.tensor(init == "uniform"))
+
+    def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Assignment (B,) of states (B, D) and the loss. Raises ValueError for another width and for NaN."""
+        _checked_states(states, self.codebook)
+        if self.training and not self.started:
+            self._start(states.detach())
+        codebook = torch.where(self.frozen[:, None], self.codebook.detach(), self.codebook)
+        module = torch.cdist(states.detach(), codebook.detach()).argmin(1)
+        chosen = codebook[module]  # (B, D)
+        commitment = (chosen.detach() - states).square().mean()
+        follow = (chosen - states.detach()).square().mean()
+        if self.nu_on == "codebook":
+            return module, commitment + self.nu * follow
+        return module, follow + self.nu * commitment
+
+    @torch.no_grad()
+    def _start(self, states: Tensor) -> None:
+        """The input farthest from the mean, then each time the one farthest from those taken."""
+        far = (states - states.mean(0)).square().sum(1)
+        for place in range(len(self.codebook)):
+            self.codebook[place] = states[far.argmax()]
+            far = torch.cdist(states, self.codebook[: place + 1]).amin(1)
+        self.started.fill_(True)
+
+
+class KMeansRouter(nn.Module):
+    """Appendix B: centroids found beforehand on training states, in `components` dimensions; no loss.
+
+    The paper reduces the states by multidimensional scaling and refits it at every step, which turns the map
+    anew each time. Classical scaling of Euclidean distances is the projection on the leading principal axes,
+    and that has an exact value for a new input; so it is done here, once.
+    """
+
+    def __init__(self, num_modules: int, dim: int, components: int = 64):
+        super().__init__()
+        _checked_size(num_modules, dim)
+        components = min(components, dim)
+        self.register_buffer("centre", torch.zeros(dim))
+        self.register_buffer("axes", torch.zeros(dim, components))
+        self.register_buffer("codebook", torch.zeros(num_modules, components))
+        self.register_buffer("fitted", torch.tensor(False))
+
+    @torch.no_grad()
+    def fit(self, states: Tensor, seed: int = 0) -> "KMeansRouter":
+        """Find the axes and the centroids on states (n, D); ValueError for fewer states than modules."""
+        from sklearn.cluster import KMeans
+        from sklearn.decomposition import PCA
+
+        modules, components = self.codebook.shape
+        _checked_states(states, self.centre[None])
+        if len(states) < modules:
+            raise ValueError(f"{len(states)} states cannot make {modules} clusters: pass at least {modules}")
+        found = PCA(min(components, len(states)), random_state=seed).fit(states.cpu().double().numpy())
+        axes = torch.zeros_like(self.axes)
+        axes[:, : found.n_components_] = torch.as_tensor(found.components_.T).to(axes)
+        self.centre.copy_(torch.as_tensor(found.mean_))
+        self.axes.copy_(axes)
+        reduced = self.reduce(states)
+        clusters = KMeans(modules, n_init=10, random_state=seed).fit(reduced.cpu().double().numpy())
+        self.codebook.copy_(torch.as_tensor(clusters.cluster_centers_))
+        self.fitted.fill_(True)
+        return self
+
+    def reduce(self, states: Tensor) -> Tensor:
+        """States (B, D) on the leading axes: (B, components)."""
+        return (states.to(self.axes.dtype) - self.centre) @ self.axes
+
+    def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Assignment (B,) of states (B, D), and 0 for the loss. Raises ValueError before `fit`."""
+        if not self.fitted:
+            raise ValueError("the K-means router has no centroids yet: call fit(states) on training inputs")
+        _checked_states(states, self.centre[None])
+        module = torch.cdist(self.reduce(states.detach()), self.codebook).argmin(1)
+        return module, states.new_zeros(())
+
+
+class DistanceWeightingRouter(nn.Module):
+    """Appendix B: weights softmin of the squared distance to each centroid; every module is active.
+
+    Distances are means over features, divided by `temperature`. The task's loss moves the centroids, and the
+    router's states where they are trained; there is no loss of its own.
+    """
+
+    def __init__(self, num_modules: int, dim: int, temperature: float = 1.0):
+        super().__init__()
+        _checked_size(num_modules, dim)
+        if not temperature > 0:
+            raise ValueError(f"temperature is {temperature}: choose a positive one")
+        self.temperature = temperature
+        self.codebook = _small(num_modules, dim)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Weights (B, N) of states (B, D); rows sum to 1. Raises ValueError for another width and for NaN."""
+        _checked_states(states, self.codebook)
+        distance = (states[:, None] - self.codebook).square().mean(-1)  # (B, N)
+        return (-distance / self.temperature).softmax(1)
+
+
+ROUTERS = {"vq": VectorQuantizer, "kmeans": KMeansRouter, "distance": DistanceWeightingRouter}
+
+
+class Router(nn.Module):
+    """From pooled states (B, H) to a Routing: normalised, projected to `projection` features if asked,
+    routed.
+
+    kind "vq", "kmeans" or "distance"; settings go to that class.
+    """
+
+    def __init__(self, kind: str, num_modules: int, dim: int, projection: int | None = None, **settings):
+        super().__init__()
+        if kind not in ROUTERS:
+            raise ValueError(f"router is {kind!r}: choose {', '.join(map(repr, ROUTERS))}")
+        self.norm = StateNorm(dim)
+        self.project = nn.Identity() if projection is None else nn.Linear(dim, projection)
+        self.choose = ROUTERS[kind](num_modules, projection or dim, **settings)
+
+    def forward(self, states: Tensor) -> Routing:
+        """Routing of pooled states (B, H). Raises ValueError for a width that does not fit and for NaN."""
+        if states.dim() != 2 or states.shape[1] != len(self.norm.mean):
+            raise ValueError(f"router states have shape {tuple(states.shape)}: pass (batch, "
+                             f"{len(self.norm.mean)})")
+        states = self.project(self.norm(states))
+        if isinstance(self.choose, DistanceWeightingRouter):
+            weights = self.choose(states)
+            return Routing(weights.argmax(1), states.new_zeros(()), weights)
+        return Routing(*self.choose(states))
+
+    @torch.no_grad()
+    def fit(self, states: Tensor, seed: int = 0) -> "Router":
+        """Take pooled training states (n, H) as the statistics, and for K-means find the centroids."""
+        self.norm.batches.zero_()
+        self.norm.update(states)
+        if isinstance(self.choose, KMeansRouter):
+            training = self.norm.training
+            self.choose.fit(self.project(self.norm.eval()(states)), seed)
+            self.norm.train(training)
+        return self
+
+
+def _small(num_modules: int, dim: int) -> nn.Parameter:
+    """Centroids near the origin, where normalised states have their mean."""
+    return nn.Parameter(torch.empty(num_modules, dim).uniform_(-1 / num_modules, 1 / num_modules))
+
+
+def _checked_size(num_modules, dim) -> None:
+    if num_modules < 1 or dim < 1:
+        raise ValueError(f"a router of {num_modules} modules and width {dim} routes nothing: choose 1 or "
+                         "more of both")
+
+
+def _checked_states(states, like) -> None:
+    if states.dim() != 2 or states.shape[1] != like.shape[1]:
+        raise ValueError(f"states have shape {tuple(states.shape)}, but the router has width "
+                         f"{like.shape[1]}: use the router trained on this base")
+    wrong = (~torch.isfinite(states).all(1)).nonzero()
+    if len(wrong):
+        raise ValueError(f"input {int(wrong[0])} has states that are not finite: lower the learning rate or "
+                         "look for the step where it began")
