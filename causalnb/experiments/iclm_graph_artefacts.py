@@ -35,6 +35,26 @@ SETTINGS = {  # name -> variant and options of temporal_graph; "step": one step 
     "6c with soft routing": ("mutual_information", {"routing": "soft"}),
 }
 
+ARMS = {  # arm of iclm.interventions -> how tables call it
+    "no_invariant": "no invariant module",
+    "no_invariant_mixed": "no invariant module, both domains in a batch",
+    "no_invariant_norm": "shared batch normalisation",
+    "no_invariant_norm_mixed": "shared batch normalisation, both in a batch",
+    "no_invariant_head": "no invariant module, trained shared head",
+    "no_invariant_clip": "no invariant module, gradient clipping",
+    "no_invariant_soft": "no invariant module, soft routing",
+    "invariant": "invariant module",
+    "invariant_clip": "invariant module, gradient clipping",
+    "invariant_soft": "invariant module, soft routing",
+    "information": "mutual information loss",
+    "information_clip": "mutual information loss, gradient clipping",
+    "do_invariant": "the invariant state is changed",
+    "do_invariant_clip": "the invariant state is changed, gradient clipping",
+    "later": "invariant module, after 50 steps",
+    "later_information": "mutual information loss, after 50 steps",
+    "later_strong": "10,000 times that loss, after 50 steps",
+}
+
 
 def graph_of(setting: str):
     """The graph of one of SETTINGS, unrolled over STEPS, or one printed step without its links."""
@@ -231,3 +251,84 @@ def claims_graph(profile):
     title = "Equation 7 with an invariant module: module 0 reaches module 1 in two steps."
     fig, alt = path_figure(graph, path, title)
     save_figure(fig, "iclm.claims_graph", alt=alt, caption="The path of Appendix A in the unrolled graph.")
+
+
+def interventions_table(effects):
+    """What a changed state did to each part's weights: effects as of `iclm_interventions.measure`."""
+    from causalnb.experiments.iclm_interventions import PARTS
+    from causalnb.lab.tables import Table
+
+    def cell(rows):
+        if rows.empty or not rows.change.any():
+            return "" if rows.empty else "0"
+        moved = 1 + rows[rows.change > 0].step.min()
+        return f"{rows.groupby('seed').change.max().mean():.1e} after {moved}"
+
+    rows = []
+    for arm in dict.fromkeys(effects.arm):
+        mine = effects[effects.arm == arm]
+        apart = mine[mine.separated]
+        rows.append([ARMS[arm], *(cell(mine[mine.part == part]) for part in PARTS.values()),
+                     f"{(apart.change > 0).sum()} of {len(apart)}"])
+    seeds, steps = effects.seed.nunique(), 1 + effects.step.max()
+    return Table(
+        "iclm.interventions",
+        ["setting", *(part.replace("_", " ") for part in PARTS.values()), "changed though separated"], rows,
+        "Largest change of any weight when the state of domain module 0 is changed in one training step",
+        f"Within {steps} steps; mean over {seeds} seeds, and steps until the first change. 0: equal to the "
+        "run without, bit by bit; empty: there is no such part. Last column: weights, by part and step, that "
+        "the graph separates from the intervention, and how many of them changed.")
+
+
+def interventions_figure(effects):
+    """(figure, alt): a row for each arm, a column for each part and step; colour is the largest change."""
+    import matplotlib.pyplot as plt
+    import numpy as np
+    from matplotlib.colors import LogNorm
+    from matplotlib.patches import Rectangle
+
+    from causalnb.experiments.iclm_interventions import PARTS
+
+    arms, steps = list(dict.fromkeys(effects.arm)), 1 + effects.step.max()
+    columns = [(part, step) for part in PARTS.values() for step in range(steps)]
+    cells = effects.groupby(["arm", "part", "step"]).agg({"change": "max", "separated": "all"})
+    grid = np.full((len(arms), len(columns)), np.nan)
+    fig, ax = plt.subplots(figsize=(1.9 + 0.36 * len(columns), 1.2 + 0.27 * len(arms)))
+    for (arm, part, step), (change, separated) in cells.iterrows():
+        row, column = arms.index(arm), columns.index((part, step))
+        grid[row, column] = change if change else np.nan
+        if not change:
+            ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, color="white"))
+            ax.text(column, row, "0", ha="center", va="center", fontsize=8)
+        if separated:
+            ax.add_patch(Rectangle((column - 0.45, row - 0.42), 0.9, 0.84, fill=False, linewidth=1.1))
+    image = ax.imshow(grid, aspect="auto", norm=LogNorm(), cmap="cividis")
+    fig.colorbar(image, label="largest change of a weight")
+    ax.set_xticks(range(len(columns)), [step + 1 for _, step in columns], fontsize=7)
+    ax.set_yticks(range(len(arms)), [ARMS[arm] for arm in arms], fontsize=8)
+    for place, part in enumerate(PARTS.values()):
+        ax.text(steps * (place + 0.5) - 0.5, -0.75, part.replace("_", " "), ha="center", fontsize=8)
+        ax.axvline(steps * place - 0.5, color="black", linewidth=0.8, marker="", linestyle="-")
+    ax.set(xlabel="training steps after the change of the state", facecolor="0.88")
+    ax.grid(False)
+    still = cells[cells.change == 0].reset_index().groupby("arm").apply(
+        lambda rows: ", ".join(f"{part} {step + 1}" for part, step in zip(rows.part, rows.step)))
+    told = "; ".join(f"{ARMS[arm]}: {still.get(arm, 'none')}" for arm in arms)
+    return fig, ("Changes of weights by part and step, cells framed where the graph separates them from the "
+                 f"intervention. Cells that are exactly 0, by setting: {told}.")
+
+
+@artefact("iclm.interventions", needs=("iclm.interventions",), extra=True, printed_as="ours", kind="measured",
+          notebook="31_causal_graphs", shows="what a changed state of one module does to the weights of all")
+def interventions(profile):
+    """Interventions on real training steps, beside what the graphs allow."""
+    from causalnb.lab import results
+    from causalnb.lab.figures import save_figure
+    from causalnb.lab.tables import save_table
+
+    results.require("iclm.interventions", profile)  # or say which are missing
+    effects = results.curves("iclm.interventions", profile)
+    save_table(interventions_table(effects))
+    fig, alt = interventions_figure(effects[~effects.arm.str.startswith("later")])
+    save_figure(fig, "iclm.interventions", alt=alt, caption="What a changed state "
+                "did to the weights. Framed cells must be 0 by the graph; grey: there is no such part.")
