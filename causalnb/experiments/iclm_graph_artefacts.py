@@ -1,5 +1,7 @@
 """Figures 2 and 6 of ICLM drawn from its graphs, and Equations 5 to 8 decided on them."""
 
+from collections import defaultdict
+
 from causalnb.lab.registry import artefact
 
 CODE = ("causalnb.iclm.graphs",)
@@ -16,8 +18,8 @@ TURNS, STEPS = (0, 1, 0, 1), 4
 BATCHES = ((0, 1),) * STEPS
 ROWS = {"active": BATCHES, "per_sample_loss": True}
 ALTERNATE = {"active": TURNS}
-SETTINGS = {  # name -> variant and options of temporal_graph; "step": one step as printed
-    "one step as printed": ("base", {"literal": True}),
+SETTINGS = {  # name -> variant and options of temporal_graph, of which literal is one step
+    "6b, one step as printed": ("base", {"literal": True}),
     "6a as drawn: every module feeds the output": ("no_invariant", {}),
     "6a, one module a step": ("no_invariant", ALTERNATE),
     "6a, both modules in a batch, one loss node": ("no_invariant", {"active": BATCHES}),
@@ -48,11 +50,13 @@ ARMS = {  # arm of iclm.interventions -> how tables call it
     "invariant_soft": "invariant module, soft routing",
     "information": "mutual information loss",
     "information_clip": "mutual information loss, gradient clipping",
-    "do_invariant": "the invariant state is changed",
-    "do_invariant_clip": "the invariant state is changed, gradient clipping",
-    "later": "invariant module, after 50 steps",
-    "later_information": "mutual information loss, after 50 steps",
-    "later_strong": "10,000 times that loss, after 50 steps",
+    "do_invariant": "invariant module, whose state is changed",
+    "do_invariant_clip": "the same with gradient clipping",
+    "paper": "the paper's: information loss, trained head",
+    "paper_clip": "the paper's, gradient clipping",
+    "later_without": "the paper's without information loss, after 50 steps",
+    "later": "the paper's, after 50 steps",
+    "later_strong": "the paper's with 10,000 times that loss, after 50 steps",
 }
 
 
@@ -78,10 +82,10 @@ def label(node, printed: bool = False, numbered: bool = True) -> str:
     return f"${letter}{f'_{{{below}}}' if below else ''}{above}$"
 
 
-def bend(edge, kind: str) -> float:
+def bend(cause, kind: str) -> float:
     """How far an edge is bent: links around the graph, kept parameters past what stands between them."""
     if kind == "link":
-        return {"LR": 0.17, "LY": -0.88, "LI": -0.36}[edge[0].kind]
+        return {"LR": 0.17, "LY": -0.88, "LI": -0.36}[cause.kind]
     return 0.16 if kind == "memory" else 0.0
 
 
@@ -99,11 +103,14 @@ def draw(ax, graph, path=(), size: float = 400, font: float = 8):
                            edgecolors=[COLOURS["vermillion" if n in path else "black"] for n in graph])
     names = {node: label(node, printed, numbered) for node in graph}
     nx.draw_networkx_labels(graph, places, names, ax=ax, font_size=font)
+    alike = defaultdict(list)
     for cause, effect, kind in graph.edges(data="kind"):
-        (colour, line, width, _), bold = EDGES[kind], (cause, effect) in on_path
+        alike[kind, bend(cause, kind), (cause, effect) in on_path].append((cause, effect))
+    for (kind, bent, bold), edges in alike.items():
+        colour, line, width, _ = EDGES[kind]
         nx.draw_networkx_edges(
-            graph, places, [(cause, effect)], ax=ax, node_size=size, arrowsize=11 if bold else 8, style=line,
-            width=2.6 if bold else width, connectionstyle=f"arc3,rad={bend((cause, effect), kind)}",
+            graph, places, edges, ax=ax, node_size=size, arrowsize=11 if bold else 8, style=line,
+            width=2.6 if bold else width, connectionstyle=f"arc3,rad={bent}",
             edge_color=COLOURS["vermillion" if bold else colour], alpha=1 if bold or not path else 0.45)
     ax.margins(0.04, 0.06)
     if printed:

@@ -7,19 +7,20 @@ from causalnb.lab.registry import Experiment, Run, register
 ROWS, TOKENS, ANSWER, WIDTH, VOCABULARY = 4, 8, 2, 16, 32
 PARTS = {"WS0": "domain_0", "WS1": "domain_1", "WI": "invariant", "WR": "router", "WO": "shared_head"}
 DEFAULTS = {
-    "invariant": True, "epsilon": 0.0, "clip": False, "router": "vq", "aggregation": "latent",
+    "invariant": True, "epsilon": 0.0, "clip": False, "router": "vq", "aggregation": "probability",
     "train_shared": True, "mixed": False, "do": 0, "noise": 1.0, "before": 0, "steps": 4, "optimiser": "SGD",
     "lr": 0.3, "max_norm": 0.1, "precision": "float64",
 }
 ALONE = {"invariant": False, "aggregation": "own"}
 NORM = {"invariant": False, "aggregation": "logit", "train_shared": False}
-LATER = {"before": 50, "steps": 2, "lr": 0.1}
+PAPER = {"aggregation": "latent", "epsilon": 0.01}
+LATER = PAPER | {"before": 50, "steps": 2, "lr": 0.1}
 ARMS = {  # what differs from DEFAULTS
     "no_invariant": ALONE,
     "no_invariant_mixed": ALONE | {"mixed": True},
     "no_invariant_norm": NORM,
     "no_invariant_norm_mixed": NORM | {"mixed": True},
-    "no_invariant_head": {"invariant": False},
+    "no_invariant_head": {"invariant": False, "aggregation": "latent"},
     "no_invariant_clip": ALONE | {"clip": True},
     "no_invariant_soft": ALONE | {"router": "distance"},
     "invariant": {},
@@ -29,8 +30,10 @@ ARMS = {  # what differs from DEFAULTS
     "information_clip": {"epsilon": 0.01, "clip": True},
     "do_invariant": {"do": "invariant"},
     "do_invariant_clip": {"do": "invariant", "clip": True},
+    "paper": PAPER,
+    "paper_clip": PAPER | {"clip": True},
+    "later_without": LATER | {"epsilon": 0.0},
     "later": LATER,
-    "later_information": LATER | {"epsilon": 0.01},
     "later_strong": LATER | {"epsilon": 100.0},
 }
 

@@ -267,9 +267,9 @@ def _statement(cause: str, effect: str) -> str:
     return f"P({of} | do({given})) = P({of})"
 
 
-COLUMNS = {"W": 0.0, "C": 0.6, "H": 1.3, "HS": 2.3, "WO": 2.7, "Y": 3.3, "YT": 3.3, "L": 4.3, "G": 4.75}
+COLUMNS = {"W": 0.0, "C": 0.6, "H": 1.3, "HS": 2.3, "Y": 3.3, "YT": 3.3, "L": 4.3, "G": 4.75}
 LANES = {"WR": 3.2, "HR": 3.2, "LR": 3.2, "G": 2.5, "YT": 2.1, "WS": 1.6, "HS": 1.6, "C": 0.8, "Y": 0.8,
-         "LY": 0.8, "WI": 0.0, "HI": 0.0, "WO": -0.5, "LI": -0.9}
+         "LY": 0.8, "WI": 0.0, "HI": 0.0, "LI": -0.9, "WO": -1.1}
 STRIDE = 5.2  # from one step to the next
 
 
@@ -284,7 +284,7 @@ def layout(graph: nx.DiGraph) -> dict[Node, tuple[float, float]]:
     def place(node):
         column = node.kind if node.kind in COLUMNS and node.module is None else node.kind[0]
         lift = 0.0 if node.module is None else apart * ((modules - 1) / 2 - node.module)
-        down = 0.16 * (node.row or 0)
+        down = 0.28 * (node.row or 0)
         return STRIDE * node.step + COLUMNS[column] + down, LANES[node.kind] + lift - down
 
     return {node: place(node) for node in graph}

@@ -43,7 +43,8 @@ def by_part(rows):
     ("invariant_clip", {"domain_1": 1}),
     ("invariant_soft", {}),
     ("information", {"domain_1": 1, "router": 3}),
-    ("do_invariant", {"domain_1": 1, "router": 3})])
+    ("do_invariant", {"domain_1": 1, "router": 3}),
+    ("paper", {"domain_1": 1, "router": 3})])
 def test_weights_change_where_the_graph_lets_them_and_nowhere_else(arm, still):
     rows = interventions.intervene(arm, **SHORT)
     for part, changes in by_part(rows).items():
@@ -75,7 +76,7 @@ def test_minimised_information_does_not_separate():
     """After training with a strong loss the states share little, and a change passes on as before."""
     changes = dict(before=20, steps=2)
     plain, strong = (interventions.metrics(interventions.intervene(arm, **changes))
-                     for arm in ("later", "later_strong"))
+                     for arm in ("later_without", "later_strong"))
     assert strong["information"] < plain["information"] / 3
     assert strong["share"] > 0.3 and strong["domain_1"] > 0
     assert plain["broken"] == strong["broken"] == 0
@@ -88,7 +89,7 @@ def test_the_graph_is_that_of_the_model():
     assert head.has_edge(Node("LY", 0, None, 0), Node("WO", 1))
     mixed = interventions.graph(interventions.settings("no_invariant_norm_mixed"))
     assert mixed.has_edge(Node("HS", 0, None, 0), Node("Y", 0, None, 1)) and Node("WO", 0) not in mixed
-    later = interventions.graph(interventions.settings("later_information"))
+    later = interventions.graph(interventions.settings("later"))
     assert max(node.step for node in later) == 2 and later.has_edge(Node("LI", 0, 0), Node("WI", 1))
     assert not later.has_edge(Node("LI", 0, 0), Node("WS", 1, 1))
 
