@@ -29,17 +29,17 @@ class Rows:
 class RowLoRA(nn.Module):
     """A frozen linear map plus alpha/r B_m A_m x, where m is the module of the row that x stands in.
 
-    A is (M, r, in), B (M, out, r) and 0 at first, as in LoRA. All rows of a batch go through the frozen map
-    at once; adapters take two batched products. frozen (M,) holds back modules.
+    A is (M, r, in), B (M, out, r) and 0 at first, as in LoRA; both are float32 where the base is of less or
+    quantised. All rows of a batch go through the frozen map at once; adapters take two batched products.
+    Modules marked in the buffer frozen (M,) get no gradient.
     """
 
     def __init__(self, base: nn.Module, modules: int, rows: Rows, rank: int, alpha: float, dropout: float):
         super().__init__()
         transposed = isinstance(base, Conv1D)
         inside, outside = (base.weight.shape if transposed else (base.in_features, base.out_features))
-        made = {"device": base.weight.device}
-        if base.weight.is_floating_point():  # else it is quantised, and adapters keep the default
-            made["dtype"] = base.weight.dtype
+        made = {"device": base.weight.device,
+                "dtype": torch.float64 if base.weight.dtype == torch.float64 else torch.float32}
         self.base, self.rows, self.scaling = base, rows, alpha / rank
         self.dropout = nn.Dropout(dropout)
         self.A = nn.Parameter(torch.empty(modules, rank, inside, **made))
@@ -48,10 +48,13 @@ class RowLoRA(nn.Module):
         self.register_buffer("frozen", torch.zeros(modules, dtype=torch.bool, device=base.weight.device))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(R, T, in) to (R, T, out)."""
+        """(R, T, in) to (R, T, out). Raises ValueError where a batch has another number of rows."""
         out, module = self.base(x), self.rows.module
         if module is None:
             return out
+        if isinstance(module, Tensor) and (x.dim() != 3 or len(x) != len(module)):
+            raise ValueError(f"an adapted layer of {len(module)} rows was given {tuple(x.shape)}: name only "
+                             "layers in lora's target_modules that see (batch, tokens, features)")
         hold = self.frozen[:, None, None]
         A, B = (torch.where(hold, weight.detach(), weight) for weight in (self.A, self.B))
         x = self.dropout(x).to(A.dtype)
@@ -66,17 +69,23 @@ def adapt(layers: nn.Module, targets: list[str], modules: int, rows: Rows, rank:
           dropout: float) -> dict[str, RowLoRA]:
     """Put a RowLoRA in place of every linear map in `layers` whose last name is in targets; {name: it}.
 
-    Raises ValueError where there is none, and for a rank below 1.
+    Raises ValueError where there is none, for other kinds of layers, for layers that were adapted before, and
+    for a rank below 1.
     """
     if rank < 1:
         raise ValueError(f"lora has r = {rank}: choose 1 or more")
-    found = {}
-    for name, module in list(layers.named_modules()):
-        if name.rpartition(".")[2] in targets and hasattr(module, "weight"):
-            parent = layers.get_submodule(name.rpartition(".")[0])
-            found[name] = RowLoRA(module, modules, rows, rank, alpha, dropout)
-            setattr(parent, name.rpartition(".")[2], found[name])
+    if any(isinstance(module, RowLoRA) for module in layers.modules()):
+        raise ValueError("the base is part of an ICLM already: load it anew")
+    found = {name: module for name, module in layers.named_modules() if name.rpartition(".")[2] in targets}
     if not found:
         raise ValueError(f"no layer of the base is called {' or '.join(targets)}: name its attention maps in "
                          "lora's target_modules")
+    for name, module in found.items():
+        if not (isinstance(module, Conv1D) or hasattr(module, "in_features")):
+            raise ValueError(f"layer {name} is a {type(module).__name__}: name linear maps in lora's "
+                             "target_modules")
+    for name, module in found.items():
+        parent, _, last = name.rpartition(".")
+        found[name] = RowLoRA(module, modules, rows, rank, alpha, dropout)
+        setattr(layers.get_submodule(parent), last, found[name])
     return found

@@ -2,7 +2,7 @@
 
 from transformers import AutoConfig, PretrainedConfig
 
-from .independence import DIRECTIONS
+from .independence import check_estimator
 from .routing import ROUTERS
 
 AGGREGATIONS = ("latent", "logit", "probability", "own")
@@ -16,15 +16,16 @@ class ICLMConfig(PretrainedConfig):
     num_modules N >= 1 domain modules; lora r, alpha, dropout, target_modules; router "vq", "kmeans" or
     "distance" with router_settings for it, router_trainable by an adapter of its own, router_projection to
     that many features; aggregation "latent", "logit", "probability", or "own" (the routed module's own
-    logits, without an invariant module); aggregation_settings for it; invariant_weight w_I in [0, 1]; weights
-    of Equation 4; direction and clamp of the mutual information; norm_over "labels" or "tokens";
-    shared_layers lower layers that run once, without adapters, and whose states then route. Raises
+    logits, without an invariant module); aggregation_settings for it; invariant_weight w_I in [0, 1], used in
+    logit and probability space; weights of Equation 4; direction and clamp of the mutual information;
+    norm_over "labels" or, as in the published code, "tokens", padding included, for the batch statistics of
+    training; shared_layers lower layers that run once, without adapters, and whose states then route. Raises
     ValueError for unknown or contradictory settings.
     """
 
     model_type = "iclm"
     sub_configs = {"base_config": AutoConfig}
-    keys_to_ignore_at_inference = ["losses", "module", "past_key_values"]
+    keys_to_ignore_at_inference = ["losses", "routing", "past_key_values"]
 
     def __init__(self, base_config=None, num_modules: int = 2, lora: dict | None = None, router: str = "vq",
                  router_settings: dict | None = None, router_trainable: bool = False,
@@ -57,12 +58,15 @@ class ICLMConfig(PretrainedConfig):
     def _check(self) -> None:
         for name, value, known in (("router", self.router, ROUTERS),
                                    ("aggregation", self.aggregation, AGGREGATIONS),
-                                   ("direction", self.direction, DIRECTIONS),
                                    ("norm_over", self.norm_over, ("labels", "tokens"))):
             if value not in known:
                 raise ValueError(f"{name} is {value!r}: choose {', '.join(map(repr, known))}")
+        check_estimator(self.direction, self.clamp)
         if self.num_modules < 1:
             raise ValueError(f"num_modules is {self.num_modules}: choose at least 1 domain module")
+        if isinstance(self.lora["target_modules"], str):
+            raise ValueError(f"lora's target_modules is {self.lora['target_modules']!r}: give a list of "
+                             "names")
         if not 0 <= self.invariant_weight <= 1:
             raise ValueError(f"invariant_weight is {self.invariant_weight}: choose it in [0, 1]")
         if self.aggregation == "own" and self.invariant:

@@ -17,51 +17,49 @@ def mutual_information(h_invariant: Tensor, h_specific: Tensor, direction: str =
     to [clamp, 1 - clamp] before the logarithm, as there, and may make either negative. Raises ValueError for
     states that do not fit, that hold no row or a NaN, and for unknown directions.
     """
-    _checked_pair(h_invariant, h_specific, direction, clamp)
-    return _mutual_information(h_invariant[None], h_specific[None], None, direction, clamp)[0]
+    check_estimator(direction, clamp)
+    _checked_pair(h_invariant, h_specific)
+    return _mutual_information(h_invariant, h_specific, direction, clamp)
 
 
 def routed_mutual_information(h_invariant: Tensor, h_specific: Tensor, module: Tensor, num_modules: int,
                               direction: str = "forward", clamp: float | None = None) -> Tensor:
-    """Equation 2 for each of num_modules over the rows routed to it: (N,), 0 for a module without rows.
+    """Equation 2 for each domain module over the rows routed to it: (N,), 0 for a module without rows.
 
-    module (n,) says which domain module made row i of h_specific (n, C). Equation 3 is the sum.
+    module (n,) in [0, N) says which domain module made row i of h_specific (n, C). The sum takes the place of
+    Equation 3, which runs all N modules on all rows; here a module that was not given an input stays out, so
+    that the loss reaches active modules alone. Raises ValueError as `mutual_information`, and for `module`.
     """
-    _checked_pair(h_invariant, h_specific, direction, clamp)
-    counts = module.bincount(minlength=num_modules)
-    order = module.argsort(stable=True)
-    owner = module[order]
-    place = torch.arange(len(owner), device=owner.device) - (counts.cumsum(0) - counts)[owner]
-    shape = num_modules, int(counts.max())
-    seen = torch.zeros(shape, dtype=torch.bool, device=owner.device).index_put((owner, place), owner >= 0)
-    padded = [h.new_zeros(*shape, h.shape[1]).index_put((owner, place), h[order])
-              for h in (h_invariant, h_specific)]  # (N, most rows, C)
-    found = _mutual_information(*padded, seen, direction, clamp)
-    return torch.where(counts > 0, found, torch.zeros_like(found))
+    check_estimator(direction, clamp)
+    _checked_pair(h_invariant, h_specific)
+    owners = module.unique().tolist()
+    if module.shape != h_specific.shape[:1] or not set(owners) <= set(range(num_modules)):
+        raise ValueError(f"module has shape {tuple(module.shape)} and values {owners}: give each of "
+                         f"{len(h_specific)} rows one in [0, {num_modules})")
+    found = [h_invariant.new_zeros((), dtype=_precision(h_invariant))] * num_modules
+    for number in owners:
+        rows = module == number
+        found[number] = _mutual_information(h_invariant[rows], h_specific[rows], direction, clamp)
+    return torch.stack(found)
 
 
-def _mutual_information(first, second, seen, direction, clamp) -> Tensor:
-    """(G,) from logits (G, n, C), of which seen (G, n) count."""
-    precision = torch.promote_types(first.dtype, torch.float32)
-    first, second = first.to(precision).softmax(-1), second.to(precision).softmax(-1)
-    rows = first.shape[1]
-    if seen is not None:
-        first, second = first * seen[..., None], second * seen[..., None]
-        rows = seen.sum(1).clamp(min=1).to(precision)[:, None, None]
-    joint = first.mT @ (second / rows)  # (G, C, C)
-    p, q = first.sum(1) / _flat(rows), second.sum(1) / _flat(rows)  # (G, C)
+def _precision(states: Tensor) -> torch.dtype:
+    return torch.promote_types(states.dtype, torch.float32)
+
+
+def _mutual_information(first, second, direction, clamp) -> Tensor:
+    """A scalar from logits (n, C)."""
+    first, second = (h.to(_precision(h)).softmax(1) for h in (first, second))
+    p, q = first.mean(0), second.mean(0)  # (C,): the marginals of the joint, exactly
+    joint = first.T @ (second / len(second))  # (C, C)
     if clamp is None and direction == "forward":
-        return _entropy(p) + _entropy(q) - _entropy(joint.flatten(1))
+        return _entropy(p) + _entropy(q) - _entropy(joint)
     if clamp is None:
-        return -_entropy(p) - _entropy(q) - (p[:, :, None] * q[:, None] * _log(joint)).sum((1, 2))
-    product = (p[:, :, None] * q[:, None]).clamp(clamp, 1 - clamp)
+        return -_entropy(p) - _entropy(q) - p @ _log(joint) @ q
+    product = (p[:, None] * q).clamp(clamp, 1 - clamp)
     joint = joint.clamp(clamp, 1 - clamp)
     left, right = (joint, product) if direction == "forward" else (product, joint)
-    return (left * (left.log() - right.log())).sum((1, 2))
-
-
-def _flat(rows):
-    return rows[..., 0] if isinstance(rows, Tensor) else rows
+    return (left * (left.log() - right.log())).sum()
 
 
 def _log(value: Tensor) -> Tensor:
@@ -69,8 +67,8 @@ def _log(value: Tensor) -> Tensor:
 
 
 def _entropy(p: Tensor) -> Tensor:
-    """Entropy in nats of the last axis."""
-    return -(p * _log(p)).sum(-1)
+    """Entropy in nats of all entries together."""
+    return -(p * _log(p)).sum()
 
 
 def pearson(a: Tensor, b: Tensor) -> Tensor:
@@ -82,15 +80,19 @@ def pearson(a: Tensor, b: Tensor) -> Tensor:
     if a.shape != b.shape:
         raise ValueError(f"states of shapes {tuple(a.shape)} and {tuple(b.shape)} have no correlation entry "
                          "by entry: pass one shape, or use linear_cka")
-    a, b = a.flatten() - a.mean(), b.flatten() - b.mean()
+    a, b = (h.to(_precision(h)).flatten() for h in (a, b))
+    a, b = a - a.mean(), b - b.mean()
     return (a @ b) / (a.norm() * b.norm()).clamp(min=TINY)
 
 
 def layer_correlations(first: Tensor, second: Tensor) -> Tensor:
     """Pearson's correlation of every layer of one module with every layer of another: (L, L').
 
-    first (L, n, D) and second (L', n, D) are the states of the same n positions.
+    first (L, n, D) and second (L', n, D) are the states of the same n positions; ValueError for others.
     """
+    if first.dim() != 3 or first.shape[1:] != second.shape[1:]:
+        raise ValueError(f"states of shapes {tuple(first.shape)} and {tuple(second.shape)} have no "
+                         "correlation layer by layer: pass (layers, positions, width) of the same positions")
     a, b = (h.flatten(1) - h.flatten(1).mean(1, keepdim=True) for h in (first, second))
     a, b = (h / h.norm(dim=1, keepdim=True).clamp(min=TINY) for h in (a, b))
     return a @ b.T
@@ -108,6 +110,8 @@ def linear_cka(a: Tensor, b: Tensor, debiased: bool = True) -> Tensor:
         raise ValueError(f"states of shapes {tuple(a.shape)} and {tuple(b.shape)} have no alignment: pass "
                          f"(n, C) and (n, C') with the same n of {least} or more")
     hsic = _unbiased_hsic if debiased else _hsic
+    a, b = (h.to(_precision(h)) for h in (a, b))
+    a, b = a - a.mean(0), b - b.mean(0)  # changes neither estimate, and saves digits
     left, right = a @ a.T, b @ b.T
     scale = (hsic(left, left) * hsic(right, right)).clamp(min=TINY).sqrt()
     return hsic(left, right) / scale
@@ -127,14 +131,18 @@ def _unbiased_hsic(k: Tensor, m: Tensor) -> Tensor:
     return (cross + k.sum() * m.sum() / ((n - 1) * (n - 2))) / (n * (n - 3))
 
 
-def _checked_pair(a, b, direction, clamp) -> None:
-    if a.dim() != 2 or a.shape != b.shape or len(a) == 0:
-        raise ValueError(f"states have shapes {tuple(a.shape)} and {tuple(b.shape)}: pass two of one shape "
-                         "(n, C) with at least one row")
+def check_estimator(direction: str, clamp: float | None) -> None:
+    """Raise ValueError for a direction or a clamp that `mutual_information` does not know."""
     if direction not in DIRECTIONS:
         raise ValueError(f"direction is {direction!r}: choose 'forward' (the paper's) or 'reverse'")
     if clamp is not None and not 0 < clamp < 0.5:
         raise ValueError(f"clamp is {clamp}: choose it in (0, 0.5), or None")
+
+
+def _checked_pair(a, b) -> None:
+    if a.dim() != 2 or a.shape != b.shape or len(a) == 0:
+        raise ValueError(f"states have shapes {tuple(a.shape)} and {tuple(b.shape)}: pass two of one shape "
+                         "(n, C) with at least one row")
     wrong = (~(torch.isfinite(a) & torch.isfinite(b)).all(1)).nonzero()
     if len(wrong):
         raise ValueError(f"row {int(wrong[0])} of the states is not finite: lower the learning rate or look "

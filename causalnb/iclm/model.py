@@ -2,8 +2,9 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,7 +12,9 @@ import torch.nn.functional as F
 from peft import LoraConfig
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, DynamicCache, GenerationMixin, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput
 
 from .adapters import Rows, adapt
@@ -23,29 +26,26 @@ from .routing import Router, Routing, mean_pooled
 
 @dataclass
 class ICLMOutput(ModelOutput):
-    """loss of Equation 4 and its parts; logits (B, T, V), or (n, V) where labels are; module (B,)."""
+    """loss of Equation 4 and its parts; logits (B, T, V), or (n, V) where labels are; the routing."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None
     losses: dict[str, Tensor] | None = None
-    module: Tensor | None = None
+    routing: Routing | None = None
     past_key_values: "ModuleCache | None" = None
+
+    @property
+    def module(self) -> Tensor | None:
+        """The domain module (B,) of each input; None where one module answered alone."""
+        return None if self.routing is None else self.routing.module
 
 
 class ModuleCache(DynamicCache):
     """Keys and values of all modules' rows, and the routing that the prompt was given."""
 
-    def __init__(self, routing: Routing):
-        super().__init__()
+    def __init__(self, config, routing: Routing | None):
+        super().__init__(config=config)
         self.routing = routing
-
-    def _select(self, rows: Tensor) -> None:
-        self.routing = Routing(self.routing.module[rows], self.routing.loss,
-                               None if self.routing.weights is None else self.routing.weights[rows])
-
-    def _of_all_modules(self, keys: Tensor, rows: Tensor, inputs: int) -> Tensor:
-        copies = len(keys) // inputs
-        return torch.cat([rows + place * inputs for place in range(copies)]).to(keys.device)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Keep the rows beam_idx of every module."""
@@ -53,10 +53,12 @@ class ModuleCache(DynamicCache):
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep the rows of the inputs `indices`, of every module."""
-        inputs = len(self.routing.module)
-        for layer in self.layers:
-            layer.batch_select_indices(self._of_all_modules(layer.keys, indices, inputs))
-        self._select(indices)
+        module, loss, weights = self.routing
+        for layer in self.layers:  # shared layers hold one row for each input, the others one for each module
+            copies = torch.arange(len(layer.keys) // len(module), device=indices.device)
+            rows = (copies[:, None] * len(module) + indices).flatten()
+            layer.batch_select_indices(rows.to(layer.keys.device))
+        self.routing = Routing(module[indices], loss, None if weights is None else weights[indices])
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat the rows of each input, of every module."""
@@ -74,7 +76,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     config_class = ICLMConfig
     base_model_prefix = "base"
     supports_gradient_checkpointing = True
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True
+    _supports_sdpa = _supports_flash_attn = True
     accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
 
     def __init__(self, config: ICLMConfig, base_model: nn.Module | None = None):
@@ -84,7 +86,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         else:
             for module in base_model.modules():
                 module._is_hf_initialized = True  # post_init below keeps its weights
-        self.base = base_model.requires_grad_(False)
+        self.base = base_model
         head = self.base.get_output_embeddings()
         if head is None:
             raise ValueError(f"{type(self.base).__name__} has no output embeddings: pass a model with a "
@@ -98,8 +100,14 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
                              **config.router_settings)
         self.aggregation = self._aggregation(head)
         if config.shared_layers:
-            layers[0].register_forward_pre_hook(self._fan_out, with_kwargs=True)
+            for layer in layers:
+                layer.register_forward_pre_hook(self._fan_out, with_kwargs=True)
         self._pending = None
+        precision = torch.promote_types(self.base.get_input_embeddings().weight.dtype, torch.float32)
+        self.router.to(dtype=precision)  # what is trained or averaged over many steps needs the digits
+        if self.aggregation is not None:
+            self.aggregation.to(dtype=precision)
+        self._train_adapters_alone()
         self.post_init()
 
     def _aggregation(self, head) -> nn.Module | None:
@@ -108,35 +116,51 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         if config.aggregation == "latent":
             return LatentAggregation(head, config.invariant, **settings)
         run = config.num_modules if config.router == "distance" else 1
+        share = config.invariant_weight if config.invariant else None
         kinds = {"logit": LogitAggregation, "probability": ProbabilityAggregation}
         kind = kinds.get(config.aggregation)
-        return None if kind is None else kind(head, run + config.invariant, **settings)
+        return None if kind is None else kind(head, run + config.invariant, share, **settings)
+
+    def _train_adapters_alone(self) -> None:
+        self.base.requires_grad_(False)
+        for layer in self._adapted.values():
+            layer.A.requires_grad_()
+            layer.B.requires_grad_()
 
     @classmethod
     def from_base(cls, base: nn.Module, **settings) -> "ICLMForCausalLM":
-        """Wrap a Hugging Face decoder in place and freeze it; settings as in ICLMConfig."""
+        """Wrap a Hugging Face decoder in place and freeze it; settings as in ICLMConfig.
+
+        Raises ValueError for a base with adapters or without a language head, and as ICLMConfig does.
+        """
         if hasattr(base, "peft_config"):
             raise ValueError("the base carries adapters already: merge them (merge_and_unload) and wrap that")
         model = cls(cls.config_class(copy.deepcopy(base.config), **settings), base)
-        like = base.get_input_embeddings().weight
-        model.router.to(like.device)  # in float32: its statistics and centroids are running means
+        model.generation_config = copy.deepcopy(base.generation_config)
+        device = base.get_input_embeddings().weight.device
+        model.router.to(device)
         if model.aggregation is not None:
-            model.aggregation.to(like.device, like.dtype)
+            model.aggregation.to(device)
         return model
 
     @classmethod
-    def from_pretrained(cls, *arguments, **keywords):
-        """As in transformers, with the base frozen; ValueError for a checkpoint without router statistics."""
-        keywords["output_loading_info"] = True
-        model, info = super().from_pretrained(*arguments, **keywords)
-        absent = sorted(name for name in info["missing_keys"] if name.startswith(("router.", "aggregation.")))
-        if absent:
-            raise ValueError(f"the checkpoint {arguments[0]} has no {absent[0]}: save the whole model again "
-                             "with save_pretrained")
-        model.base.requires_grad_(False)
-        for layer in model._adapted.values():
-            layer.A.requires_grad_(True), layer.B.requires_grad_(True)
-        return model
+    def from_pretrained(cls, folder, *arguments, **keywords):
+        """As in transformers, with the base frozen.
+
+        Raises ValueError for a checkpoint that lacks a part, as the router's statistics, or has one of
+        another size, as of another num_modules.
+        """
+        asked = keywords.pop("output_loading_info", False)
+        keywords |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+        model, info = super().from_pretrained(folder, *arguments, **keywords)
+        for kind, words in (("missing_keys", "has no"), ("mismatched_keys", "has another size of"),
+                            ("unexpected_keys", "has an unknown")):
+            names = sorted(key if isinstance(key, str) else key[0] for key in info[kind])
+            if names:
+                raise ValueError(f"the checkpoint {folder} {words} {names[0]}: load it with the settings it "
+                                 "was saved with, or save the whole model again with save_pretrained")
+        model._train_adapters_alone()
+        return (model, info) if asked else model
 
     def _init_weights(self, module: nn.Module):
         """Every part draws its weights when it is built, and the base brings its own."""
@@ -148,6 +172,16 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
                 return module
         raise ValueError(f"no list of {depth} layers was found in {type(self.base).__name__}: pass a Hugging "
                          "Face decoder")
+
+    def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func=checkpoint, **kwargs):
+        """Recomputed in the backward pass, a layer takes the adapters again that it took before."""
+        if getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
+            raise ValueError("reentrant checkpoints forget the rows of the modules: set use_reentrant=False")
+        same = partial(gradient_checkpointing_func, context_fn=self._same_rows)
+        super()._set_gradient_checkpointing(enable, same, **kwargs)
+
+    def _same_rows(self):
+        return nullcontext(), self.rows.of(self.rows.module)
 
     def get_input_embeddings(self):
         return self.base.get_input_embeddings()
@@ -174,7 +208,11 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         return names.index(module)
 
     def freeze_modules(self, modules: Sequence[int | str]) -> None:
-        """Hold the adapters of these modules where they are, and the centroids of the domains among them."""
+        """Give the adapters of these modules, and the centroids of the domains among them, no gradient.
+
+        Those named before and not now are trained again. They stay where they are under an optimiser made
+        afterwards, without weight decay: momentum and decay move weights that have no gradient, too.
+        """
         numbers = [self.number(module) for module in modules]
         for layer in self._adapted.values():
             layer.frozen.fill_(False)
@@ -196,8 +234,10 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     def export_adapter(self, module: int | str, folder: str | Path) -> None:
         """Write one module as an ordinary peft adapter of the base."""
         number, lora, folder = self.number(module), self.config.lora, Path(folder)
+        transposed = any(isinstance(layer.base, Conv1D) for layer in self._adapted.values())
         config = LoraConfig(task_type="CAUSAL_LM", r=lora["r"], lora_alpha=lora["alpha"],
                             lora_dropout=lora["dropout"], target_modules=lora["target_modules"], bias="none",
+                            fan_in_fan_out=transposed,
                             layers_to_transform=list(range(self.config.shared_layers,
                                                            self.base.config.num_hidden_layers)),
                             base_model_name_or_path=self.config.base_config.name_or_path)
@@ -251,6 +291,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         return torch.where(prompt.any(1, keepdim=True), prompt, seen.bool())
 
     def _decoder(self, input_ids, attention_mask, **kwargs):
+        kwargs = {"use_cache": False} | kwargs | {"return_dict": True}
         return self.base.base_model(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
 
     def _run(self, routing: Routing | None, input_ids, attention_mask, prompt, **kwargs):
@@ -263,7 +304,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
             with self.rows.of(modules.flatten()):
                 out = self._decoder(input_ids.repeat(len(modules), 1), mask, **repeated)
         else:
-            self._pending = [routing, prompt]
+            self._pending = [routing, prompt, inputs]
             try:
                 out = self._decoder(input_ids, attention_mask, **kwargs)
                 routing = self._pending[0]
@@ -282,15 +323,17 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         return torch.cat([torch.full((1, inputs), self.number("invariant"), device=device), domains])
 
     def _fan_out(self, layer, given: tuple, named: dict):
-        """Before the first adapted layer: route by the shared states, and give every module its rows."""
+        """Before an adapted layer, one row for each input becomes one for each module that runs on it.
+
+        Masks and positions do so before every layer, the states before the first, which also routes by them.
+        """
         if self._pending is None:
             return None
         hidden = given[0] if given else named["hidden_states"]
-        routing, prompt = self._pending
+        routing, prompt, inputs = self._pending
         if routing is None:
             routing = self.router(mean_pooled(hidden.detach(), prompt))
             self._pending[0] = routing
-        inputs = len(hidden)
         modules = self._assigned(routing, inputs)
         self.rows.module = modules.flatten()
         given = tuple(self._repeated(value, len(modules), inputs) for value in given)
@@ -300,35 +343,41 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         """A tensor, or tensors, of one row for each input, once for every module."""
         if isinstance(value, tuple):
             return tuple(self._repeated(part, copies, inputs) for part in value)
-        if isinstance(value, Tensor) and value.dim() and len(value) == inputs:
+        if isinstance(value, Tensor) and value.dim() > 1 and len(value) == inputs:
             return value.repeat(copies, *[1] * (value.dim() - 1))
         return value
 
     # Forward
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None,
-                router_states: Tensor | None = None, past_key_values: ModuleCache | None = None,
+                router_states: Tensor | None = None, routing: Routing | Tensor | None = None,
+                position_ids: Tensor | None = None, past_key_values: ModuleCache | None = None,
                 use_cache: bool = False, logits_to_keep: int = 0, **kwargs) -> ICLMOutput:
         """Logits (B, T, V), or with labels (B, T), -100 off the answer, Equation 4 and logits (n, V).
 
-        Then logits stand where the n labels are predicted, in the order of labels[:, 1:]. router_states (B,
-        H) from `router_states` save the router's pass. losses has output, invariant, domain, routing,
-        mutual_information, unweighted. Raises ValueError for labels all ignored or of another shape.
+        Then logits stand where the n labels are predicted, one place before each, in the order of labels[:,
+        1:]. router_states (B, H) from `router_states` save the router's pass; a routing, or modules (B,) as
+        an oracle names them, settles the matter. losses has output, invariant, domain, routing,
+        mutual_information, unweighted. Raises ValueError for labels all ignored, and for arguments of another
+        shape.
         """
-        _checked_inputs(input_ids, attention_mask, labels)
+        if isinstance(routing, Tensor):
+            routing = Routing(routing, torch.zeros((), device=routing.device))
+        _checked_inputs(input_ids, labels, routing)
+        kwargs["position_ids"] = position_ids  # named above, so that generate makes them for padded prompts
         if self._only is not None:
             return self._alone(input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep,
                                **kwargs)
-        cached = past_key_values if isinstance(past_key_values, ModuleCache) else None
-        prompt = self._prompt(input_ids, attention_mask, labels) if cached is None else None
-        routing = None if cached is None else cached.routing
+        cached = _checked_cache(past_key_values)
+        routing = routing if cached is None else cached.routing
         if routing is None and router_states is not None:
             routing = self.router(router_states)
         if routing is None and not self.config.shared_layers:
-            positions = {name: kwargs[name] for name in ("position_ids",) if name in kwargs}
-            routing = self.router(self.router_states(input_ids, attention_mask, labels, **positions))
+            routing = self.router(self.router_states(input_ids, attention_mask, labels,
+                                                     position_ids=position_ids))
         if use_cache and cached is None:
-            cached = ModuleCache(routing)
+            cached = ModuleCache(self.base.config, routing)
+        prompt = self._prompt(input_ids, attention_mask, labels) if routing is None else None
         routing, states, cached = self._run(routing, input_ids, attention_mask, prompt,
                                             past_key_values=cached, use_cache=use_cache, **kwargs)
         if cached is not None:
@@ -336,63 +385,50 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         if labels is not None:
             return self._with_losses(routing, states, labels)
         states = states[:, :, -logits_to_keep:] if logits_to_keep else states
-        weights = self._weights(routing).repeat_interleave(states.shape[2], 1)
+        weights = _domain_weights(routing).repeat_interleave(states.shape[2], 1)
         logits = self._logits(states.flatten(1, 2), weights).unflatten(0, states.shape[1:3])
-        return ICLMOutput(logits=logits, module=routing.module, past_key_values=cached)
+        return ICLMOutput(logits=logits, routing=routing, past_key_values=cached)
 
-    def _weights(self, routing: Routing) -> Tensor:
-        """Weights (M, B) of the modules that ran: w_I, then (1 - w_I) times the router's."""
-        domains = torch.ones(1, len(routing.module), device=routing.module.device)
-        if routing.weights is not None:
-            domains = routing.weights.T
-        if not self.config.invariant:
-            return domains
-        share = self.config.invariant_weight
-        return torch.cat([torch.full_like(domains[:1], share), (1 - share) * domains])
+    def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *arguments, **keywords):
+        """The prompt's routing holds until the end of the text, without a cache too."""
+        model_kwargs["routing"] = outputs.routing
+        return super()._update_model_kwargs_for_generation(outputs, model_kwargs, *arguments, **keywords)
 
     def _logits(self, states: Tensor, weights: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Logits (n, V) of states (M, n, H) and weights (M, n), at rows alone."""
+        """Logits (n, V) of states (M, n, H) and the domains' weights (N, n), at rows alone."""
         if self.aggregation is not None:
             return self.aggregation(states, weights, rows)
         states, weights = (states, weights) if rows is None else (states[:, rows], weights[:, rows])
-        return self.get_output_embeddings()((weights[..., None].to(states.dtype) * states).sum(0))
+        return self.get_output_embeddings()(_mixed(states, weights))
 
     def _with_losses(self, routing: Routing, states: Tensor, labels: Tensor) -> ICLMOutput:
         where, targets = _label_rows(labels)
-        inputs, tokens = labels.shape
-        weights = self._weights(routing)
+        tokens, weights = labels.shape[1], _domain_weights(routing)
+        chosen = states[:, where[0], where[1]]  # (M, n, H)
         if self.config.norm_over == "tokens":
-            whole = weights.repeat_interleave(tokens, 1)
-            logits = self._logits(states.flatten(1, 2), whole, where[0] * tokens + where[1])
-            states = states[:, where[0], where[1]]
+            logits = self._logits(states.flatten(1, 2), weights.repeat_interleave(tokens, 1),
+                                  where[0] * tokens + where[1])
         else:
-            states = states[:, where[0], where[1]]  # (M, n, H)
-            logits = self._logits(states, weights[:, where[0]])
+            logits = self._logits(chosen, weights[:, where[0]])
         losses = {"output": _surprise(logits, targets), "routing": routing.loss}
-        total = losses["output"] + self.config.weights["gamma"] * routing.loss
         if self.config.aggregation != "own":
-            for name, loss in self._module_losses(routing, states, where[0], targets).items():
-                losses[name] = loss
-                total = total + self.config.weights[_WEIGHT_OF[name]] * loss
-        losses = {name: loss.detach() for name, loss in losses.items()}
-        return ICLMOutput(total, logits, losses, routing.module)
+            losses |= self._module_losses(routing, chosen, weights[:, where[0]], where[0], targets)
+        total = losses["output"] + sum(self.config.weights[_WEIGHT_OF[name]] * loss
+                                       for name, loss in losses.items() if name != "output")
+        return ICLMOutput(total, logits, {name: loss.detach() for name, loss in losses.items()}, routing)
 
-    def _module_losses(self, routing, states, owner, targets) -> dict[str, Tensor]:
+    def _module_losses(self, routing, states, weights, owner, targets) -> dict[str, Tensor]:
         """Cross-entropy of the modules' own logits, and the mutual information, from states (M, n, H)."""
-        first = int(self.config.invariant)
-        domains, weights = states[first:], routing.weights
-        domain = domains[0] if weights is None else (
-            weights.T[:, owner, None].to(domains.dtype) * domains).sum(0)
-        head, found = self.get_output_embeddings(), {}
-        found["domain"] = _surprise(head(domain), targets)
-        if self.config.invariant:
-            found["invariant"] = _surprise(head(states[0]), targets)
-            rows = domains.shape[1]
-            module = routing.module[owner] if weights is None else torch.arange(
-                len(domains), device=owner.device).repeat_interleave(rows)
-            found["mutual_information"] = routed_mutual_information(
-                states[0].repeat(len(domains), 1), domains.flatten(0, 1), module, self.config.num_modules,
-                self.config.direction, self.config.clamp).sum()
+        head, domains = self.get_output_embeddings(), states[int(self.config.invariant):]
+        found = {"domain": _surprise(head(_mixed(domains, weights)), targets)}
+        if not self.config.invariant:
+            return found
+        found["invariant"] = _surprise(head(states[0]), targets)
+        module = routing.module[owner] if routing.weights is None else torch.arange(
+            len(domains), device=owner.device).repeat_interleave(len(owner))
+        found["mutual_information"] = routed_mutual_information(
+            states[0].repeat(len(domains), 1), domains.flatten(0, 1), module, self.config.num_modules,
+            self.config.direction, self.config.clamp).sum()
         return found
 
     def _alone(self, input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep, **kwargs):
@@ -409,7 +445,19 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         return ICLMOutput(loss, logits, {"output": loss.detach()})
 
 
-_WEIGHT_OF = {"invariant": "alpha", "domain": "beta", "mutual_information": "epsilon"}
+_WEIGHT_OF = {"invariant": "alpha", "domain": "beta", "routing": "gamma", "mutual_information": "epsilon"}
+
+
+def _domain_weights(routing: Routing) -> Tensor:
+    """Weights (N, B) of the domain modules that ran: the router's, or 1 for the one (1, B)."""
+    if routing.weights is not None:
+        return routing.weights.T
+    return torch.ones(1, len(routing.module), device=routing.module.device)
+
+
+def _mixed(states: Tensor, weights: Tensor) -> Tensor:
+    """States (N, n, H) summed with weights (N, n): (n, H)."""
+    return (weights[..., None].to(states.dtype) * states).sum(0)
 
 
 def _label_rows(labels: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
@@ -424,9 +472,22 @@ def _surprise(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets)
 
 
-def _checked_inputs(input_ids, attention_mask, labels) -> None:
+def _checked_inputs(input_ids, labels, routing) -> None:
     if input_ids.dim() != 2:
         raise ValueError(f"input_ids have shape {tuple(input_ids.shape)}: pass (batch, tokens), also for one "
                          "row")
     if labels is not None and labels.shape != input_ids.shape:
-        raise ValueError(f"labels have shape {tuple(labels.shape)}, but input_ids {tuple(input_ids.shape)}")
+        raise ValueError(f"labels have shape {tuple(labels.shape)}, but input_ids {tuple(input_ids.shape)}: "
+                         "pass one label for each token")
+    if routing is not None and len(routing.module) != len(input_ids):
+        raise ValueError(f"a routing of {len(routing.module)} inputs was passed with {len(input_ids)}: give "
+                         "each its module")
+
+
+def _checked_cache(cache) -> ModuleCache | None:
+    """The cache of this model; None where generation hands in an empty one of its own."""
+    if cache is None or isinstance(cache, ModuleCache):
+        return cache
+    if cache.get_seq_length():
+        raise ValueError("past_key_values were filled by another model: pass those that this one returned")
+    return None

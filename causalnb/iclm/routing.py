@@ -17,7 +17,7 @@ class Routing(NamedTuple):
 
 
 def mean_pooled(states: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the tokens that mask (B, T) marks, of states (B, T, D): (B, D).
+    """Mean over the tokens that mask (B, T) marks, of states (B, T, D): (B, D), in float32 at least.
 
     The centroid nearest to this mean is the one whose squared distances to all tokens sum to the least.
     Raises ValueError for a row without a token.
@@ -26,39 +26,47 @@ def mean_pooled(states: Tensor, mask: Tensor) -> Tensor:
     empty = (~mask.any(1)).nonzero()
     if len(empty):
         raise ValueError(f"row {int(empty[0])} has no token to route by: unmask at least one")
-    weight = mask.to(states.dtype)[..., None]
-    return (states * weight).sum(1) / weight.sum(1)
+    precision = torch.promote_types(states.dtype, torch.float32)
+    summed = states.masked_fill(~mask[..., None], 0).sum(1, dtype=precision)
+    return summed / mask.sum(1, keepdim=True)
 
 
 class StateNorm(nn.Module):
     """Centres and scales states (B, D) by running statistics, in training too, after they took the batch in.
 
     So an input is routed alike in any batch, also alone. The first batches are averaged, later ones enter
-    with `momentum`.
+    with `momentum`, and none once the statistics are held.
     """
 
     def __init__(self, dim: int, momentum: float = 0.05, eps: float = 1e-5):
         super().__init__()
         self.momentum, self.eps = momentum, eps
         self.register_buffer("mean", torch.zeros(dim))
-        self.register_buffer("square", torch.ones(dim))
+        self.register_buffer("variance", torch.ones(dim))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("held", torch.tensor(False))
 
     @torch.no_grad()
     def update(self, states: Tensor) -> None:
         """Take a batch (B, D) into the statistics."""
         self.batches += 1
         share = max(self.momentum, 1 / int(self.batches))
-        states = states.to(self.mean.dtype)
-        self.mean.lerp_(states.mean(0), share)
-        self.square.lerp_(states.square().mean(0), share)
+        variance, mean = torch.var_mean(states.to(self.mean.dtype), 0, correction=0)
+        self.variance.lerp_(variance + (1 - share) * (mean - self.mean).square(), share)
+        self.mean.lerp_(mean, share)
+
+    @torch.no_grad()
+    def hold(self, states: Tensor) -> None:
+        """Take the statistics of states (n, D) alone, for good."""
+        self.batches.zero_()
+        self.update(states)
+        self.held.fill_(True)
 
     def forward(self, states: Tensor) -> Tensor:
         """(B, D) with the running mean at 0 and the running variance at 1."""
-        if self.training:
-            self.update(states.detach())
-        spread = (self.square - self.mean.square()).clamp(min=0) + self.eps
-        return ((states.to(self.mean.dtype) - self.mean) * spread.rsqrt()).to(states.dtype)
+        if self.training and not self.held:
+            self.update(states)
+        return (states.to(self.mean.dtype) - self.mean) * (self.variance + self.eps).rsqrt()
 
 
 class VectorQuantizer(nn.Module):
@@ -67,7 +75,7 @@ class VectorQuantizer(nn.Module):
     loss = MSE(sg(h_c), h_R) + MSE(h_c, sg(h_R)), with nu on the second term, which moves the codebook, as the
     paper prints it, or on the first, which moves the states, as in the published code and the VQ-VAE. The
     task's loss reaches neither. Centroids start uniform in +-1/N, or with init="data" at inputs of the first
-    batch in training that lie far apart. frozen (N,) holds back centroids (see `freeze`).
+    batch in training that lie far apart. Centroids marked in the buffer frozen (N,) get no gradient.
     """
 
     def __init__(self, num_modules: int, dim: int, nu: float = 0.25, nu_on: str = "codebook",
@@ -84,12 +92,15 @@ class VectorQuantizer(nn.Module):
         self.register_buffer("started", torch.tensor(init == "uniform"))
 
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Assignment (B,) of states (B, D) and the loss. Raises ValueError for another width and for NaN."""
-        _checked_states(states, self.codebook)
+        """Assignment (B,) of states (B, D) and the loss, a mean over B and D.
+
+        Raises ValueError for another width, for NaN, and where init="data" finds fewer inputs than centroids.
+        """
+        _checked_states(states, self.codebook.shape[1])
         if self.training and not self.started:
             self._start(states.detach())
         codebook = torch.where(self.frozen[:, None], self.codebook.detach(), self.codebook)
-        module = torch.cdist(states.detach(), codebook.detach()).argmin(1)
+        module = _nearest(states.detach(), codebook.detach())
         chosen = codebook[module]  # (B, D)
         commitment = (chosen.detach() - states).square().mean()
         follow = (chosen - states.detach()).square().mean()
@@ -100,6 +111,9 @@ class VectorQuantizer(nn.Module):
     @torch.no_grad()
     def _start(self, states: Tensor) -> None:
         """The input farthest from the mean, then each time the one farthest from those taken."""
+        if len(states) < len(self.codebook):
+            raise ValueError(f"a first batch of {len(states)} inputs cannot start {len(self.codebook)} "
+                             "centroids: raise the batch size, or choose init='uniform'")
         far = (states - states.mean(0)).square().sum(1)
         for place in range(len(self.codebook)):
             self.codebook[place] = states[far.argmax()]
@@ -131,7 +145,7 @@ class KMeansRouter(nn.Module):
         from sklearn.decomposition import PCA
 
         modules, components = self.codebook.shape
-        _checked_states(states, self.centre[None])
+        _checked_states(states, len(self.centre))
         if len(states) < modules:
             raise ValueError(f"{len(states)} states cannot make {modules} clusters: pass at least {modules}")
         found = PCA(min(components, len(states)), random_state=seed).fit(states.cpu().double().numpy())
@@ -153,9 +167,8 @@ class KMeansRouter(nn.Module):
         """Assignment (B,) of states (B, D), and 0 for the loss. Raises ValueError before `fit`."""
         if not self.fitted:
             raise ValueError("the K-means router has no centroids yet: call fit(states) on training inputs")
-        _checked_states(states, self.centre[None])
-        module = torch.cdist(self.reduce(states.detach()), self.codebook).argmin(1)
-        return module, states.new_zeros(())
+        _checked_states(states, len(self.centre))
+        return _nearest(self.reduce(states.detach()), self.codebook), states.new_zeros(())
 
 
 class DistanceWeightingRouter(nn.Module):
@@ -175,7 +188,7 @@ class DistanceWeightingRouter(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Weights (B, N) of states (B, D); rows sum to 1. Raises ValueError for another width and for NaN."""
-        _checked_states(states, self.codebook)
+        _checked_states(states, self.codebook.shape[1])
         distance = (states[:, None] - self.codebook).square().mean(-1)  # (B, N)
         return (-distance / self.temperature).softmax(1)
 
@@ -184,8 +197,7 @@ ROUTERS = {"vq": VectorQuantizer, "kmeans": KMeansRouter, "distance": DistanceWe
 
 
 class Router(nn.Module):
-    """From pooled states (B, H) to a Routing: normalised, projected to `projection` features if asked,
-    routed.
+    """From pooled states (B, H) to a Routing: projected to `projection` features if asked, normed, routed.
 
     kind "vq", "kmeans" or "distance"; settings go to that class.
     """
@@ -194,16 +206,16 @@ class Router(nn.Module):
         super().__init__()
         if kind not in ROUTERS:
             raise ValueError(f"router is {kind!r}: choose {', '.join(map(repr, ROUTERS))}")
-        self.norm = StateNorm(dim)
+        inner = dim if projection is None else projection
+        self.dim = dim
+        self.choose = ROUTERS[kind](num_modules, inner, **settings)
         self.project = nn.Identity() if projection is None else nn.Linear(dim, projection)
-        self.choose = ROUTERS[kind](num_modules, projection or dim, **settings)
+        self.norm = StateNorm(inner)
 
     def forward(self, states: Tensor) -> Routing:
         """Routing of pooled states (B, H). Raises ValueError for a width that does not fit and for NaN."""
-        if states.dim() != 2 or states.shape[1] != len(self.norm.mean):
-            raise ValueError(f"router states have shape {tuple(states.shape)}: pass (batch, "
-                             f"{len(self.norm.mean)})")
-        states = self.project(self.norm(states))
+        _checked_states(states, self.dim)
+        states = self.norm(self.project(self._cast(states)))
         if isinstance(self.choose, DistanceWeightingRouter):
             weights = self.choose(states)
             return Routing(weights.argmax(1), states.new_zeros(()), weights)
@@ -211,14 +223,21 @@ class Router(nn.Module):
 
     @torch.no_grad()
     def fit(self, states: Tensor, seed: int = 0) -> "Router":
-        """Take pooled training states (n, H) as the statistics, and for K-means find the centroids."""
-        self.norm.batches.zero_()
-        self.norm.update(states)
+        """Hold the statistics of pooled training states (n, H) from now on; for K-means find centroids."""
+        _checked_states(states, self.dim)
+        states = self.project(self._cast(states))
+        self.norm.hold(states)
         if isinstance(self.choose, KMeansRouter):
-            training = self.norm.training
-            self.choose.fit(self.project(self.norm.eval()(states)), seed)
-            self.norm.train(training)
+            self.choose.fit(self.norm(states), seed)
         return self
+
+    def _cast(self, states: Tensor) -> Tensor:
+        return states.to(self.norm.mean.dtype)
+
+
+def _nearest(states: Tensor, centroids: Tensor) -> Tensor:
+    """(B,): by differences, so that an input's centroid does not depend on its batch to the last bit."""
+    return torch.cdist(states, centroids, compute_mode="donot_use_mm_for_euclid_dist").argmin(1)
 
 
 def _small(num_modules: int, dim: int) -> nn.Parameter:
@@ -232,10 +251,10 @@ def _checked_size(num_modules, dim) -> None:
                          "more of both")
 
 
-def _checked_states(states, like) -> None:
-    if states.dim() != 2 or states.shape[1] != like.shape[1]:
-        raise ValueError(f"states have shape {tuple(states.shape)}, but the router has width "
-                         f"{like.shape[1]}: use the router trained on this base")
+def _checked_states(states, width) -> None:
+    if states.dim() != 2 or len(states) == 0 or states.shape[1] != width:
+        raise ValueError(f"router states have shape {tuple(states.shape)}: pass (inputs, {width}), of the "
+                         "base that this router was trained on")
     wrong = (~torch.isfinite(states).all(1)).nonzero()
     if len(wrong):
         raise ValueError(f"input {int(wrong[0])} has states that are not finite: lower the learning rate or "

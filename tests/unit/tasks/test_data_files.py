@@ -15,7 +15,9 @@ from causalnb.tasks import files, scan
 
 CONTENT = b"IN: jump OUT: I_JUMP\nIN: walk OUT: I_WALK\n"
 NAME = "toy/two.txt"
-RENAMED = {"arc/ARC-Challenge_test_llm_adapters.json": "ARC-Challenge/test.json"}  # in a mirror, at home
+RENAMED = {"arc/ARC-Challenge_test_llm_adapters.json": "ARC-Challenge/test.json",  # in a mirror, at home
+           "arc_agi/symbolic_hard_train.jsonl": "symbolic_hard/train.jsonl",
+           "arc_agi/symbolic_hard_test.jsonl": "symbolic_hard/test.jsonl"}
 
 
 @pytest.fixture
