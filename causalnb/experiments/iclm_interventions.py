@@ -273,6 +273,6 @@ register(
         arms=ARMS,
         settings={"laptop": DEFAULTS},
         seeds={"quick": 1, "laptop": 5},
-        cost={"quick": 1, "laptop": 1},
+        cost={"quick": 5, "laptop": 5},
     )
 )
