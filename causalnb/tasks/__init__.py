@@ -11,7 +11,7 @@ from causalnb.errors import DataError
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-NAMES = ("scan", "english", "cot_order_perturb", "sudoku4", "stg", "reasoning")
+NAMES = ("scan", "english", "cot_order_perturb", "sudoku4", "stg", "reasoning", "acre", "raven", "pvr", "arc")
 
 
 def load(name: str, **options) -> DatasetDict:

@@ -184,6 +184,28 @@ def test_fetch_all_goes_on_after_a_failure(online, monkeypatch):
     assert files.fetch_all([NAME]) == [(NAME, "ok")]
 
 
+def test_a_file_at_no_address_is_looked_for_in_the_folders_alone(mirror, monkeypatch):
+    made = files.File("toy/made.txt", "", sha256(CONTENT).hexdigest(), "none", "the output of a program")
+    monkeypatch.setattr(files, "REGISTRY", {made.name: made, NAME: files.REGISTRY[NAME]})
+    monkeypatch.setattr(pooch, "retrieve", lambda *args, **kwargs: pytest.fail("tried to download"))
+    sentence = "^toy/made.txt lies at no address: it is the output of a program; point CAUSALNB_DATA"
+    for use in (files.read, files.fetch):
+        with pytest.raises(DataError, match=sentence) as refusal:
+            use(made.name)
+    assert str(refusal.value) == files.homeless(made.name)
+    assert dict(files.verify())[made.name] == "missing"
+    (mirror / NAME).write_bytes(CONTENT)
+    assert files.fetch_all() == [(made.name, files.homeless(made.name)), (NAME, "ok")]
+    for path in (mirror / "toy/made.txt", downloads_dir() / "toy/made.txt"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(CONTENT)
+        assert files.fetch(made.name) == path and dict(files.verify())[made.name] == "ok"
+        path.write_bytes(CONTENT[:-1])
+        with pytest.raises(DataError, match="replace it with a fresh copy of the output of a program"):
+            files.read(made.name)
+        path.unlink()
+
+
 def test_the_registry_is_complete_and_public(monkeypatch):
     monkeypatch.undo()
     assert {name for split in scan.SPLITS for name in _names(split)} == {
@@ -191,7 +213,10 @@ def test_the_registry_is_complete_and_public(monkeypatch):
     for name, file in files.REGISTRY.items():
         assert file.name == name and file.licence
         at_home = RENAMED.get(name, name.partition("/")[2])
-        assert file.url.startswith("https://") and file.url.endswith(f"/{at_home}")
+        if not file.made:
+            assert file.url.startswith("https://") and file.url.endswith(f"/{at_home}")
+        else:
+            assert not file.url and file.made in files.homeless(name)
         assert len(file.sha256) == 64 and set(file.sha256) <= set("0123456789abcdef")
     assert len({file.sha256 for file in files.REGISTRY.values()}) == len(files.REGISTRY)
 
