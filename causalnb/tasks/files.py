@@ -1,6 +1,7 @@
 """The real data files: how a checked copy of one of `registry` is found.
 
-Order: a mirror folder ($CAUSALNB_DATA, files plain or .gz), then the downloads folder, then the network.
+Order: a mirror folder ($CAUSALNB_DATA), then the downloads folder, files plain or .gz in both, then the
+network.
 A copy whose uncompressed content has another sha256 than the registry is refused by name, never used,
 replaced or deleted. A file that lies at no address is looked for in the two folders alone.
 """
@@ -75,14 +76,14 @@ def _checked(name: str) -> tuple[Path, bytes]:
 
 
 def _local(file: File) -> tuple[Path, bytes] | None:
-    places = [downloads_dir() / file.name]
+    folders = [downloads_dir()]
     mirror = os.environ.get("CAUSALNB_DATA")
     if mirror:
         if not Path(mirror).is_dir():
             raise DataError(f"CAUSALNB_DATA is {mirror!r}, which is no folder; point it at a mirror of "
                             f"the data files or unset it.")
-        places = [Path(mirror, file.name), Path(mirror, f"{file.name}.gz"), *places]
-    for path in places:
+        folders.insert(0, Path(mirror))
+    for path in (folder / f"{file.name}{zipped}" for folder in folders for zipped in ("", ".gz")):
         if path.is_file():
             return path, _content(file, path)
     return None
@@ -110,16 +111,19 @@ def _download(file: File) -> tuple[Path, bytes]:
     if os.environ.get("CAUSALNB_OFFLINE", "0") not in ("", "0"):
         raise DataError(f"{file.name} is not on this machine and CAUSALNB_OFFLINE forbids the download; "
                         f"unset it or {elsewhere}.")
-    target = downloads_dir() / file.name
+    zipped = file.url.endswith(".gz") and not file.name.endswith(".gz")
+    target = downloads_dir() / (f"{file.name}.gz" if zipped else file.name)
     try:
-        pooch.retrieve(file.url, f"sha256:{file.sha256}", fname=target.name, path=target.parent)
+        pooch.retrieve(file.url, None if zipped else f"sha256:{file.sha256}", fname=target.name,
+                       path=target.parent)
+        return target, _content(file, target)
     except requests.RequestException as error:
         raise DataError(f"{file.url} cannot be downloaded ({type(error).__name__}); check the network or "
                         f"{elsewhere}.") from None
     except ValueError:
+        target.unlink(missing_ok=True)
         raise DataError(f"{file.url} is refused: what it sent does not have the sha256 {file.sha256[:12]}; "
                         f"it was not kept, try again or {elsewhere}.") from None
     except OSError as error:
         raise DataError(f"{target} cannot be written ({error.strerror or error}); free some space or set "
                         f"CAUSALNB_CACHE to another folder.") from None
-    return target, _content(file, target)

@@ -25,7 +25,7 @@ class File:
 
 _ABSTRACT = "https://raw.githubusercontent.com/Strong-AI-Lab/Logical-and-abstract-reasoning/HEAD/data"
 _CAT = "https://raw.githubusercontent.com/Kairong-Han/CAT/442237b294518a77ad3ef167b15bc82a2fdfd3eb"
-_SOURCES = (  # folder of the mirror, public home, licence, {path below both: sha256}
+_SOURCES = (  # folder of the mirror, public home, licence, {path below both, .gz if gzipped at home: sha256}
     ("scan", "https://raw.githubusercontent.com/brendenlake/SCAN/master", "BSD-3-Clause", {
         "add_prim_split/tasks_test_addprim_jump.txt":
             "8147ae2651422c701162e174d9d66158daa57858a26b30317ac61797118ac7a5",
@@ -157,6 +157,56 @@ _SOURCES = (  # folder of the mirror, public home, licence, {path below both: sh
         "symbolic_hard_train.jsonl":
             "361dc74fc29d489c99b2c5c42122dfe568d50acc130fdbf5fb960b1e7be0e6ae",
     }),
+    ("hans", "https://raw.githubusercontent.com/tommccoy1/hans/7299f6f657089ce06a0f98e7e81f8d0f5b7741ce",
+     "MIT", {
+        "bert_preds.txt":
+            "47b1810f2462929e16ad9404bde964b2cafc23b76144e03cc5df69dc49e8edc9",
+        "berts_of_a_feather_accuracies_by_run.csv":
+            "307a98e15c1e85e81694887f85b99fdc5b6de2b0e3108b989ac4d0ae0fd4a40d",
+        "decomp_attn_heur_preds.txt":
+            "ae19439f3bf5425c9cee77dfc88ee73ccfa197820dfe5e21bd2d1ae053ca25aa",
+        "esim_heur_preds.txt":
+            "059b973b67ab5a24c3e176cf3005c3b22d56cea6fa19196f3e099f584ff6dd8f",
+        "mnli_contradicting_examples":
+            "6bb2dd7cb1f9640e53f1c75b76fef32ed392c4643f6c698292d735cc9ae4e940",
+        "spinn_preds_heur.txt":
+            "cc6d7265c36a86f7896540bdaea7ca5899a509f1e4d3c5a178babfc194592af2",
+    }),
+    ("paws", "https://raw.githubusercontent.com/uds-lsv/llmft/3acc3894fa4111d9155190a98a147e3e664ff3da"
+     "/data/paws_qqp", "free use (PAWS); the questions are Quora's", {
+        "paws_qqp_dev_and_test.tsv":
+            "f65890ccffd7a6432520c009dd3e5c03a96205c80a8f89b04bb58f44c1f35c8f",
+    }),
+    ("snli", "https://raw.githubusercontent.com/MJ-Jang/BECEL/HEAD/data/snli", "CC BY-SA 4.0 (SNLI)", {
+        "becel_snli_test.tsv":
+            "c56822451475e7dccf12cd2e68676fa1ccb0ac8c8d9b751c01915003712bb202",
+        "becel_snli_validation.tsv":
+            "dc3cdacf1cef526dccd5ca58fb195b66f249c9b15dff0d46ff0d4d138e1e1e4d",
+    }),
+    ("mnli", "https://raw.githubusercontent.com/Helsinki-NLP/nli-data-sanity-check"
+     "/e9d6e1b8d7c25db1c569fba84af9fd4b325b5846/data/MNLI/Corrupt-Test", "MIT", {
+        "MNLI-NUM.tsv":
+            "45c4843080de7a44bb674216c486aa24ff67460fb795f2c110dc8cd04278238c",
+    }),
+    ("multi30k", "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw",
+     "research, non-commercial", {
+        "test_2016_flickr.de.gz":
+            "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+        "test_2016_flickr.en.gz":
+            "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+        "test_2017_flickr.de.gz":
+            "c3078bc3b36808bf9d20eb2347ed6137016179ef59ec0d2b9b8ecc3fb2880081",
+        "test_2017_flickr.en.gz":
+            "ce1450ddc5ab0834502579d77a170849952e15a2938b34cc503bdc25ebb4fb98",
+        "train.de.gz":
+            "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+        "train.en.gz":
+            "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+        "val.de.gz":
+            "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+        "val.en.gz":
+            "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+    }),
 )
 _MADE = (  # what it is, licence, {name: sha256}: files that lie at no address
     ("the output of https://github.com/WellyZhang/ACRE with seed 12345", "none stated", {
@@ -182,7 +232,12 @@ _MADE = (  # what it is, licence, {name: sha256}: files that lie at no address
             "ebadb66566c9d88754f9e2e75460de7c65dd2b5c995ab53345e1ae4bff1e5624",
     }),
 )
-_AT_HOME = {  # names of files whose home calls them otherwise
+_AT_HOME = {  # names of files whose home has another path
+    "hans/berts_of_a_feather_accuracies_by_run.csv":
+        "berts_of_a_feather/berts_of_a_feather_accuracies_by_run.csv",
+    "paws/paws_qqp_dev_and_test.tsv": "dev_and_test.tsv",
+    "snli/becel_snli_test.tsv": "test.tsv",
+    "snli/becel_snli_validation.tsv": "validation.tsv",
     "arc/ARC-Challenge_test_llm_adapters.json": "test.json",
     "arc_agi/symbolic_hard_test.jsonl": "test.jsonl",
     "arc_agi/symbolic_hard_train.jsonl": "train.jsonl",
@@ -190,7 +245,7 @@ _AT_HOME = {  # names of files whose home calls them otherwise
 
 
 def _public(folder: str, home: str, path: str, digest: str, licence: str) -> File:
-    name = f"{folder}/{path}"
+    name = f"{folder}/{path.removesuffix('.gz')}"
     return File(name, f"{home}/{_AT_HOME.get(name, path)}", digest, licence)
 
 
