@@ -12,7 +12,9 @@ from causalnb.tasks import cot_order_perturb, reasoning, stg, sudoku4, words
 def test_every_task_is_named_and_loads():
     few = dict(n_train=4, n_test=2)
     for name, options in (("english", dict(n_structures=20)), ("reasoning", few), ("acre", few),
-                          ("raven", few), ("arc", few)):
+                          ("raven", few), ("arc", few), ("overlap", dict(few, per_subcase=1)),
+                          ("paraphrase", dict(few, n_challenge=2)), ("snli", few), ("translation", few),
+                          ("fact_check", dict(few, n_challenge=2))):
         data = tasks.load(name, **options)
         assert {"train", "test"} <= set(data) and data["train"].num_rows > data["test"].num_rows > 0
     assert tasks.load("pvr", n=3)["train"].num_rows == 3
