@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from causalnb.errors import DataError
-from causalnb.tasks import icl_files, icl_rows
+from causalnb.tasks import files, icl_rows
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -442,7 +442,7 @@ def read(regime: str = "IID", part: str = "test") -> list[Problem]:
     if regime.endswith("_true"):
         raise DataError(f"{regime} is ours and has no file; take generate({regime!r}).")
     name = f"acre/raw/{regime}/{part}.json"
-    return parse_problems(icl_files.read(name).decode(), name)
+    return parse_problems(files.read(name).decode(), name)
 
 
 def load(regime: str = "IID", source: str = "generator", n_train: int = 2000, n_test: int = 500,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from causalnb.errors import DataError
-from causalnb.tasks import icl_files, icl_rows
+from causalnb.tasks import files, icl_rows
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -113,7 +113,7 @@ def read(part: str = "train") -> list[Problem]:
     if part not in PARTS:
         raise DataError(f"Unknown part {part!r} of ARC; choose one of {', '.join(PARTS)}.")
     name = f"arc_agi/symbolic_hard_{part}.jsonl"
-    return parse_lines(icl_files.read(name).decode(), name)
+    return parse_lines(files.read(name).decode(), name)
 
 
 def _words(grid: Grid) -> list[str]:

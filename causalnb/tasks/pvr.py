@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from causalnb.errors import DataError
-from causalnb.tasks import icl_files, icl_rows
+from causalnb.tasks import files, icl_rows
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -94,7 +94,7 @@ def read(examples: int = 4) -> list[Problem]:
     if examples not in FILES:
         raise DataError(f"No file of pointer value retrieval has {examples!r} examples; choose one of "
                         f"{', '.join(map(str, FILES))}.")
-    return parse_lines(icl_files.read(FILES[examples]).decode(), FILES[examples])
+    return parse_lines(files.read(FILES[examples]).decode(), FILES[examples])
 
 
 def rows(problems: Sequence[Problem]) -> list[dict]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from causalnb.errors import DataError
-from causalnb.tasks import icl_files, icl_rows
+from causalnb.tasks import files, icl_rows
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -367,7 +367,7 @@ def read(configuration: str = "center_single", part: str = "test", format: str =
                         f"test, or generate().")
     stem = f"{configuration}_{part}" if single else configuration
     name = f"raven/{format}{'-open' if open else ''}/{stem}.jsonl"
-    return parse_lines(icl_files.read(name).decode(), name, format)
+    return parse_lines(files.read(name).decode(), name, format)
 
 
 def _check(configuration: str, part: str = "test", answer_set: str = "published") -> None:

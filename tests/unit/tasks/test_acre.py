@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from causalnb.errors import DataError
-from causalnb.tasks import acre, icl_files, icl_rows
+from causalnb.tasks import acre, files, icl_rows
 from causalnb.tasks.acre import Problem, Query, View
 
 REAL = Path(os.environ.get("CAUSALNB_DATA", ""), "acre")
@@ -244,7 +244,7 @@ def test_files_are_read_and_wrong_ones_refused(problems, monkeypatch):
         change(wrong)
         with pytest.raises(DataError, match="few.json, problem 2: expected 6 views with objects and a light"):
             acre.parse_problems(json.dumps([raw(problems[1]), wrong]), "few.json")
-    monkeypatch.setattr(icl_files, "read", lambda name: good.encode())
+    monkeypatch.setattr(files, "read", lambda name: good.encode())
     assert acre.load("IID", "file")["test"]["label"][:4] == [query.label for query in problems[0].queries]
 
 
@@ -292,6 +292,6 @@ def test_the_published_labels_and_prompts(regime, part, n):
 
 @needs_files
 def test_the_published_table_of_objects():
-    table = json.loads(icl_files.read("acre/object_dict.json"))
+    table = json.loads(files.read("acre/object_dict.json"))
     assert [tuple(table[str(i)][key] for key in ("color", "shape", "material")) for i in range(48)] == [
         *acre.OBJECTS]

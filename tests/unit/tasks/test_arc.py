@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from causalnb.errors import DataError
-from causalnb.tasks import arc, icl_files
+from causalnb.tasks import arc, files
 
 REAL = Path(os.environ.get("CAUSALNB_DATA", ""), "arc_agi")
 GRID = ((1, 2), (3, 9))
@@ -86,7 +86,7 @@ def test_load(monkeypatch):
     data = arc.load(n_train=5, n_test=3)
     assert {part: rows.num_rows for part, rows in data.items()} == {"train": 5, "test": 3}
     [problem] = arc.generate(1)
-    monkeypatch.setattr(icl_files, "read", lambda name: line(problem).encode())
+    monkeypatch.setattr(files, "read", lambda name: line(problem).encode())
     assert arc.load("file")["test"]["response"][:] == [arc.prompt(problem)[1]]
     with pytest.raises(DataError, match="Unknown source 'web' of ARC"):
         arc.load("web")
@@ -100,7 +100,7 @@ def test_the_published_files():
         problems = arc.read(part)
         assert len(problems) == n and len(arc.rows(problems, 512)) == small
         assert {len(row["words"]) <= 64 for row in arc.rows(problems, 64, cut=True)} == {True}
-        lines = icl_files.read(f"arc_agi/symbolic_hard_{part}.jsonl").decode().splitlines()
+        lines = files.read(f"arc_agi/symbolic_hard_{part}.jsonl").decode().splitlines()
         rows = [json.loads(one) for one in lines]
         for row, problem in zip(rows[:50], problems):
             assert arc.prompt(problem) == ("\n".join(one["content"] for one in row["input"]), row["ideal"])

@@ -1,13 +1,11 @@
-"""The common vocabulary of ACRE, RAVEN, PVR and ARC, their rows as ids, fillers, and files without a home."""
-import os
+"""The common vocabulary of ACRE, RAVEN, PVR and ARC, their rows as ids, and fillers."""
 from collections import Counter
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from causalnb.errors import DataError
-from causalnb.tasks import acre, arc, files, icl_files, icl_rows, icl_words, pvr, raven
+from causalnb.tasks import acre, arc, icl_rows, icl_words, pvr, raven
 
 
 @pytest.fixture(scope="module")
@@ -107,23 +105,3 @@ def test_padded_rows_still_read(rows):
         row = rows[raven.CONFIGURATIONS[1], format][0]
         assert raven.read_row(icl_rows.pad(row, icl_rows.prompt_length(row) + 20)) == raven.read_row(row)
 
-
-def test_files_without_a_home(tmp_path, monkeypatch):
-    name = "acre/raw/IID/train.json"
-    monkeypatch.setenv("CAUSALNB_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="cannot be downloaded: it is the output of .* with seed 12345"):
-        icl_files.read(name)
-    (tmp_path / name).parent.mkdir(parents=True)
-    (tmp_path / name).write_bytes(b"[]")
-    with pytest.raises(DataError, match="is refused: the sha256 of its content is"):
-        icl_files.read(name)
-    known = files.File(name, "made up", sha256(b"[]").hexdigest(), "none")
-    monkeypatch.setitem(icl_files.HOMELESS, name, known)
-    assert icl_files.read(name) == b"[]" and acre.read("IID", "train") == []
-    assert not {*icl_files.HOMELESS} & {*files.REGISTRY} and {*icl_files.PUBLIC} <= {*files.REGISTRY}
-
-
-@pytest.mark.skipif(not os.environ.get("CAUSALNB_DATA"), reason="needs CAUSALNB_DATA, a mirror of the files")
-@pytest.mark.parametrize("name", [*icl_files.PUBLIC, *icl_files.HOMELESS])
-def test_files_of_a_mirror_have_their_hash(name):
-    assert icl_files.read(name)[:1] in (b"[", b"{")

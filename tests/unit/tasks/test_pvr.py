@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from causalnb.errors import DataError
-from causalnb.tasks import icl_files, pvr
+from causalnb.tasks import files, pvr
 
 REAL = Path(os.environ.get("CAUSALNB_DATA", ""), "pvr")
 FIRST = (5, 7, 4, 1, 8, 9, 8, 1, 9, 8, 4)
@@ -43,7 +43,7 @@ def test_load(monkeypatch):
     data = pvr.load(n=5, examples=2)
     assert data["train"].num_rows == 5 and data["train"]["prompt"][0].count("->") == 3
     [problem] = pvr.generate(1)
-    monkeypatch.setattr(icl_files, "read", lambda name: line(problem).encode())
+    monkeypatch.setattr(files, "read", lambda name: line(problem).encode())
     assert pvr.load("file")["train"]["response"][:] == [pvr.prompt(problem)[1]]
     with pytest.raises(DataError, match="Unknown source 'web' of pointer value retrieval"):
         pvr.load("web")
@@ -82,7 +82,7 @@ def test_the_published_files():
     for examples, n in ((3, 1000), (4, 250)):
         problems = pvr.read(examples)
         assert len(problems) == n and {len(problem.examples) for problem in problems} == {examples}
-        rows = [json.loads(one) for one in icl_files.read(pvr.FILES[examples]).decode().splitlines()]
+        rows = [json.loads(one) for one in files.read(pvr.FILES[examples]).decode().splitlines()]
         for row, problem in zip(rows, problems):
             assert pvr.prompt(problem) == ("\n".join(one["content"] for one in row["input"]),
                                            str(row["ideal"]))

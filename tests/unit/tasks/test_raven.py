@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from causalnb.errors import DataError
-from causalnb.tasks import icl_files, raven
+from causalnb.tasks import files, raven
 from causalnb.tasks.raven import Entity, Problem
 
 REAL = Path(os.environ.get("CAUSALNB_DATA", ""), "raven")
@@ -246,7 +246,7 @@ def test_files_are_read_and_wrong_lines_refused(drawn, monkeypatch):
     for one in wrong:
         with pytest.raises(DataError, match="^few.jsonl, line 3 is no text problem of RAVEN: .* Take a"):
             raven.parse_lines(f"{text}{one}\n", "few.jsonl")
-    monkeypatch.setattr(icl_files, "read", lambda name: line(FIRST, format="symbolic").encode())
+    monkeypatch.setattr(files, "read", lambda name: line(FIRST, format="symbolic").encode())
     data = raven.load(source="file", format="symbolic")
     assert data["train"]["response"][:] == data["test"]["response"][:] == ["A"]
     assert {*raven.load(FOUR, "file", format="symbolic")} == {"test"}
@@ -341,7 +341,7 @@ def test_published_prompts_are_written_again(format):
     assert [one.answer for one in choice] == [one.answer for one in open]
     name = f"raven/{format}{{}}/center_single_val.jsonl"
     for end, opened in (("", False), ("-open", True)):
-        rows = [json.loads(one) for one in icl_files.read(name.format(end)).decode().splitlines()[:100]]
+        rows = [json.loads(one) for one in files.read(name.format(end)).decode().splitlines()[:100]]
         for row, problem in zip(rows, choice):
             assert raven.prompt(problem, format, opened) == (
                 "\n".join(one["content"] for one in row["input"]), row["ideal"])
