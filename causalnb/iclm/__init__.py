@@ -8,6 +8,7 @@ from .aggregation import (
     shared_batch_norm,
 )
 from .configuration import ICLMConfig
+from .graphs import Finding, Node, check_claims, do, temporal_graph, without_links, witness
 from .independence import (
     layer_correlations,
     linear_cka,
@@ -27,17 +28,21 @@ from .routing import (
 
 __all__ = [
     "DistanceWeightingRouter",
+    "Finding",
     "ICLMConfig",
     "ICLMForCausalLM",
     "ICLMOutput",
     "KMeansRouter",
     "LatentAggregation",
     "LogitAggregation",
+    "Node",
     "ProbabilityAggregation",
     "Router",
     "Routing",
     "SharedBatchNorm",
     "VectorQuantizer",
+    "check_claims",
+    "do",
     "layer_correlations",
     "linear_cka",
     "mean_pooled",
@@ -45,4 +50,7 @@ __all__ = [
     "pearson",
     "routed_mutual_information",
     "shared_batch_norm",
+    "temporal_graph",
+    "without_links",
+    "witness",
 ]

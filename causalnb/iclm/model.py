@@ -350,16 +350,19 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     # Forward
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None,
-                router_states: Tensor | None = None, routing: Routing | None = None,
+                router_states: Tensor | None = None, routing: Routing | Tensor | None = None,
                 position_ids: Tensor | None = None, past_key_values: ModuleCache | None = None,
                 use_cache: bool = False, logits_to_keep: int = 0, **kwargs) -> ICLMOutput:
         """Logits (B, T, V), or with labels (B, T), -100 off the answer, Equation 4 and logits (n, V).
 
         Then logits stand where the n labels are predicted, one place before each, in the order of labels[:,
-        1:]. router_states (B, H) from `router_states` save the router's pass, a routing settles the matter.
-        losses has output, invariant, domain, routing, mutual_information, unweighted. Raises ValueError for
-        labels all ignored, and for arguments of another shape.
+        1:]. router_states (B, H) from `router_states` save the router's pass; a routing, or modules (B,) as
+        an oracle names them, settles the matter. losses has output, invariant, domain, routing,
+        mutual_information, unweighted. Raises ValueError for labels all ignored, and for arguments of another
+        shape.
         """
+        if isinstance(routing, Tensor):
+            routing = Routing(routing, torch.zeros((), device=routing.device))
         _checked_inputs(input_ids, labels, routing)
         kwargs["position_ids"] = position_ids  # named above, so that generate makes them for padded prompts
         if self._only is not None:

@@ -5,19 +5,11 @@ turn; medians, and the ratio of medians to the plain step. Peak memory is taken 
 python -m tests.benchmarks.bench_c2dlm [--repeats N] [--json PATH]
 """
 
-import argparse
-import json
-import resource
-import subprocess
-import sys
-from pathlib import Path
-
 import torch
-from rich.console import Console
-from rich.table import Table
-from transformers import LlamaConfig, LlamaForCausalLM, logging
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from causalnb import c2dlm
+from tests.benchmarks import common
 from tests.benchmarks.bench_sci import medians
 
 MASK, CONCEPTS, ALPHA, LAM = 1, 16, 5.0, 10.0
@@ -113,31 +105,18 @@ def steps(shape: dict) -> dict:
     return found
 
 
-def resident() -> float:
-    """MiB of memory this process holds now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
 def peak(form: str, shape: str = MEASURED) -> None:
-    """Print by how many MiB one step raises the memory of a process that has run a short one before."""
+    """Print the MiB of tensors that one step holds at most, after a short one."""
     torch.set_num_threads(1)
     model, settings = model_of(form, **SHAPES[shape]), SHAPES[shape]
     step(model, noised(64, 1, settings["share"]))()
     batch = noised(settings["tokens"], settings["batch"], settings["share"])
-    before = resident()
-    step(model, batch)()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10 - before)
+    common.print_peak(step(model, batch))
 
 
 def peaks(forms) -> dict:
     """{form: MiB} of one step at the largest shape, each in a process of its own."""
-    found = {}
-    for form in forms:
-        call = f"from tests.benchmarks.bench_c2dlm import peak; peak({form!r})"
-        done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=True)
-        found[form] = float(done.stdout.split()[-1])
-    return found
+    return {form: common.alone("tests.benchmarks.bench_c2dlm", f"peak({form!r})") for form in forms}
 
 
 @torch.no_grad()
@@ -174,10 +153,9 @@ def measure(repeats: int, say=lambda what: None) -> list[dict]:
     """All rows: what, unit, plain, ours, their ratio, and the bar or None."""
     found = []
 
-    def add(what, unit, plain, ours, limit=None, ratio=None):
-        ratio = ours / plain if ratio is None else ratio
-        found.append(dict(what=what, unit=unit, plain=plain, ours=ours, ratio=ratio, bar=limit))
-        say(what)
+    def add(*given):
+        found.append(common.row(*given))
+        say(given[0])
 
     for shape, settings in SHAPES.items():
         times = medians(steps(settings), repeats)
@@ -195,26 +173,8 @@ def measure(repeats: int, say=lambda what: None) -> list[dict]:
 
 def main() -> None:
     """Measure, print a table, and add the rows under "c2dlm" to the file given as --json."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each call after a warm-up (5)")
-    parser.add_argument("--json", type=Path, help="a file to write the rows to")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    logging.set_verbosity_error()
-    console = Console()
-    table = Table("what", "unit", "plain", "ours", "ours / plain", "bar",
-                  title="C2DLM beside plain diffusion: median CPU time on one thread, peak memory of a step")
-    with console.status("measuring") as status:
-        rows = measure(options.repeats, lambda what: status.update(f"measured: {what}"))
-    for row in rows:
-        limit = row["bar"]
-        told = "" if limit is None else f"<= {limit:.2f}x, {'kept' if row['ratio'] <= limit else 'MISSED'}"
-        table.add_row(row["what"], row["unit"], f"{row['plain']:.1f}", f"{row['ours']:.1f}",
-                      f"{row['ratio']:.2f}x", told)
-    console.print(table)
-    if options.json:
-        known = json.loads(options.json.read_text()) if options.json.exists() else {}
-        options.json.write_text(json.dumps(known | {"c2dlm": rows}, indent=1) + "\n")
+    common.show("c2dlm", "C2DLM beside plain diffusion: median CPU time on one thread, peak memory of a step",
+                __doc__.splitlines()[0], measure)
 
 
 if __name__ == "__main__":

@@ -291,6 +291,15 @@ def test_data_fetch_names_what_it_could_not_get(mirror):
     assert "CAUSALNB_OFFLINE forbids the download" in call("data", "fetch", code=1)[0]
 
 
+def test_data_fetch_forgives_files_at_no_address_unless_named(mirror, monkeypatch):
+    made = files.File("toy/made.txt", "", files.REGISTRY["toy/a.txt"].sha256, "none", "made by hand")
+    monkeypatch.setattr(files, "REGISTRY", {"toy/a.txt": files.REGISTRY["toy/a.txt"], made.name: made})
+    assert "toy/made.txt lies at no address: it is made by hand;" in call("data", "fetch")[0]
+    call("data", "fetch", "toy/made.txt", code=1)
+    (mirror / "made.txt").write_bytes(b"y")
+    assert "is refused" in call("data", "fetch", code=1)[0]
+
+
 def test_doctor_reports(home):
     call("run", "sci.toy", "--seeds", "1")
     found = json.loads(call("doctor", "--json")[0])

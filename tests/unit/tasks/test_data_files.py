@@ -15,7 +15,14 @@ from causalnb.tasks import files, scan
 
 CONTENT = b"IN: jump OUT: I_JUMP\nIN: walk OUT: I_WALK\n"
 NAME = "toy/two.txt"
-RENAMED = {"arc/ARC-Challenge_test_llm_adapters.json": "ARC-Challenge/test.json"}  # in a mirror, at home
+RENAMED = {"arc/ARC-Challenge_test_llm_adapters.json": "ARC-Challenge/test.json",  # in a mirror, at home
+           "arc_agi/symbolic_hard_train.jsonl": "symbolic_hard/train.jsonl",
+           "arc_agi/symbolic_hard_test.jsonl": "symbolic_hard/test.jsonl",
+           "hans/berts_of_a_feather_accuracies_by_run.csv":
+               "berts_of_a_feather/berts_of_a_feather_accuracies_by_run.csv",
+           "paws/paws_qqp_dev_and_test.tsv": "paws_qqp/dev_and_test.tsv",
+           "snli/becel_snli_test.tsv": "snli/test.tsv",
+           "snli/becel_snli_validation.tsv": "snli/validation.tsv"}
 
 
 @pytest.fixture
@@ -127,6 +134,20 @@ def test_a_download_is_checked_and_kept(online, monkeypatch):
         files.read(NAME)
 
 
+def test_a_file_that_is_gzipped_at_home_is_checked_by_its_content(origin, monkeypatch):
+    url = f"http://127.0.0.1:{origin.server_port}/two.txt.gz"
+    monkeypatch.setitem(files.REGISTRY, NAME, files.File(NAME, url, sha256(CONTENT).hexdigest(), "none"))
+    for wrong in (gzip.compress(CONTENT[1:]), CONTENT):
+        origin.content = wrong
+        with pytest.raises(DataError, match="two.txt.gz is refused: what it sent .*; it was not kept"):
+            files.read(NAME)
+        assert [path for path in downloads_dir().rglob("*") if path.is_file()] == []
+    origin.content = gzip.compress(CONTENT)
+    assert files.fetch(NAME) == downloads_dir() / f"{NAME}.gz" and files.read(NAME) == CONTENT
+    origin.content = None
+    assert files.verify() == [(NAME, "ok")] and files.read(NAME) == CONTENT
+
+
 def test_a_mirror_without_the_file_falls_back(mirror, online):
     assert files.fetch(NAME) == downloads_dir() / NAME
 
@@ -182,14 +203,39 @@ def test_fetch_all_goes_on_after_a_failure(online, monkeypatch):
     assert files.fetch_all([NAME]) == [(NAME, "ok")]
 
 
+def test_a_file_at_no_address_is_looked_for_in_the_folders_alone(mirror, monkeypatch):
+    made = files.File("toy/made.txt", "", sha256(CONTENT).hexdigest(), "none", "the output of a program")
+    monkeypatch.setattr(files, "REGISTRY", {made.name: made, NAME: files.REGISTRY[NAME]})
+    monkeypatch.setattr(pooch, "retrieve", lambda *args, **kwargs: pytest.fail("tried to download"))
+    sentence = "^toy/made.txt lies at no address: it is the output of a program; point CAUSALNB_DATA"
+    for use in (files.read, files.fetch):
+        with pytest.raises(DataError, match=sentence) as refusal:
+            use(made.name)
+    assert str(refusal.value) == files.homeless(made.name)
+    assert dict(files.verify())[made.name] == "missing"
+    (mirror / NAME).write_bytes(CONTENT)
+    assert files.fetch_all() == [(made.name, files.homeless(made.name)), (NAME, "ok")]
+    for path in (mirror / "toy/made.txt", downloads_dir() / "toy/made.txt"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(CONTENT)
+        assert files.fetch(made.name) == path and dict(files.verify())[made.name] == "ok"
+        path.write_bytes(CONTENT[:-1])
+        with pytest.raises(DataError, match="replace it with a fresh copy of the output of a program"):
+            files.read(made.name)
+        path.unlink()
+
+
 def test_the_registry_is_complete_and_public(monkeypatch):
     monkeypatch.undo()
     assert {name for split in scan.SPLITS for name in _names(split)} == {
         name for name in files.REGISTRY if name.startswith("scan/")}
     for name, file in files.REGISTRY.items():
         assert file.name == name and file.licence
-        at_home = RENAMED.get(name, name.partition("/")[2])
-        assert file.url.startswith("https://") and file.url.endswith(f"/{at_home}")
+        at_home = RENAMED.get(name, name.partition("/")[2]) + ".gz" * name.startswith("multi30k/")
+        if not file.made:
+            assert file.url.startswith("https://") and file.url.endswith(f"/{at_home}")
+        else:
+            assert not file.url and file.made in files.homeless(name)
         assert len(file.sha256) == 64 and set(file.sha256) <= set("0123456789abcdef")
     assert len({file.sha256 for file in files.REGISTRY.values()}) == len(files.REGISTRY)
 

@@ -10,10 +10,17 @@ from causalnb.tasks import cot_order_perturb, reasoning, stg, sudoku4, words
 
 
 def test_every_task_is_named_and_loads():
-    assert tasks.NAMES == ("scan", "english", "cot_order_perturb", "sudoku4", "stg", "reasoning")
-    for name, options in (("english", dict(n_structures=20)), ("reasoning", dict(n_train=4, n_test=2))):
+    few = dict(n_train=4, n_test=2)
+    for name, options in (("english", dict(n_structures=20)), ("reasoning", few), ("acre", few),
+                          ("raven", few), ("arc", few), ("overlap", dict(few, per_subcase=1)),
+                          ("paraphrase", dict(few, n_challenge=2)), ("snli", few), ("translation", few),
+                          ("fact_check", dict(few, n_challenge=2))):
         data = tasks.load(name, **options)
         assert {"train", "test"} <= set(data) and data["train"].num_rows > data["test"].num_rows > 0
+    assert tasks.load("pvr", n=3)["train"].num_rows == 3
+    folder = Path(tasks.__file__).parent
+    known = {path.stem for path in folder.glob("*.py") if re.search(r"^def load\(", path.read_text(), re.M)}
+    assert {*tasks.NAMES} == known - {"__init__"} and len(tasks.NAMES) == len({*tasks.NAMES})
 
 
 def test_the_vocabulary():

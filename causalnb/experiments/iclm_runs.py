@@ -1,0 +1,110 @@
+"""One arm of ICLM on one family of tasks: tune, follow the modules' independence, score every cell."""
+
+from causalnb.experiments import iclm_tasks
+from causalnb.experiments.iclm_models import (
+    answers_right,
+    build_model,
+    collate,
+    encoded,
+    fit,
+    likelihoods,
+    modules_of,
+    row_order,
+)
+from causalnb.lab.registry import Run
+from causalnb.tasks import icl_rows
+
+
+def prepared(rows: list[dict], config: dict, labelled: str = "labels") -> list[dict]:
+    """Encoded rows; with the module that an arm without a router gives to all, or to each format."""
+    modules = {"router": {}, "nobody": dict.fromkeys(iclm_tasks.FORMATS, 0),
+               "format": {format: i for i, format in enumerate(iclm_tasks.FORMATS)}}[config["routed_by"]]
+    return [encoded(row, labelled) | ({"module": modules[row["format"]]} if modules else {}) for row in rows]
+
+
+def independence(model, rows: list[dict]) -> dict[str, float]:
+    """How alike the invariant module's states are to a domain's, at the labels of rows: means over domains.
+
+    Mutual information forward, reverse, and reverse as the published code clamps it; Pearson's correlation;
+    debiased CKA. Every module reads every row, whatever the router says.
+    """
+    import torch
+
+    from causalnb.iclm import linear_cka, mutual_information, pearson
+
+    batch = collate(rows)
+    where = batch["labels"][:, 1:] != -100
+    model.eval()
+
+    def states(module):
+        return model.states(batch["input_ids"], batch["attention_mask"], module)[:, :-1][where]
+
+    with torch.no_grad():
+        first = states("invariant")
+        measured = [{
+            "forward": mutual_information(first, other),
+            "reverse": mutual_information(first, other, "reverse"),
+            "clamped": mutual_information(first, other, "reverse", 1e-6),
+            "pearson": pearson(first, other),
+            "cka": linear_cka(first, other),
+        } for other in map(states, range(model.config.num_modules))]
+    return {name: sum(float(one[name]) for one in measured) / len(measured) for name in measured[0]}
+
+
+def choices_right(model, rows: list[dict], config: dict) -> float:
+    """The share of RAVEN's rows whose right candidate is the likeliest of the eight."""
+    told = []
+    for row in rows:
+        asked = icl_rows.plain(row["words"][: icl_rows.prompt_length(row)])
+        told += [icl_rows.make([*asked, *((word, icl_rows.ANSWER) for word in said)], format=row["format"])
+                 for said in row["candidates"]]
+    scores = likelihoods(model, prepared(told, config))
+    eights = [scores[i : i + 8] for i in range(0, len(scores), 8)]
+    right = [eight.index(max(eight)) == row["target"] for eight, row in zip(eights, rows, strict=True)]
+    return sum(right) / len(right)
+
+
+def cell_scores(model, config: dict, cell: str) -> dict[str, float]:
+    """{cell_format_measure: value}: exact answers of the model and of its modules alone, and its routing."""
+    found = {}
+    for format, rows in iclm_tasks.test_rows(config, cell).items():
+        ready, name = prepared(rows, config), f"{cell}_{format}"
+        found[f"{name}_exact"] = sum(answers_right(model, ready)) / len(ready)
+        if config["family"] == "raven":
+            found[f"{name}_choice"] = choices_right(model, rows[: config["choice_rows"]], config)
+        if config["routed_by"] != "router":
+            continue
+        modules = modules_of(model, ready)
+        shares = [modules.count(i) / len(modules) for i in range(config["num_modules"])]
+        found |= {f"{name}_module{i}": share for i, share in enumerate(shares)}
+        alone = {"domain": shares.index(max(shares))}
+        alone |= {"invariant": "invariant"} if config["invariant"] else {}
+        for kind, module in alone.items():
+            with model.only(module):
+                found[f"{name}_{kind}"] = sum(answers_right(model, ready)) / len(ready)
+    return found
+
+
+def run_reasoning(run: Run) -> dict:
+    """Tune one arm on one family and score its cells; the history follows validation and independence."""
+    from transformers import set_seed
+
+    config = run.config
+    rows = iclm_tasks.training_rows(config, run.seed)
+    held = iclm_tasks.training_rows({**config, "train_rows": config["validation_rows"]}, run.seed + 1000)
+    validation = prepared(held, config)
+    set_seed(run.seed)
+    model = build_model(config)
+
+    def measure(model) -> dict:
+        found = {"exact": sum(answers_right(model, validation)) / len(validation)}
+        return found | (independence(model, validation) if config["invariant"] else {})
+
+    batches = row_order(len(rows), config["batch"], config["steps"], run.seed)
+    history = []
+    if config["steps"]:  # none for the base as it is
+        history = fit(run, model, prepared(rows, config, "supervised"), batches, measure)
+    metrics = {"trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad)}
+    for cell in config["cells"]:
+        metrics |= cell_scores(model, config, cell)
+    return {"metrics": metrics, "history": history}

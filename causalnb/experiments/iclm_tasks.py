@@ -1,0 +1,56 @@
+"""Rows of the ICLM experiments: what is trained on, and the cells of the tables, in both formats."""
+
+from causalnb.tasks import acre, icl_rows, raven
+
+FORMATS = acre.FORMATS  # text, symbolic
+CELLS = {  # what the paper calls its sets, by family: i.i.d., then two o.o.d.
+    "acre": {"IID": ("IID", "test"), "Comp": ("Comp", "test"), "Sys": ("Sys", "test"),
+             "comp_true": ("comp_true", "test"), "sys_true": ("sys_true", "test")},
+    "raven": {"center": "center_single", "four": "distribute_four",
+              "in_center": "in_center_single_out_center_single"},
+}
+TRUE = ("comp_true", "sys_true")  # drawn here: no file has them
+
+
+def problems(family: str, cell: str, source: str, n: int, seed: int) -> list:
+    """About n problems of a cell, of the published file ("file") or drawn ("generator")."""
+    from numpy.random import default_rng
+
+    if family == "acre":
+        regime, part = CELLS[family][cell]
+        if source == "generator" or cell in TRUE:
+            return acre.generate(regime, n, seed, part)
+        found = acre.read(regime, part)
+    elif source == "generator":
+        return raven.generate(CELLS[family][cell], n, seed)
+    else:
+        found = raven.read(CELLS[family][cell])
+    return [found[i] for i in default_rng(seed).permutation(len(found))[:n]]
+
+
+def training_rows(config: dict, seed: int) -> list[dict]:
+    """Compact rows of config's train_rows problems in each of its formats, drawn from its regime.
+
+    A problem of ACRE asks for all its objects and some groups; in RAVEN every word of a panel is predicted.
+    """
+    n, family = config["train_rows"], config["family"]
+    if family == "acre":
+        drawn = acre.generate(config["regime"], n, [seed, 1])
+        return [row for format in config["formats"]
+                for row in acre.rows(drawn, format, seed, dense=True)]
+    drawn = raven.generate(CELLS[family][config["regime"]], n, [seed, 1], config["answer_set"])
+    return [row for format in config["formats"] for row in raven.rows(drawn, format)]
+
+
+def test_rows(config: dict, cell: str) -> dict[str, list[dict]]:
+    """{format: compact rows} of config's test_rows queries of a cell; each problem in both formats."""
+    n, family = config["test_rows"], config["family"]
+    queries = 4 if family == "acre" else 1
+    found = problems(family, cell, config["source"], -(-n // queries), config["split_seed"])
+    made = {format: acre.rows(found, format, config["split_seed"]) if family == "acre" else
+            raven.rows(found, format) for format in FORMATS}
+    made = {format: rows[:n] for format, rows in made.items()}
+    if config["matched"]:
+        made = dict(zip(FORMATS, icl_rows.match_lengths(*(made[format] for format in FORMATS),
+                                                        extra=config["matched"]), strict=True))
+    return made

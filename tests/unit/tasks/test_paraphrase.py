@@ -1,0 +1,143 @@
+"""Template paraphrases: labels by a rule of our own, exact rates, no leak; the real PAWS-QQP."""
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from causalnb.errors import DataError
+from causalnb.tasks import files, paraphrase, sentence_pairs
+
+needs_files = pytest.mark.skipif(not os.environ.get("CAUSALNB_DATA"),
+                                 reason="needs CAUSALNB_DATA, a mirror of the data files")
+DIRECTED = re.compile(r"\b(from|convert|outrun|than|before)\b")  # words of a relation that has a direction
+THINGS = {thing.lower() for known in paraphrase.THINGS.values() for thing in known}
+
+
+def bag(sentence: str) -> Counter:
+    return Counter(sentence_pairs.words(sentence))
+
+
+def things(sentence: str) -> list[str]:
+    return [word for word in sentence_pairs.words(sentence) if word in THINGS]
+
+
+def says_the_same(row: dict) -> bool:
+    """Read from the sentences: the same two things in the same order, or in any where none is needed."""
+    one, two = things(row["sentence1"]), things(row["sentence2"])
+    return one == two or sorted(one) == sorted(two) and not DIRECTED.search(row["sentence1"])
+
+
+@pytest.fixture(scope="module")
+def data():
+    return paraphrase.load(n_train=3000, n_validation=200, n_test=400, n_challenge=200, seed=1)
+
+
+@pytest.mark.parametrize("family", paraphrase.FAMILIES)
+def test_every_label_is_what_the_sentences_say(family):
+    for row in paraphrase.challenge(400, family=family) + paraphrase.pairs(1000, 0.2, family=family):
+        assert len(things(row["sentence1"])) == len({*things(row["sentence1"])}) == 2
+        assert says_the_same(row) == (row["label"] == 1), row
+
+
+@pytest.mark.parametrize("family", paraphrase.FAMILIES)
+def test_questions_are_asked_in_different_ways(family):
+    known = paraphrase.questions(family)
+    assert Counter(one.symmetric for one in known)[True] == len(known) / 2
+    for one in known:
+        assert len({*one.ways}) == 3
+        for way in one.ways:
+            assert way.index("{0}") < way.index("{1}")
+            assert bool(DIRECTED.search(way)) != one.symmetric
+
+
+def test_the_families_share_no_way_of_asking():
+    main, other = ({way for one in paraphrase.questions(family) for way in one.ways}
+                   for family in paraphrase.FAMILIES)
+    assert not main & other
+    counts = [len(paraphrase.questions(family)) for family in paraphrase.FAMILIES]
+    card = (Path(__file__).parents[3] / "data" / "README.md").read_text()
+    assert "{} questions in the main family, {} in the other;".format(*counts) in card
+
+
+def test_the_challenge_is_balanced_and_of_the_same_words():
+    rows = paraphrase.challenge(200)
+    assert Counter(row["kind"] for row in rows) == {"swapped": 100, "moved": 50, "symmetric": 50}
+    assert Counter(row["label"] for row in rows) == {0: 100, 1: 100}
+    for row in rows:
+        assert bag(row["sentence1"]) == bag(row["sentence2"]) and row["sentence1"] != row["sentence2"]
+
+
+@pytest.mark.parametrize("minority", [0, 0.01, 0.05, 0.5])
+def test_the_minority_is_exact(minority):
+    rows = paraphrase.pairs(2000, minority)
+    assert Counter(row["label"] for row in rows) == {0: 1000, 1: 1000}
+    same = [row for row in rows if bag(row["sentence1"]) == bag(row["sentence2"])]
+    assert {row["kind"] for row in same} <= {*paraphrase.SAME_WORDS} and len(same) > 500
+    wrong = [row for row in same if not row["label"]]
+    assert abs(len(wrong) - minority * len(same)) <= 0.5 and bool(wrong) == bool(minority)
+
+
+def test_low_overlap_is_there_and_no_sentence_tells_the_label():
+    rows = paraphrase.pairs(4000, 0)
+    apart = [row for row in rows if sentence_pairs.overlap(row["sentence1"], row["sentence2"]) < 0.5]
+    assert len(apart) > 500 and {row["kind"] for row in apart} == {"topic"}
+    for column in ("sentence1", "sentence2"):
+        begins = {label: Counter(row[column].split()[0] for row in rows if row["label"] == label)
+                  for label in (0, 1)}
+        assert len(begins[0]) > 10
+        for word, n in begins[0].items():
+            assert abs(n - begins[1][word]) < 5 * (n + begins[1][word]) ** 0.5, (column, word)
+
+
+def test_no_sentence_is_in_two_parts(data):
+    assert [*data] == ["train", "validation", "test", "challenge_train", "challenge", "held_out"]
+    said = [one for part in data.values() for column in ("sentence1", "sentence2") for one in part[column]]
+    assert len(said) == len({*said}) == 2 * (3000 + 200 + 400 + 3 * 200)
+
+
+def test_seeds_and_families(data):
+    same = paraphrase.load(n_train=20, n_validation=200, n_test=10, n_challenge=200, minority=0, seed=1)
+    assert same["challenge"][:] == data["challenge"][:] and same["held_out"][:] == data["held_out"][:]
+    assert paraphrase.pairs(40, seed=4) == paraphrase.pairs(40, seed=4) != paraphrase.pairs(40, seed=5)
+    assert any("smarter" in said for said in data["held_out"]["sentence1"])
+    assert not any("smarter" in said for said in data["train"]["sentence1"])
+    with pytest.raises(DataError, match="Unknown family 'third' of questions; choose one of main, other"):
+        paraphrase.load(family="third")
+    with pytest.raises(DataError, match="Unknown source 'paws' of paraphrase; choose one of generator, paws"):
+        paraphrase.load("paws")
+
+
+GOOD = "id\tsentence1\tsentence2\tlabel\n1\tb'Why ?'\tb\"What 's caf\\xc3\\xa9 ?\"\t1\n"
+
+
+def test_bytes_literals_are_read_and_wrong_lines_refused(monkeypatch):
+    rows = paraphrase.parse(GOOD, "paws.tsv")
+    assert rows == [{"sentence1": "Why ?", "sentence2": "What 's café ?", "label": 1}]
+    for old, new, sentence in (("b'Why ?'", "b'Why ?", "expected two sentences as bytes literals such as"),
+                               ("b'Why ?'", "'Why ?'", "expected two sentences as bytes literals"),
+                               ("b'Why ?'", "print()", "expected two sentences as bytes literals"),
+                               ("\\xc3", "\\xff", "expected two sentences as bytes literals"),
+                               ("\t1\n", "\t2\n", "'2' is no label; expected one of 0, 1"),
+                               ("\t1\n", "\n", "expected 4 columns")):
+        with pytest.raises(DataError, match=f"^paws.tsv, line 2: {sentence}"):
+            paraphrase.parse(GOOD.replace(old, new), "paws.tsv")
+    monkeypatch.setattr(files, "read", lambda name: GOOD.encode())
+    assert paraphrase.load("paws_qqp")["test"][:]["label"] == [1]
+
+
+@needs_files
+def test_paws_qqp_is_as_audited():
+    rows = paraphrase.read()
+    assert len(rows) == 677 and Counter(row["label"] for row in rows) == {0: 486, 1: 191}
+    full = [row["label"] for row in rows
+            if sentence_pairs.overlap(row["sentence1"], row["sentence2"]) == 1]
+    assert len(full) == 598 and round(100 * sum(full) / len(full), 1) == 27.1
+    sets = [({*one.lower().split()}, {*two.lower().split()})
+            for one, two in ((row["sentence1"], row["sentence2"]) for row in rows)]
+    assert round(sum(len(a & b) / len(a | b) for a, b in sets) / 677, 3) == 0.969
+    assert sum(Counter(row["sentence1"].lower().split()) == Counter(row["sentence2"].lower().split())
+               for row in rows) == 500
+    lengths = [len(sentence_pairs.words(row[column])) for row in rows for column in paraphrase.COLUMNS[1:3]]
+    assert (round(sum(lengths) / len(lengths), 1), max(lengths)) == (18.5, 54)
