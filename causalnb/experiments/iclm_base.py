@@ -6,7 +6,7 @@ from causalnb.tasks import icl_pretraining
 
 
 def grouped(rows: list[dict], batch: int, steps: int, window: int = 16, seed: int = 0) -> list[list[int]]:
-    """`steps` batches of rows of like lengths: of each permutation of all rows, `window` batches are sorted."""
+    """`steps` batches of rows of like lengths: in permutations of all rows, `window` batches are sorted."""
     from numpy.random import default_rng
 
     draw, found = default_rng(seed), []

@@ -104,7 +104,8 @@ register(Experiment(
     settings={
         "laptop": {**MODEL, "rows": 120_000, "steps": 12_000, "batch": 64, "learning_rate": 2e-3,
                    "evaluate_every": 500, "evaluation_rows": 600},
-        "quick": {**QUICK_MODEL, "rows": 16, "steps": 2, "batch": 8, "evaluate_every": 1, "evaluation_rows": 8},
+        "quick": {**QUICK_MODEL, "rows": 16, "steps": 2, "batch": 8, "evaluate_every": 1,
+                  "evaluation_rows": 8},
         "gpu": {**GPU_MODEL, "rows": 1_000_000, "steps": 20_000, "batch": 256, "learning_rate": 5e-4,
                 "evaluate_every": 2000},
     },
