@@ -119,8 +119,10 @@ class ConceptGraph:
         draw = random.Random(seed)
         pool = self.concepts if among is None else among
         others = {effect: [c for c in pool if c != effect] for effect in self.edges}
-        return ConceptGraph({effect: draw.sample(others[effect], min(len(causes), len(others[effect])))
-                             for effect, causes in self.edges.items()}, self.steps)
+        edges = {effect: draw.sample(others[effect], min(len(causes), len(others[effect])))
+                 for effect, causes in self.edges.items()}
+        left = {*edges, *(cause for causes in edges.values() for cause in causes)}  # no edge, no concept
+        return ConceptGraph(edges, {name: step for name, step in self.steps.items() if name in left})
 
 
 def _guarded(concept: str) -> str:

@@ -219,6 +219,12 @@ def test_a_placebo_keeps_how_many_causes():
     among = graph.shuffled(3, among=["d", "e", "f"])
     assert sorted(map(len, among.edges.values())) == [0, 1, 2]
     assert {cause for causes in among.edges.values() for cause in causes} <= {"d", "e", "f"}
+    assert graph.shuffled(3, among=["d", "e", "f"]).steps == {"a": 1}
+    steps = ConceptGraph({"a": ["b"], "d": ["c"]}, {"b": 0, "c": 1, "a": 2})
+    for seed in range(10):  # a cause that nothing draws is no concept, and has no step
+        found = steps.shuffled(seed, among=["a", "b", "c"])
+        assert found.steps == {name: step for name, step in steps.steps.items() if name in found.concepts}
+    assert any("c" not in steps.shuffled(seed, among=["a", "b", "c"]).steps for seed in range(10))
 
 
 def test_a_batch_is_padded_and_dense_like_its_items():
