@@ -7,6 +7,8 @@ stale.
 from hashlib import sha256
 
 from causalnb.experiments.iclm_base import run_base
+from causalnb.experiments.iclm_clusters import run_clusters
+from causalnb.experiments.iclm_continual import run_continual
 from causalnb.experiments.iclm_models import base_file
 from causalnb.experiments.iclm_runs import run_reasoning
 from causalnb.lab.registry import Experiment, register
@@ -15,7 +17,7 @@ ROOM = tuple(f"causalnb.iclm.{name}" for name in (
     "adapters", "aggregation", "configuration", "independence", "model", "routing"))
 TASKS = tuple(f"causalnb.tasks.{name}" for name in ("acre", "raven", "pvr", "arc", "icl_rows", "icl_words"))
 CODE = (*ROOM, *TASKS, "causalnb.lab.training", "causalnb.experiments.iclm_models",
-        "causalnb.experiments.iclm_tasks", "causalnb.experiments.iclm_runs")
+        "causalnb.experiments.iclm_tasks", "causalnb.experiments.iclm_runs", "causalnb.experiments.iclm_maps")
 
 
 def digest(hidden_size: int) -> str:
@@ -39,7 +41,13 @@ LAPTOP = {
     "router": "vq",
     "router_trainable": True,
     "routed_by": "router",
+    "fit_rows": 500,
     "aggregation": "latent",
+    "aggregation_settings": {},
+    "weights": {},
+    "direction": "forward",
+    "clamp": None,
+    "norm_over": "labels",
     "formats": ["text", "symbolic"],
     "batch": 32,
     "steps": 600,
@@ -53,10 +61,11 @@ LAPTOP = {
     "answer_set": "published",
     "split_seed": 42,
     "matched": 0,
+    "map_rows": 0,
 }
 QUICK = {**QUICK_MODEL, "pretrained": False, "base": "", "lora_rank": 2, "batch": 4, "steps": 2,
          "evaluate_every": 1, "train_rows": 4, "validation_rows": 2, "test_rows": 4, "choice_rows": 2,
-         "source": "generator"}
+         "source": "generator", "fit_rows": 8}
 GPU = {**GPU_MODEL, "base": digest(GPU_MODEL["hidden_size"]), "batch": 128, "learning_rate": 5e-4}
 FAMILIES = {
     "acre": {"family": "acre", "regime": "IID", "cells": ["IID", "Comp", "Sys"]},
@@ -64,16 +73,45 @@ FAMILIES = {
 }
 ALONE = {"num_modules": 1, "invariant": False, "aggregation": "own", "routed_by": "nobody",
          "router_trainable": False}
-ARMS = {
-    "base": {**ALONE, "steps": 0},
+MAPS = {"map_rows": 100}
+STRONG = {"aggregation_settings": {"start": "base"}}
+FINETUNED = {
     "finetuned": ALONE,
-    "iclm": {},
+    "finetuned_wide": {**ALONE, "lora_rank": 39},  # as many parameters as the ICLM trains
+}
+TABLE_1 = {
+    "base": {**ALONE, "steps": 0},
+    **FINETUNED,
+    "iclm": MAPS,
     "no_invariant": {"invariant": False, "aggregation": "own"},
+    "no_invariant_head": {"invariant": False},
     "oracle": {**ALONE, "num_modules": 2, "routed_by": "format"},
 }
+VARIANTS = {
+    "weighted": {"router": "distance"},
+    "kmeans": {"router": "kmeans", "router_trainable": False},
+    "logit": {"aggregation": "logit"},
+    "probability": {"aggregation": "probability"},
+}
+CONTROLS = {
+    "untrained": {**MAPS, "pretrained": False, "base": ""},
+    "matched": {**MAPS, "matched": 8},
+    "no_information": {"weights": {"epsilon": 0.0}},
+    "published_information": {"direction": "reverse", "clamp": 1e-6},
+    "published_norm": {"norm_over": "tokens", "aggregation_settings": {"shared": False}},
+    "aligned": {"weights": {"epsilon": 0.0, "delta": 0.1}},
+    "frozen_router": {"router_trainable": False},
+}
+SHIFTS = {  # true ones: no training problem has what these ask for
+    "acre_comp": ("acre", {"regime": "comp_true", "cells": ["comp_true"]}),
+    "acre_sys": ("acre", {"regime": "sys_true", "cells": ["sys_true"]}),
+    "raven": ("raven", {"answer_set": "balanced"}),
+}
+PROFILES = {"quick": QUICK, "gpu": GPU}
+NOTEBOOK = "32_reasoning"
 
 
-def add(id: str, title: str, family: str, arms: dict, seeds: int, cost: float, notebook: str,
+def add(id: str, title: str, family: str, arms: dict, seeds: int, cost: float, notebook: str = NOTEBOOK,
         **changes) -> None:
     """Register an experiment on a family, its laptop settings with `changes`; cost in seconds of one run."""
     register(Experiment(
@@ -83,21 +121,64 @@ def add(id: str, title: str, family: str, arms: dict, seeds: int, cost: float, n
         notebook=notebook,
         code=CODE,
         arms=arms,
-        settings={"laptop": {**LAPTOP, **FAMILIES[family], **changes}, "quick": QUICK, "gpu": GPU},
+        settings={"laptop": {**LAPTOP, **FAMILIES[family], **changes}, **PROFILES},
         seeds={"quick": 1, "laptop": seeds},
         cost={"quick": 5, "laptop": cost, "gpu": 300},
     ))
 
 
-for family, name in (("acre", "ACRE"), ("raven", "RAVEN")):
+for family, name, cost in (("acre", "ACRE", 400), ("raven", "RAVEN", 200)):
     add(f"iclm.{family}", f"{name} in two formats: one module, two, an invariant one, an oracle", family,
-        ARMS, 5, 200, "32_reasoning")
+        TABLE_1, 5, cost)
+    add(f"iclm.variants.{family}", f"{name}: routers and aggregations", family, VARIANTS, 3, cost,
+        "34_routing_and_variants")
+    add(f"iclm.controls.{family}", f"{name}: an untrained base, equal lengths, other losses", family,
+        CONTROLS, 3, cost)
+for name, (family, changes) in SHIFTS.items():
+    add(f"iclm.shift.{name}", f"A true shift, {name.replace('_', ' ')}: one module or ICLM at its strongest",
+        family, {**FINETUNED, "iclm": {}, "strong": STRONG}, 5, 300, **changes)
 
+register(Experiment(
+    id="iclm.continual",
+    title="ACRE, then RAVEN: what four modules keep of the first, and one",
+    run=run_continual,
+    notebook="33_continual_learning",
+    code=(*CODE, "causalnb.experiments.iclm_continual"),
+    arms={"iclm": MAPS, "kept": {"keep": True}, "finetuned": ALONE},
+    settings={
+        "laptop": {**LAPTOP, "num_modules": 4, "keep": False, "used_share": 0.05, "count_rows": 200,
+                   "acre": FAMILIES["acre"], "raven": FAMILIES["raven"]},
+        "quick": {**QUICK, "count_rows": 4},
+        "gpu": GPU,
+    },
+    seeds={"quick": 1, "laptop": 3},
+    cost={"quick": 10, "laptop": 900, "gpu": 600},
+))
+register(Experiment(
+    id="iclm.clusters",
+    title="Where the bare base sees the inputs of six data sets",
+    run=run_clusters,
+    notebook="34_routing_and_variants",
+    code=(*TASKS, "causalnb.iclm.routing", "causalnb.experiments.iclm_models",
+          "causalnb.experiments.iclm_tasks", "causalnb.experiments.iclm_maps",
+          "causalnb.experiments.iclm_clusters"),
+    arms={"acre": {**FAMILIES["acre"], "map": "cells"}, "raven": {**FAMILIES["raven"], "map": "cells"},
+          "six": {"map": "six"}},
+    settings={
+        "laptop": {**MODEL, **FAMILIES["acre"], "base": digest(MODEL["hidden_size"]), "pretrained": True,
+                   "map": "cells", "test_rows": 100, "longest": 240, "source": "file", "split_seed": 42,
+                   "matched": 0},
+        "quick": {**QUICK_MODEL, "pretrained": False, "base": "", "test_rows": 8, "source": "generator"},
+        "gpu": {**GPU_MODEL, "base": digest(GPU_MODEL["hidden_size"])},
+    },
+    seeds={"quick": 1, "laptop": 1},
+    cost={"quick": 3, "laptop": 20, "gpu": 20},
+))
 register(Experiment(
     id="iclm.base",
     title="The small language model that all modules share, before any task",
     run=run_base,
-    notebook="32_reasoning",
+    notebook=NOTEBOOK,
     code=(*TASKS, "causalnb.tasks.icl_pretraining", "causalnb.lab.training",
           "causalnb.experiments.iclm_models", "causalnb.experiments.iclm_base"),
     arms={"base": {}},

@@ -1,6 +1,6 @@
 """One arm of ICLM on one family of tasks: tune, follow the modules' independence, score every cell."""
 
-from causalnb.experiments import iclm_tasks
+from causalnb.experiments import iclm_maps, iclm_tasks
 from causalnb.experiments.iclm_models import (
     answers_right,
     build_model,
@@ -85,26 +85,51 @@ def cell_scores(model, config: dict, cell: str) -> dict[str, float]:
     return found
 
 
-def run_reasoning(run: Run) -> dict:
-    """Tune one arm on one family and score its cells; the history follows validation and independence."""
-    from transformers import set_seed
+def followed(model, config: dict) -> list[dict]:
+    """The maps of iclm_maps over config's `map_rows` first test rows of each cell in each format."""
+    found = {cell: {format: prepared(rows[: config["map_rows"]], config)
+                    for format, rows in iclm_tasks.test_rows(config, cell).items()} for cell in config["cells"]}
+    return iclm_maps.followed(model, found)
 
-    config = run.config
-    rows = iclm_tasks.training_rows(config, run.seed)
-    held = iclm_tasks.training_rows({**config, "train_rows": config["validation_rows"]}, run.seed + 1000)
-    validation = prepared(held, config)
-    set_seed(run.seed)
-    model = build_model(config)
+
+def started(model, rows: list[dict], config: dict) -> None:
+    """Give a K-means router its centroids, those of the first `fit_rows` training rows."""
+    import torch
+
+    if config["router"] == "kmeans":
+        batch = collate(rows[:: max(1, len(rows) // config["fit_rows"])])
+        with torch.no_grad():
+            model.router.fit(model.router_states(batch["input_ids"], batch["attention_mask"], batch["labels"]))
+
+
+def tuned(run: Run, model, config: dict) -> list[dict]:
+    """Tune a model on config's family in run's folder; the history of validation and independence."""
+    rows = prepared(iclm_tasks.training_rows(config, run.seed), config, "supervised")
+    held = {**config, "train_rows": config["validation_rows"]}
+    validation = prepared(iclm_tasks.training_rows(held, run.seed + 1000), config)
+    started(model, rows, config)
 
     def measure(model) -> dict:
         found = {"exact": sum(answers_right(model, validation)) / len(validation)}
         return found | (independence(model, validation) if config["invariant"] else {})
 
-    batches = row_order(len(rows), config["batch"], config["steps"], run.seed)
-    history = []
-    if config["steps"]:  # none for the base as it is
-        history = fit(run, model, prepared(rows, config, "supervised"), batches, measure)
-    metrics = {"trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad)}
+    return fit(run, model, rows, row_order(len(rows), config["batch"], config["steps"], run.seed), measure)
+
+
+def trained_parameters(model) -> int:
+    """How many parameters an optimiser moves."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def run_reasoning(run: Run) -> dict:
+    """Tune one arm on one family and score its cells; the history holds the maps of iclm_maps too."""
+    from transformers import set_seed
+
+    config = run.config
+    set_seed(run.seed)
+    model = build_model(config)
+    history = tuned(run, model, config) if config["steps"] else []  # none for the base as it is
+    metrics = {"trainable_parameters": trained_parameters(model)}
     for cell in config["cells"]:
         metrics |= cell_scores(model, config, cell)
-    return {"metrics": metrics, "history": history}
+    return {"metrics": metrics, "history": history + (followed(model, config) if config["map_rows"] else [])}

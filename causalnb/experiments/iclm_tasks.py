@@ -36,10 +36,19 @@ def training_rows(config: dict, seed: int) -> list[dict]:
     n, family = config["train_rows"], config["family"]
     if family == "acre":
         drawn = acre.generate(config["regime"], n, [seed, 1])
-        return [row for format in config["formats"]
-                for row in acre.rows(drawn, format, seed, dense=True)]
-    drawn = raven.generate(CELLS[family][config["regime"]], n, [seed, 1], config["answer_set"])
-    return [row for format in config["formats"] for row in raven.rows(drawn, format)]
+        made = {format: acre.rows(drawn, format, seed, dense=True) for format in config["formats"]}
+    else:
+        drawn = raven.generate(CELLS[family][config["regime"]], n, [seed, 1], config["answer_set"])
+        made = {format: raven.rows(drawn, format) for format in config["formats"]}
+    return [row for rows in _matched(made, config).values() for row in rows]
+
+
+def _matched(made: dict[str, list[dict]], config: dict) -> dict[str, list[dict]]:
+    """Rows of both formats with prompts of equal length, up to config's `matched` words longer, if not 0."""
+    if not config["matched"]:
+        return made
+    return dict(zip(FORMATS, icl_rows.match_lengths(*(made[format] for format in FORMATS),
+                                                    extra=config["matched"]), strict=True))
 
 
 def test_rows(config: dict, cell: str) -> dict[str, list[dict]]:
@@ -49,8 +58,4 @@ def test_rows(config: dict, cell: str) -> dict[str, list[dict]]:
     found = problems(family, cell, config["source"], -(-n // queries), config["split_seed"])
     made = {format: acre.rows(found, format, config["split_seed"]) if family == "acre" else
             raven.rows(found, format) for format in FORMATS}
-    made = {format: rows[:n] for format, rows in made.items()}
-    if config["matched"]:
-        made = dict(zip(FORMATS, icl_rows.match_lengths(*(made[format] for format in FORMATS),
-                                                        extra=config["matched"]), strict=True))
-    return made
+    return _matched({format: rows[:n] for format, rows in made.items()}, config)

@@ -14,6 +14,7 @@ from .independence import (
     linear_cka,
     mutual_information,
     pearson,
+    routed_alignment,
     routed_mutual_information,
 )
 from .model import ICLMForCausalLM, ICLMOutput
@@ -48,6 +49,7 @@ __all__ = [
     "mean_pooled",
     "mutual_information",
     "pearson",
+    "routed_alignment",
     "routed_mutual_information",
     "shared_batch_norm",
     "temporal_graph",

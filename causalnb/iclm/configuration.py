@@ -7,20 +7,21 @@ from .routing import ROUTERS
 
 AGGREGATIONS = ("latent", "logit", "probability", "own")
 LORA = {"r": 8, "alpha": 16, "dropout": 0.05, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
-WEIGHTS = {"alpha": 0.1, "beta": 0.1, "gamma": 0.1, "epsilon": 0.01}
+WEIGHTS = {"alpha": 0.1, "beta": 0.1, "gamma": 0.1, "epsilon": 0.01, "delta": 0.0}
 
 
 class ICLMConfig(PretrainedConfig):
     """Settings of ICLMForCausalLM; defaults are the paper's, where it is well defined.
 
     num_modules N >= 1 domain modules; lora r, alpha, dropout, target_modules; router "vq", "kmeans" or
-    "distance" with router_settings for it, router_trainable by an adapter of its own, router_projection to
-    that many features; aggregation "latent", "logit", "probability", or "own" (the routed module's own
-    logits, without an invariant module); aggregation_settings for it; invariant_weight w_I in [0, 1], used in
-    logit and probability space; weights of Equation 4; direction and clamp of the mutual information;
-    norm_over "labels" or, as in the published code, "tokens", padding included, for the batch statistics of
-    training; shared_layers lower layers that run once, without adapters, and whose states then route. Raises
-    ValueError for unknown or contradictory settings.
+    "distance" with router_settings for it, router_trainable by an adapter of its own, router_projection
+    to that many features; aggregation "latent", "logit", "probability", or "own" (the routed module's own
+    logits, without an invariant module); aggregation_settings for it; invariant_weight w_I in [0, 1],
+    used in logit and probability space; weights of Equation 4, and delta (not the paper's) of the
+    modules' alignment; direction and clamp of the mutual information; norm_over "labels" or, as in the
+    published code, "tokens", padding included, for the batch statistics of training; shared_layers lower
+    layers that run once, without adapters, and whose states then route. Raises ValueError for unknown or
+    contradictory settings.
     """
 
     model_type = "iclm"

@@ -31,11 +31,7 @@ def routed_mutual_information(h_invariant: Tensor, h_specific: Tensor, module: T
     that the loss reaches active modules alone. Raises ValueError as `mutual_information`, and for `module`.
     """
     check_estimator(direction, clamp)
-    _checked_pair(h_invariant, h_specific)
-    owners = module.unique().tolist()
-    if module.shape != h_specific.shape[:1] or not set(owners) <= set(range(num_modules)):
-        raise ValueError(f"module has shape {tuple(module.shape)} and values {owners}: give each of "
-                         f"{len(h_specific)} rows one in [0, {num_modules})")
+    owners = _checked_owners(h_invariant, h_specific, module, num_modules)
     found = [h_invariant.new_zeros((), dtype=_precision(h_invariant))] * num_modules
     for number in owners:
         rows = module == number
@@ -117,6 +113,22 @@ def linear_cka(a: Tensor, b: Tensor, debiased: bool = True) -> Tensor:
     return hsic(left, right) / scale
 
 
+def routed_alignment(h_invariant: Tensor, h_specific: Tensor, module: Tensor, num_modules: int) -> Tensor:
+    """Debiased CKA for each domain module over the rows routed to it: (N,), in [0, 1] up to chance.
+
+    Not in the paper: a regulariser in the place of Equation 3 that can tell independent modules from equal
+    ones in a small batch. Where the estimate is below 0, or a module has fewer than 4 rows, it is 0 and has
+    no gradient. Raises ValueError as `routed_mutual_information`.
+    """
+    owners = _checked_owners(h_invariant, h_specific, module, num_modules)
+    found = [h_invariant.new_zeros((), dtype=_precision(h_invariant))] * num_modules
+    for number in owners:
+        rows = module == number
+        if int(rows.sum()) >= 4:
+            found[number] = linear_cka(h_invariant[rows], h_specific[rows]).clamp(min=0)
+    return torch.stack(found)
+
+
 def _hsic(k: Tensor, m: Tensor) -> Tensor:
     def centred(g):
         return g - g.mean(0) - g.mean(1, keepdim=True) + g.mean()
@@ -147,3 +159,13 @@ def _checked_pair(a, b) -> None:
     if len(wrong):
         raise ValueError(f"row {int(wrong[0])} of the states is not finite: lower the learning rate or look "
                          "for the step where it began")
+
+
+def _checked_owners(h_invariant, h_specific, module, num_modules) -> list[int]:
+    """The modules that own a row."""
+    _checked_pair(h_invariant, h_specific)
+    owners = module.unique().tolist()
+    if module.shape != h_specific.shape[:1] or not set(owners) <= set(range(num_modules)):
+        raise ValueError(f"module has shape {tuple(module.shape)} and values {owners}: give each of "
+                         f"{len(h_specific)} rows one in [0, {num_modules})")
+    return owners

@@ -20,7 +20,7 @@ from transformers.utils import ModelOutput
 from .adapters import Rows, adapt
 from .aggregation import LatentAggregation, LogitAggregation, ProbabilityAggregation
 from .configuration import ICLMConfig
-from .independence import routed_mutual_information
+from .independence import routed_alignment, routed_mutual_information
 from .routing import Router, Routing, mean_pooled
 
 
@@ -358,8 +358,8 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         Then logits stand where the n labels are predicted, one place before each, in the order of labels[:,
         1:]. router_states (B, H) from `router_states` save the router's pass; a routing, or modules (B,) as
         an oracle names them, settles the matter. losses has output, invariant, domain, routing,
-        mutual_information, unweighted. Raises ValueError for labels all ignored, and for arguments of another
-        shape.
+        mutual_information, unweighted, and alignment where delta is not 0. Raises ValueError for labels all
+        ignored, and for arguments of another shape.
         """
         if isinstance(routing, Tensor):
             routing = Routing(routing, torch.zeros((), device=routing.device))
@@ -426,9 +426,11 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         found["invariant"] = _surprise(head(states[0]), targets)
         module = routing.module[owner] if routing.weights is None else torch.arange(
             len(domains), device=owner.device).repeat_interleave(len(owner))
+        pairs = (states[0].repeat(len(domains), 1), domains.flatten(0, 1), module, self.config.num_modules)
         found["mutual_information"] = routed_mutual_information(
-            states[0].repeat(len(domains), 1), domains.flatten(0, 1), module, self.config.num_modules,
-            self.config.direction, self.config.clamp).sum()
+            *pairs, self.config.direction, self.config.clamp).sum()
+        if self.config.weights["delta"]:
+            found["alignment"] = routed_alignment(*pairs).sum()
         return found
 
     def _alone(self, input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep, **kwargs):
@@ -445,7 +447,8 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         return ICLMOutput(loss, logits, {"output": loss.detach()})
 
 
-_WEIGHT_OF = {"invariant": "alpha", "domain": "beta", "routing": "gamma", "mutual_information": "epsilon"}
+_WEIGHT_OF = {"invariant": "alpha", "domain": "beta", "routing": "gamma", "mutual_information": "epsilon",
+              "alignment": "delta"}
 
 
 def _domain_weights(routing: Routing) -> Tensor:

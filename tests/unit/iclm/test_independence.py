@@ -11,6 +11,7 @@ from causalnb.iclm import (
     linear_cka,
     mutual_information,
     pearson,
+    routed_alignment,
     routed_mutual_information,
 )
 
@@ -148,6 +149,25 @@ def test_few_rows_hide_identity_from_mutual_information_but_not_from_alignment()
     assert abs(sum(information[0]) - sum(information[1])) / 3 < 0.05
     assert all(value[1] == pytest.approx(1, abs=1e-4) for value in same)
     assert all(abs(value[1]) < 0.1 for value in apart)
+
+
+def test_alignment_counts_each_modules_rows_and_falls_by_its_gradient(double):
+    a, b = states(14)
+    b[:6] += a[:6]
+    b.requires_grad_()
+    module = torch.tensor([2] * 6 + [0] * 3 + [1] * 5)
+    found = routed_alignment(a, b, module, 4)
+    assert found[2] == linear_cka(a[:6], b[:6]) > 0 and found[1] == linear_cka(a[9:], b[9:]).clamp(min=0)
+    assert found[0] == found[3] == 0  # three rows, and none
+    gradient, = torch.autograd.grad(found[2], b)
+    assert (gradient[6:] == 0).all() and linear_cka(a[:6], (b - 1e-3 * gradient)[:6]) < found[2]
+
+
+def test_alignment_below_chance_is_let_be():
+    pairs = (torch.randn(2, 8, 30, generator=torch.Generator().manual_seed(seed)) for seed in range(20))
+    a, b = next(pair for pair in pairs if linear_cka(*pair) < 0).requires_grad_()
+    loss = routed_alignment(a, b, torch.zeros(8, dtype=torch.long), 1).sum()
+    assert loss == 0 and (torch.autograd.grad(loss, b)[0] == 0).all()
 
 
 def test_many_rows_do_tell():

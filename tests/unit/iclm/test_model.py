@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from causalnb.iclm import ICLMConfig, ICLMForCausalLM, Routing, mutual_information
+from causalnb.iclm import ICLMConfig, ICLMForCausalLM, Routing, linear_cka, mutual_information
 from tests.unit.iclm.small import (
     BASES,
     LAYERS,
@@ -36,6 +36,7 @@ VARIANTS = {
     "trained router": dict(router_trainable=True, router_settings={"nu_on": "commitment"}),
     "tokens": dict(norm_over="tokens"),
     "published loss": dict(direction="reverse", clamp=1e-6, num_modules=4),
+    "aligned": dict(weights={"delta": 0.5}, aggregation_settings={"start": "base"}),
     "one shared layer": dict(shared_layers=1),
     "two shared layers, distance": dict(shared_layers=2, router="distance"),
 }
@@ -109,7 +110,11 @@ def slow_loss(model, batch):
         parts["mutual_information"] = sum(
             mutual_information(invariant[rows], h[rows], config.direction, config.clamp)
             for rows, h in zip(mine, domains) if rows.any())
-    names = {"invariant": "alpha", "domain": "beta", "routing": "gamma", "mutual_information": "epsilon"}
+        if config.weights["delta"]:
+            parts["alignment"] = sum(linear_cka(invariant[rows], h[rows]).clamp(min=0)
+                                     for rows, h in zip(mine, domains) if rows.sum() >= 4)
+    names = {"invariant": "alpha", "domain": "beta", "routing": "gamma", "mutual_information": "epsilon",
+             "alignment": "delta"}
     total = parts["output"] + sum(config.weights[names[n]] * parts[n] for n in names.keys() & parts.keys())
     return total, parts, logits
 
@@ -139,7 +144,8 @@ def test_equation_4_and_its_gradients_from_modules_run_alone(double, variant):
 
 def test_the_defaults_are_the_papers():
     config = wrapped().config
-    assert config.weights == dict(alpha=0.1, beta=0.1, gamma=0.1, epsilon=0.01) and config.num_modules == 2
+    assert config.weights == dict(alpha=0.1, beta=0.1, gamma=0.1, epsilon=0.01, delta=0.0)  # delta is ours
+    assert config.num_modules == 2
     assert ICLMConfig().lora == dict(r=8, alpha=16, dropout=0.05,
                                      target_modules=["q_proj", "k_proj", "v_proj", "o_proj"])
     assert wrapped().router.choose.nu == 0.25 and wrapped().router.choose.nu_on == "codebook"
@@ -505,7 +511,7 @@ def test_a_batch_of_one_trains():
     (dict(shared_layers=3), "shared_layers is 3 and the base has 3 layers: leave at least one"),
     (dict(shared_layers=-1), "shared_layers is -1"),
     (dict(shared_layers=1, router_trainable=True), "with shared_layers the shared, frozen layers route"),
-    (dict(weights={"delta": 1}), "weights has no setting 'delta': give alpha, beta, gamma, epsilon"),
+    (dict(weights={"zeta": 1}), "weights has no setting 'zeta': give alpha, beta, gamma, epsilon, delta"),
     (dict(lora={"rank": 1}), "lora has no setting 'rank': give r, alpha, dropout, target_modules"),
     (dict(lora={"target_modules": "q_proj"}), "lora's target_modules is 'q_proj': give a list of names"),
     (dict(aggregation_settings={"start": "zero"}), "start is 'zero': choose 'random' or 'base'"),

@@ -1,0 +1,100 @@
+"""ACRE first, then RAVEN: what is learned, what is forgotten, and in which part of the model."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from causalnb.experiments.iclm_models import build_model, modules_of
+from causalnb.experiments.iclm_runs import cell_scores, followed, prepared, trained_parameters, tuned
+from causalnb.experiments.iclm_tasks import training_rows
+from causalnb.lab.registry import Run
+
+TASKS = ("acre", "raven")  # in their order
+PARTS = ("router", "modules", "head")
+
+
+def part_masks(model) -> dict[str, dict]:
+    """{part: {name of a tensor: which of its entries belong to the part}} of all that training moves."""
+    import torch
+
+    router = model.number("router") if model.config.router_trainable else None
+    masks = {part: {} for part in PARTS}
+    for name, value in model.state_dict().items():
+        if name.startswith("aggregation."):
+            masks["head"][name] = torch.ones_like(value, dtype=torch.bool)
+        elif name.startswith("router."):
+            masks["router"][name] = torch.ones_like(value, dtype=torch.bool)
+        elif name.endswith((".A", ".B")):
+            its = torch.zeros_like(value, dtype=torch.bool)
+            if router is not None:
+                its[router] = True
+                masks["router"][name] = its
+            masks["modules"][name] = ~its
+    return masks
+
+
+@contextmanager
+def put_back(model, before: dict, part: str) -> Iterator[None]:
+    """Within this context a part of the model is what it was in the state dict `before`."""
+    import torch
+
+    masks = part_masks(model)[part]
+    now = {name: value.clone() for name, value in model.state_dict().items() if name in masks}
+    model.load_state_dict({name: torch.where(mask, before[name], now[name]) for name, mask in masks.items()},
+                          strict=False)
+    try:
+        yield
+    finally:
+        model.load_state_dict(now, strict=False)
+
+
+def used_modules(model, config: dict, seed: int) -> list[int]:
+    """The domain modules that are given at least `used_share` of the training rows."""
+    rows = prepared(training_rows({**config, "train_rows": config["count_rows"]}, seed), config)
+    given = modules_of(model, rows)
+    return [i for i in range(config["num_modules"]) if given.count(i) >= config["used_share"] * len(given)]
+
+
+def task_config(config: dict, task: str) -> dict:
+    """The settings of one of the two tasks: `acre` or `raven` of config over the rest."""
+    return {**config, **config[task]}
+
+
+def scores(model, config: dict, prefix: str) -> dict[str, float]:
+    """The scores of all cells of a task's config; names begin with prefix and the task."""
+    return {f"{prefix}_{config['family']}_{name}": value for cell in config["cells"]
+            for name, value in cell_scores(model, config, cell).items()}
+
+
+def run_continual(run: Run) -> dict:
+    """Tune an arm on ACRE, then on RAVEN; cells before and after, and after with one part put back.
+
+    `keep` freezes what ACRE used before RAVEN begins: its modules with their centroids, and the router.
+    """
+    from transformers import set_seed
+
+    first, second = (task_config(run.config, task) for task in TASKS)
+    set_seed(run.seed)
+    model = build_model(run.config)
+    history = [{"task": TASKS[0], **row}
+               for row in tuned(replace(run, folder=run.folder / TASKS[0]), model, first)]
+    metrics = {"trainable_parameters": trained_parameters(model)} | scores(model, first, "before")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    routed = run.config["routed_by"] == "router"
+    if routed:
+        used = used_modules(model, first, run.seed)
+        metrics["modules_used"] = len(used)
+        if run.config["keep"]:
+            model.freeze_modules([*used, *["router"] * run.config["router_trainable"]])
+            model.router.norm.held.fill_(True)
+    history += [{"task": TASKS[1], **row}
+                for row in tuned(replace(run, folder=run.folder / TASKS[1]), model, second)]
+    for config in (first, second):
+        metrics |= scores(model, config, "after")
+    for part in PARTS if routed else ():
+        with put_back(model, before, part):
+            metrics |= scores(model, first, f"{part}_back")
+    if run.config["map_rows"]:
+        history += [{"task": task, **row} for task, config in zip(TASKS, (first, second))
+                    for row in followed(model, config)]
+    return {"metrics": metrics, "history": history}
