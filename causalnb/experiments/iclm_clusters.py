@@ -8,7 +8,7 @@ from causalnb.tasks import arc, pvr
 
 
 def sets_of(config: dict) -> dict[str, list[dict]]:
-    """{"set format": compact rows} of config's map: cells of a family, or all four tasks as far as they fit."""
+    """{"set format": compact rows} of config's map: a family's cells, or four tasks as they fit."""
     if config["map"] == "six":
         made = {f"{family} {format}": rows for family, cell in (("acre", "IID"), ("raven", "center"))
                 for format, rows in iclm_tasks.test_rows({**config, "family": family}, cell).items()}
@@ -66,6 +66,7 @@ def run_clusters(run: Run) -> dict:
         states = states.double().numpy()
         clusters, found = cluster_scores(states, names, run.seed)
         metrics |= {f"{name}_layer{-layer}": value for name, value in found.items()}
-        history += [{"layer": layer, "set": name, "cluster": cluster, "x": round(x, 3),
-                     "y": round(y, 3)} for name, cluster, (x, y) in zip(names, clusters, flattened(states).tolist(), strict=True)]
+        places = zip(names, clusters, flattened(states).tolist(), strict=True)
+        history += [{"layer": layer, "set": name, "cluster": cluster, "x": round(x, 3), "y": round(y, 3)}
+                    for name, cluster, (x, y) in places]
     return {"metrics": metrics, "history": history}

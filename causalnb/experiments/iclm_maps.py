@@ -52,9 +52,9 @@ def flattened(states, seed: int = 0):
 def map_rows(model, places: list[tuple[str, str]], rows: list[dict]) -> list[dict]:
     """One map of the encoded rows of (cell, format) places: rows with cell, format, module, x, y."""
     states, modules = routed_states(model, rows)
+    flat = flattened(states.double().numpy()).tolist()
     return [{"cell": cell, "format": format, "module": module, "x": round(x, 3), "y": round(y, 3)}
-            for (cell, format), module, (x, y) in zip(places, modules.tolist(),
-                                                      flattened(states.double().numpy()).tolist(), strict=True)]
+            for (cell, format), module, (x, y) in zip(places, modules.tolist(), flat, strict=True)]
 
 
 def followed(model, cells: dict[str, dict[str, list[dict]]]) -> list[dict]:

@@ -87,9 +87,10 @@ def cell_scores(model, config: dict, cell: str) -> dict[str, float]:
 
 def followed(model, config: dict) -> list[dict]:
     """The maps of iclm_maps over config's `map_rows` first test rows of each cell in each format."""
-    found = {cell: {format: prepared(rows[: config["map_rows"]], config)
-                    for format, rows in iclm_tasks.test_rows(config, cell).items()} for cell in config["cells"]}
-    return iclm_maps.followed(model, found)
+    cells = {cell: iclm_tasks.test_rows(config, cell) for cell in config["cells"]}
+    return iclm_maps.followed(model, {
+        cell: {format: prepared(rows[: config["map_rows"]], config) for format, rows in formats.items()}
+        for cell, formats in cells.items()})
 
 
 def started(model, rows: list[dict], config: dict) -> None:
@@ -99,7 +100,8 @@ def started(model, rows: list[dict], config: dict) -> None:
     if config["router"] == "kmeans":
         batch = collate(rows[:: max(1, len(rows) // config["fit_rows"])])
         with torch.no_grad():
-            model.router.fit(model.router_states(batch["input_ids"], batch["attention_mask"], batch["labels"]))
+            states = model.router_states(batch["input_ids"], batch["attention_mask"], batch["labels"])
+        model.router.fit(states)
 
 
 def tuned(run: Run, model, config: dict) -> list[dict]:
