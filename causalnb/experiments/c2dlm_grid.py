@@ -9,7 +9,8 @@ from hashlib import sha256
 from causalnb.experiments.c2dlm_base import run_base
 from causalnb.experiments.c2dlm_models import MODELS, base_file
 from causalnb.experiments.c2dlm_runs import run_task
-from causalnb.experiments.c2dlm_text import TINY, memory_gib, run_text, seconds
+from causalnb.experiments.c2dlm_text import memory_gib, run_text, seconds
+from causalnb.lab.bases import TINY
 from causalnb.lab.registry import Experiment, register
 from causalnb.tasks.cot_order_perturb import MODES
 
@@ -242,7 +243,8 @@ for task, own in TEXTS.items():
             title=f"In full text, with a base by name: {task}",
             run=run_text,
             notebook=NOTEBOOKS["reasoning"],
-            code=(*CODE, *TASK_CODE[task], "causalnb.c2dlm.llada", "causalnb.experiments.c2dlm_text"),
+            code=(*CODE, *TASK_CODE[task], "causalnb.c2dlm.llada", "causalnb.lab.bases",
+                  "causalnb.experiments.c2dlm_text"),
             arms=arms("diffusion", "c2dlm", "no_v", "placebo") | (tried_too if task == "reasoning" else {}),
             settings={"laptop": laptop, "quick": {"steps": 2, "evaluate_every": 1, "batch": 2,
                                                   "train_rows": 6, "test_rows": 2}, "paper": paper},

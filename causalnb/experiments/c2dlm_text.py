@@ -8,13 +8,12 @@ import json
 from pathlib import Path
 
 from causalnb.errors import LabError
+from causalnb.lab.bases import SPEED, TINY, base_parameters, downloaded, question, tiny_base
 from causalnb.lab.registry import Run
 
-TINY = "tiny"  # the base of this name is made on the spot, with a tokenizer trained on the task
 LLADA_8B = {"hidden_size": 4096, "intermediate_size": 12_288, "layers": 32, "vocabulary": 126_464}
 HALF, KEPT = 2, 18  # bytes of a 16-bit number; (tokens, width) tensors that a layer's backward pass needs
 PROMPT = 256  # tokens of a prompt, for estimates
-SPEED = 1.5e14  # operations a second that a large GPU reaches in 16 bits, about half of what it is sold with
 
 
 def text_base(config: dict, texts: list[str]):
@@ -50,42 +49,6 @@ def text_base(config: dict, texts: list[str]):
         raise LabError(f"the tokenizer of {name} has no end of text, or no offsets: choose a base with a "
                        "fast tokenizer and an eos token.")
     return decoder, tokenizer, mask, tokenizer.eos_token_id
-
-
-def downloaded(name: str) -> Path:
-    """The folder of a base: `name` if it is one, else a snapshot of the hub's repository of that name."""
-    if Path(name).is_dir():
-        return Path(name)
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))
-    except (OSError, HfHubHTTPError, HFValidationError) as error:
-        raise LabError(f"the base {name} is no folder here and cannot be downloaded ({error}): give a "
-                       "folder, or go online.") from error
-
-
-def tiny_base(config: dict, texts: list[str]):
-    """As text_base: a random Llama of config's size, and byte pairs learned from texts, digits apart."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
-                                                  pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    core.decoder = decoders.ByteLevel()
-    core.train_from_iterator(texts, trainers.BpeTrainer(
-        vocab_size=config["vocabulary"], show_progress=False, special_tokens=["<eos>", "<mask>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<eos>", mask_token="<mask>",
-                                        pad_token="<eos>")
-    decoder = LlamaForCausalLM(LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=config["hidden_size"],
-        intermediate_size=4 * config["hidden_size"], num_hidden_layers=config["layers"],
-        num_attention_heads=config["heads"], max_position_embeddings=2048, bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id))
-    return decoder, tokenizer, tokenizer.mask_token_id, tokenizer.eos_token_id
 
 
 def stories(config: dict, seed: int):
@@ -229,15 +192,6 @@ def encode(tokenizer, story: dict, end: int, max_length: int) -> dict | None:
     return row
 
 
-def question(tokenizer, prompt: str) -> tuple[str, int]:
-    """The text up to the answer, and where the prompt begins in it."""
-    if not tokenizer.chat_template:
-        return f"{prompt}\n", 0
-    said = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=False,
-                                         add_generation_prompt=True)
-    return said, said.index(prompt.strip())
-
-
 def build(config: dict, decoder, mask: int):
     """LoRA of config's rank on the decoder, then the diffusion model with the arm's loss."""
     from peft import LoraConfig, get_peft_model
@@ -322,13 +276,6 @@ def run_text(run: Run) -> dict:
         found = score(test, decode(model, tokenizer, test, lengths(config, part), end))
         metrics |= {f"{part}_rows": len(test), **{f"{part}_{name}": value for name, value in found.items()}}
     return {"metrics": metrics, "history": history}
-
-
-def base_parameters(shape: dict) -> int:
-    """Parameters of a Llama of this shape without grouped keys and without its few norms."""
-    width = shape["hidden_size"]
-    layer = 4 * width**2 + 3 * width * shape["intermediate_size"]
-    return shape["layers"] * layer + 2 * shape["vocabulary"] * width
 
 
 def memory_gib(config: dict, shape: dict = LLADA_8B) -> dict[str, float]:

@@ -11,6 +11,8 @@ from causalnb.experiments.iclm_clusters import run_clusters
 from causalnb.experiments.iclm_continual import run_continual
 from causalnb.experiments.iclm_models import base_file
 from causalnb.experiments.iclm_runs import run_reasoning
+from causalnb.experiments.iclm_text import memory_gib, run_text, seconds
+from causalnb.lab.bases import TINY
 from causalnb.lab.registry import Experiment, register
 
 ROOM = tuple(f"causalnb.iclm.{name}" for name in (
@@ -174,6 +176,30 @@ register(Experiment(
     seeds={"quick": 1, "laptop": 1},
     cost={"quick": 3, "laptop": 20, "gpu": 20},
 ))
+TEXT = {**LAPTOP, "base_model": TINY, "bits": 16, "checkpointing": False, "hidden_size": 32, "layers": 2,
+        "heads": 2, "vocabulary": 400, "open": False, "answer_tokens": 4, "max_length": 800, "batch": 4,
+        "steps": 10, "evaluate_every": 10, "train_rows": 40, "test_rows": 4, "source": "generator"}
+PAPER = {  # as printed; 3 epochs of 2 x 800 rows, rate from the published configuration
+    "base_model": "meta-llama/Llama-2-7b-hf", "bf16": True, "checkpointing": True, "max_length": 512,
+    "batch": 16, "steps": 300, "evaluate_every": 300, "learning_rate": 5e-4, "train_rows": 800,
+    "test_rows": 1000, "source": "file"}
+for family in FAMILIES:
+    laptop = {**TEXT, **FAMILIES[family]}
+    register(Experiment(
+        id=f"iclm.text.{family}",
+        title=f"{family.upper()} in the source's own prompts, with a base by name",
+        run=run_text,
+        notebook=NOTEBOOK,
+        code=(*CODE, "causalnb.lab.bases", "causalnb.experiments.iclm_text"),
+        arms={"finetuned": ALONE, "iclm": {}, "no_invariant": TABLE_1["no_invariant"],
+              "four_bit": {"bits": 4}},
+        settings={"laptop": laptop, "quick": {"steps": 2, "evaluate_every": 1, "batch": 2, "train_rows": 4,
+                                              "test_rows": 2, "lora_rank": 2}, "paper": PAPER},
+        seeds={"quick": 1, "laptop": 1, "paper": 1},
+        cost={"quick": 3, "laptop": 20, "paper": seconds({**laptop, **PAPER})["total"]},
+        memory={"paper": memory_gib({**laptop, **PAPER})["total"]},
+    ))
+
 register(Experiment(
     id="iclm.base",
     title="The small language model that all modules share, before any task",
