@@ -103,7 +103,7 @@ def decoded(model, tokenizer, prompt: str, tokens: int) -> str:
 
 
 def exact(model, tokenizer, pairs: list[tuple[str, str]], tokens: int) -> float:
-    """The share of answers that the model writes, up to letter case and outer spaces, as the source counts."""
+    """The share of answers that the model writes, up to letter case and outer spaces, as in the source."""
     model.eval()
     right = [decoded(model, tokenizer, prompt, tokens).strip().lower() == answer.strip().lower()
              for prompt, answer in pairs]
@@ -118,7 +118,7 @@ def scores(model, tokenizer, config: dict, name: str) -> dict[str, float]:
 
 
 def run_text(run: Run) -> dict:
-    """Tune with LoRA on both formats, decode every cell: {cell_format_exact: share}, and the rows left out."""
+    """Tune with LoRA on both formats, decode each cell: {cell_format_exact: share}, and the rows left out."""
     from transformers import set_seed
 
     from causalnb.lab.training import PromptAnswerCollator, TrainingSettings, train
