@@ -1,9 +1,10 @@
 """What the small base of the ICLM experiments reads before any task, in the words of icl_words.
 
 Half of the rows practise single skills on random words: copying a list, looking up what a word was paired
-with, telling under which marks a word was seen, which words of one list another lacks, and pointer value
+with, telling under which marks a name was seen, which words of one list another lacks, and pointer value
 retrieval. The other half are contexts of ACRE and RAVEN in both formats, without a query: the six views, and
-the first two rows of a matrix. No query of ACRE and no third row of RAVEN is among them.
+the eight panels of a matrix, of all three configurations. No query of ACRE and no ninth panel of RAVEN is
+among them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from causalnb.errors import DataError
 from causalnb.tasks import acre, icl_rows, icl_words, pvr, raven
 
 _PLAIN = [word for word in icl_words.VOCABULARY if word not in (*icl_words.SPECIALS.values(), icl_rows.FILLER,
-                                                                 ";", ">", "|", "/", ",")]
+                                                                 ";", ">", "|", "/", ",", "and")]
 _BLOCK = 1000  # problems that are drawn at once
 
 
@@ -43,16 +44,33 @@ def _lookup(draw: np.random.Generator) -> dict:
     return icl_rows.make(pieces)
 
 
+def _names(draw: np.random.Generator, n: int) -> list[list[str]]:
+    """n names, either a word each, or of three words each, which then recur in other names."""
+    if draw.integers(2):
+        return [[word] for word in _some(draw, n)]
+    pools = np.array(_some(draw, 9)).reshape(3, 3)
+    kinds = draw.choice(27, n, replace=False)
+    return [[str(pool[kind // base % 3]) for pool, base in zip(pools, (9, 3, 1))] for kind in kinds]
+
+
+def _joined(names: Sequence[Sequence[str]]) -> list[str]:
+    """One-word names side by side, longer ones with "and" between them."""
+    between = ["and"] if len(names[0]) > 1 else []
+    return [word for i, name in enumerate(names) for word in (*(between if i else []), *name)]
+
+
 def _marks(draw: np.random.Generator) -> dict:
-    """Groups of words with one of two marks each; of every word: the marks of its groups, in their order."""
-    *names, first, second = _some(draw, int(draw.integers(5, 11)))
-    groups = [(draw.permutation(names)[: draw.integers(1, 4)].tolist(), (first, second)[draw.integers(2)])
+    """Groups of names with one of two marks each; of every name: the marks of its groups, in their order."""
+    names = _names(draw, int(draw.integers(3, 9)))
+    used = {word for name in names for word in name}
+    marks = [word for word in _some(draw, len(used) + 2) if word not in used][:2]
+    groups = [([names[i] for i in draw.permutation(len(names))[: draw.integers(1, 4)]], marks[draw.integers(2)])
               for _ in range(int(draw.integers(3, 7)))]
-    pieces = icl_rows.plain([word for group, mark in groups for word in (*group, ">", mark, ";")])
+    pieces = icl_rows.plain([word for group, mark in groups for word in (*_joined(group), ">", mark, ";")])
     pieces += icl_rows.plain([icl_rows.SEPARATOR])
-    for name in draw.permutation(names).tolist():
-        found = [mark for group, mark in groups if name in group]
-        pieces += icl_rows.plain([name, ">"]) + [(word, icl_rows.ANSWER) for word in (*found, ";")]
+    for i in draw.permutation(len(names)):
+        found = [mark for group, mark in groups if names[i] in group]
+        pieces += icl_rows.plain([*names[i], ">"]) + [(word, icl_rows.ANSWER) for word in (*found, ";")]
     return icl_rows.make(pieces)
 
 
@@ -64,6 +82,7 @@ def _lacking(draw: np.random.Generator) -> dict:
 
 SKILLS: dict[str, Callable[[np.random.Generator], dict]] = {
     "copy": _copy, "lookup": _lookup, "marks": _marks, "lacking": _lacking}
+_SHARES = {"copy": 1, "lookup": 1, "marks": 4, "lacking": 2, "pvr": 1}  # the harder, the more
 
 
 def _context(row: dict, words: int) -> dict:
@@ -72,18 +91,19 @@ def _context(row: dict, words: int) -> dict:
 
 
 def _contexts(n: int, seed: int) -> list[dict]:
-    """Contexts of ACRE and RAVEN by turns, in both formats by turns."""
+    """Contexts of ACRE and RAVEN by turns, in both formats and in RAVEN all configurations by turns."""
     made, block = [], 0
     while len(made) < n:
-        several = min(_BLOCK, n - len(made)) // 4 + 1
-        views = acre.generate("IID", several, [seed, block])
-        panels = raven.generate("center_single", several, [seed, block], "balanced")
-        for format in acre.FORMATS:
-            for row, other in zip(acre.rows(views, format, block, dense=True), raven.rows(panels, format),
-                                  strict=True):
+        several = min(_BLOCK, n - len(made)) // 12 + 1
+        views = acre.generate("IID", 3 * several, [seed, block])
+        panels = [problem for of_each in zip(*(raven.generate(kind, several, [seed, block], "balanced")
+                                               for kind in raven.CONFIGURATIONS)) for problem in of_each]
+        for one, other in zip(views, panels, strict=True):
+            for format in acre.FORMATS:
+                row, = acre.rows([one], format, len(made), dense=True)
                 made.append(_context(row, row["words"].index(icl_rows.SEPARATOR)))
-                ends = [i for i, word in enumerate(other["words"]) if word == ";"]
-                made.append(_context(other, ends[1]))
+                row, = raven.rows([other], format)
+                made.append(_context(row, row["answer"].index(True) - 1))
         block += 1
     return made[:n]
 
@@ -93,9 +113,10 @@ def generate(n: int, seed: int = 0) -> list[dict]:
     if n < 1:
         raise DataError(f"{n} rows were asked for: ask for at least one.")
     draw = np.random.default_rng([seed, 0])
-    names = [*SKILLS, "pvr"]
+    names = [name for name, share in _SHARES.items() for _ in range(share)]
     chosen = draw.integers(0, len(names), n - n // 2)
-    pointers = iter(pvr.rows(pvr.generate(int((chosen == names.index("pvr")).sum()), seed)))
-    rows = [next(pointers) if names[i] == "pvr" else SKILLS[names[i]](draw) for i in chosen]
+    chosen = [names[i] for i in chosen]
+    pointers = iter(pvr.rows(pvr.generate(chosen.count("pvr"), seed)))
+    rows = [next(pointers) if name == "pvr" else SKILLS[name](draw) for name in chosen]
     rows += _contexts(n // 2, seed)
     return [rows[i] for i in draw.permutation(n)]

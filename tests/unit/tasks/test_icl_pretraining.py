@@ -37,13 +37,19 @@ def test_what_was_paired_is_looked_up():
         assert [known[key] for key in keys] == said(row) and keys
 
 
-def test_marks_are_those_of_the_groups_a_word_is_in():
+def test_marks_are_those_of_the_groups_a_name_is_in():
+    lengths = set()
     for row in drawn("marks"):
         shown, asked = " ".join(row["words"]).split(f" {icl_rows.SEPARATOR} ")
         groups = [group.split(" > ") for group in shown.removesuffix(" ;").split(" ; ")]
         for one in asked.removesuffix(" ;").split(" ;"):
             name, marks = (part.strip() for part in f"{one} ".split(" >", 1))
-            assert marks.split() == [mark for names, mark in groups if name in names.split()]
+            words = name.split()
+            lengths.add(len(words))
+            seen = [mark for names, mark in groups
+                    if name in (names.split() if len(words) == 1 else names.split(" and "))]
+            assert marks.split() == seen
+    assert lengths == {1, 3}
 
 
 def test_a_seed_makes_the_same_rows_and_every_word_is_known():
@@ -53,15 +59,19 @@ def test_a_seed_makes_the_same_rows_and_every_word_is_known():
     assert all(any(row["supervised"]) for row in rows)
 
 
-def test_half_are_contexts_without_a_query_and_without_a_third_row():
-    rows = [row for row in icl_pretraining.generate(400, 5) if not any(row["answer"])]
+def test_half_are_contexts_without_a_query_and_without_a_ninth_panel():
+    rows = [row for row in icl_pretraining.generate(480, 5) if not any(row["answer"])]
     acre = [row for row in rows if ">" in row["words"]]
     raven = [row for row in rows if "|" in row["words"]]
-    assert len(rows) == 200 and len(acre) == len(raven) == 100
+    assert len(rows) == 240 and len(acre) == len(raven) == 120
     assert all(row["words"].count(";") == 5 and icl_rows.SEPARATOR not in row["words"] for row in acre)
-    assert all(row["words"].count("|") == 4 and row["words"].count(";") == 1 for row in raven)
+    assert all(row["words"].count("|") == 5 and row["words"].count(";") == 2 for row in raven)
+    assert all(row["words"][-1] not in ("|", ";") for row in raven)
     for part in (acre, raven):  # in both formats
-        assert 40 < sum("light" in row["words"] or "rotated" in row["words"] for row in part) < 60
+        assert sum("light" in row["words"] or "rotated" in row["words"] for row in part) == 60
+    inside = sum("inside" in row["words"] or "/" in row["words"] for row in raven)
+    several = sum("," in row["words"] for row in raven)
+    assert inside == 40 and 30 < several <= 40  # four panels of one figure look like the third kind
 
 
 def test_at_least_one_row_is_asked_for():
