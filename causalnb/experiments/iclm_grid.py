@@ -64,6 +64,7 @@ LAPTOP = {
     "split_seed": 42,
     "matched": 0,
     "map_rows": 0,
+    "unfrozen": False,
 }
 QUICK = {**QUICK_MODEL, "pretrained": False, "base": "", "lora_rank": 2, "batch": 4, "steps": 2,
          "evaluate_every": 1, "train_rows": 4, "validation_rows": 2, "test_rows": 4, "choice_rows": 2,
@@ -103,6 +104,7 @@ CONTROLS = {
     "published_norm": {"norm_over": "tokens", "aggregation_settings": {"shared": False}},
     "aligned": {"weights": {"epsilon": 0.0, "delta": 0.1}},
     "frozen_router": {"router_trainable": False},
+    "all_weights": {**ALONE, "unfrozen": True, "learning_rate": 1e-3},
 }
 SHIFTS = {  # true ones: no training problem has what these ask for
     "acre_comp": ("acre", {"regime": "comp_true", "cells": ["comp_true"]}),

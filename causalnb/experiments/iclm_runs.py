@@ -130,6 +130,8 @@ def run_reasoning(run: Run) -> dict:
     config = run.config
     set_seed(run.seed)
     model = build_model(config)
+    if config["unfrozen"]:
+        model.base.requires_grad_(True)
     history = tuned(run, model, config) if config["steps"] else []  # none for the base as it is
     metrics = {"trainable_parameters": trained_parameters(model)}
     for cell in config["cells"]:

@@ -73,6 +73,17 @@ def test_modules_are_the_routers_or_given():
     assert iclm_models.modules_of(model, iclm_runs.prepared(rows, config(arm="oracle"))) == [0, 1]
 
 
+def test_unfrozen_the_base_is_trained_too(tmp_path):
+    def trained(arm):
+        settings = registry.config("iclm.controls.acre", arm, "quick") | {"cells": []}
+        run = registry.Run("iclm", arm, 0, "quick", settings, tmp_path / arm, "cpu", lambda *_: None)
+        return iclm_runs.run_reasoning(run)["metrics"]["trainable_parameters"]
+
+    whole = sum(p.numel() for p in iclm_models.build_base(config()).parameters())
+    assert trained("all_weights") > whole
+    assert trained("no_information") < whole
+
+
 def row():
     return icl_rows.make([("o1", icl_rows.PLAIN), (">", icl_rows.PLAIN), ("2", icl_rows.ANSWER)])
 
