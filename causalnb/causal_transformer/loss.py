@@ -59,12 +59,12 @@ class MarkovBlanketLoss(nn.Module):
         self.mode, self.gammas, self.self_loop, self.normalise = mode, gammas, self_loop, normalise
         self.sides, self.slack, self.rho, self.gamma_max = tuple(sides), tuple(slack), rho, gamma_max
         if mode == "auglag":
-            self.register_buffer("multipliers", torch.empty(2, heads))
-            self.reset()
+            self.heads = heads
+            self.register_buffer("multipliers", self.start())
 
-    def reset(self) -> None:
-        """Put the multipliers back where they start."""
-        self.multipliers.copy_(torch.tensor(self.gammas)[:, None].expand_as(self.multipliers))
+    def start(self) -> Tensor:
+        """The multipliers (2, heads) where they start."""
+        return torch.tensor(self.gammas)[:, None].repeat(1, self.heads)
 
     def extra_repr(self) -> str:
         return f"mode={self.mode!r}, self_loop={self.self_loop!r}, sides={self.sides!r}"
@@ -131,10 +131,9 @@ class MarkovBlanketLoss(nn.Module):
         return (each * real).sum() / (len(total) * total.shape[1])
 
     def _lagrangian(self, broken: Tensor, real: Tensor) -> Tensor:
-        heads = self.multipliers.shape[1]
-        if heads not in (1, broken.shape[2]):
-            raise ValueError(f"the loss has multipliers of {heads} heads and the map has {broken.shape[2]}: "
-                             "build it with heads=1, or with the map's")
+        if self.heads not in (1, broken.shape[2]):
+            raise ValueError(f"the loss has multipliers of {self.heads} heads and the map has "
+                             f"{broken.shape[2]}: build it with heads=1, or with the map's")
         gamma = self.multipliers.to(broken.dtype)[:, None, :, None]  # (2, 1, heads, 1)
         counts = real * self._in_force(broken)
         active = (gamma + self.rho * broken).relu()
@@ -145,7 +144,7 @@ class MarkovBlanketLoss(nn.Module):
 
     def _ascend(self, active: Tensor, real: Tensor) -> None:
         """gamma <- mean over nodes of relu(gamma + rho c), the ascent of the dual with a step of rho."""
-        if self.multipliers.shape[1] == 1:
+        if self.heads == 1:
             found = active.sum((1, 2, 3))[:, None] / real.sum()
         else:
             found = active.sum((1, 3)) / real.sum((0, 2))

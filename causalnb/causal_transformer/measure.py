@@ -93,24 +93,25 @@ def sinkhorn(attention: Tensor, valid: Tensor | None = None, iterations: int = 5
     return logs.exp() if valid is None else logs.exp().masked_fill(outside, 0)
 
 
-def checked_valid(valid: Tensor | None, batch: int, tokens: int) -> Tensor | None:
+def checked_valid(valid: Tensor | None, batch: int, tokens: int, name: str = "valid",
+                  least: int = 2) -> Tensor | None:
     """valid (B, T) as bool, or None where no token is padding.
 
-    Raises ValueError for another shape, where every token of an item is hidden, and for fewer than two.
+    Raises ValueError for another shape, where every token of an item is hidden, and for fewer than `least`.
     """
-    if tokens < 2:
-        raise ValueError(f"the input has {tokens} token: a blanket needs at least two tokens")
+    if tokens < least:
+        raise ValueError(f"the input has {tokens} token: a blanket needs at least {least}")
     if valid is None:
         return None
     if valid.shape != (batch, tokens):
-        raise ValueError(f"valid has shape {tuple(valid.shape)}, but there are {batch} items of {tokens} "
+        raise ValueError(f"{name} has shape {tuple(valid.shape)}, but there are {batch} items of {tokens} "
                          "tokens: give one entry for each token")
     valid = valid.bool()
     counts = valid.sum(1)
-    if (counts < 2).any():
+    if (counts < least).any():
         item = int(counts.argmin())
         left = "every token" if counts[item] == 0 else "all tokens but one"
-        raise ValueError(f"valid hides {left} of item {item}: leave each at least two tokens")
+        raise ValueError(f"{name} hides {left} of item {item}: leave each item at least {least}")
     return None if valid.all() else valid
 
 
