@@ -10,6 +10,7 @@ from .model import (
     CausalTransformerOutput,
 )
 from .patterns import attention_pattern
+from .penalty import MarkovBlanketPenalty, markov_blanket_penalty
 from .self_attention import CausalSelfAttention
 from .values import GCNValueUpdate
 
@@ -21,12 +22,14 @@ __all__ = [
     "CausalTransformerOutput",
     "GCNValueUpdate",
     "MarkovBlanketLoss",
+    "MarkovBlanketPenalty",
     "Visible",
     "attention_pattern",
     "attention_with_tau",
     "describe",
     "excess_bounds",
     "markov_blanket_bounds",
+    "markov_blanket_penalty",
     "no_loop",
     "sinkhorn",
     "tau",

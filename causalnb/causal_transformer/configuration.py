@@ -46,6 +46,9 @@ class CausalTransformerConfig(PretrainedConfig):
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(map(repr, known))}")
         if not set(blanket_in) <= set(STACKS):
             raise ValueError(f"blanket_in is {blanket_in!r}: choose among 'encoder' and 'decoder'")
+        if min(encoder_layers, decoder_layers) < 1:
+            raise ValueError(f"there are {encoder_layers} encoder and {decoder_layers} decoder layers: choose at "
+                             "least one of each")
         if not causal_weight >= 0:
             raise ValueError(f"causal_weight is {causal_weight}: choose 0 or more")
         if causal_ramp is not None and not (len(causal_ramp) == 2 and 0 <= causal_ramp[0] < causal_ramp[1]):

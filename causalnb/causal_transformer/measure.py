@@ -84,13 +84,14 @@ def sinkhorn(attention: Tensor, valid: Tensor | None = None, iterations: int = 5
         raise ValueError("the map is causal, and its only doubly stochastic limit is the identity: use "
                          "Sinkhorn on bidirectional maps alone")
     logs = attention.clamp(min=torch.finfo(attention.dtype).tiny).log()
+    outside = torch.zeros((), dtype=torch.bool, device=attention.device)
     if valid is not None:
         outside = ~(valid[:, None, :, None] & valid[:, None, None])
-        logs = logs.masked_fill(outside, torch.finfo(logs.dtype).min / 4)
     for _ in range(iterations):
-        logs = logs - logs.logsumexp(-2, keepdim=True)
-        logs = logs - logs.logsumexp(-1, keepdim=True)
-    return logs.exp() if valid is None else logs.exp().masked_fill(outside, 0)
+        for over in (-2, -1):
+            logs = logs.masked_fill(outside, -1e4)
+            logs = logs - logs.logsumexp(over, keepdim=True)
+    return logs.exp().masked_fill(outside, 0)
 
 
 def checked_valid(valid: Tensor | None, batch: int, tokens: int, name: str = "valid",
