@@ -19,11 +19,11 @@ class MarkovBlanketLoss(nn.Module):
     """What keeps every node of an attention map at one or two neighbours: low <= tau rows + columns <= high.
 
     mode="hinge" is the mean over valid tokens and heads of relu(low - s) + relu(s - high), weighted by gammas
-    (two, 1). "auglag" is the augmented Lagrangian sum over both sides of mean(relu(gamma + rho c)^2 -
-    gamma^2) / (2 rho); its multipliers gamma (2, heads), which start at gammas (0), are a buffer and take a
-    step of ascent after each call in training: gamma = mean relu(gamma + rho c), in [0, gamma_max]. "paper"
-    is Equation 3 with gammas (four, 1) and slack (two, 0), summed over tokens: with gammas[2] = gammas[3] it
-    has no gradient at all.
+    (two, 1). "auglag" is the augmented Lagrangian of what must vanish, g = mean relu(c) for each side c: gamma
+    g + rho / 2 mean relu(c)^2. Its multipliers gamma (2, heads) >= 0 start at gammas (0), are a buffer, and
+    take a step of ascent after each call in training, gamma = min(gamma + rho g, gamma_max). (Without the
+    relu, satisfied nodes would pay for violated ones.) "paper" is Equation 3 with gammas (four, 1) and slack
+    (two, 0), summed over tokens: with gammas[2] = gammas[3] it has no gradient at all.
 
     self_loop as in `markov_blanket_bounds`. sides ("low", "high") names the constraints in force, of hinge
     and auglag. normalise="sinkhorn" measures the doubly stochastic map of Definition 1 instead of the softmax
@@ -134,21 +134,16 @@ class MarkovBlanketLoss(nn.Module):
         if self.heads not in (1, broken.shape[2]):
             raise ValueError(f"the loss has multipliers of {self.heads} heads and the map has "
                              f"{broken.shape[2]}: build it with heads=1, or with the map's")
-        gamma = self.multipliers.to(broken.dtype)[:, None, :, None]  # (2, 1, heads, 1)
-        counts = real * self._in_force(broken)
-        active = (gamma + self.rho * broken).relu()
-        loss = ((active.square() - gamma.square()) * counts).sum() / (2 * self.rho * real.sum())
-        if self.training:
-            self._ascend((active.detach() * counts), real)
-        return loss
-
-    def _ascend(self, active: Tensor, real: Tensor) -> None:
-        """gamma <- mean over nodes of relu(gamma + rho c), the ascent of the dual with a step of rho."""
+        missed = broken.relu() * real * self._in_force(broken)
+        square, gamma = (missed * broken).sum() / real.sum(), self.multipliers.clone()
         if self.heads == 1:
-            found = active.sum((1, 2, 3))[:, None] / real.sum()
+            g = missed.sum((1, 2, 3))[:, None] / real.sum()  # (2, 1)
         else:
-            found = active.sum((1, 3)) / real.sum((0, 2))
-        self.multipliers.copy_(found.clamp(max=self.gamma_max))
+            g = missed.sum((1, 3)) / real.sum((0, 2))  # (2, H)
+        if self.training:
+            with torch.no_grad():
+                self.multipliers.copy_((gamma + self.rho * g).clamp(max=self.gamma_max))
+        return (gamma * g).mean(1).sum() + self.rho / 2 * square
 
 
 def _real(rows: Tensor, valid: Tensor | None) -> Tensor:
