@@ -39,16 +39,16 @@ class CausalTransformerConfig(PretrainedConfig):
                  pad_token_id: int = 0, bos_token_id: int = 1, eos_token_id: int = 2,
                  decoder_start_token_id: int = 1, is_encoder_decoder: bool = False,
                  tie_word_embeddings: bool = True, **kwargs):
-        choices = dict(gcn=(gcn, GCN_MODES), activation=(activation, ACTIVATIONS), pattern=(pattern, PATTERNS),
-                       blanket=(blanket, (*MODES, "none")))
+        choices = dict(gcn=(gcn, GCN_MODES), activation=(activation, ACTIVATIONS),
+                       pattern=(pattern, PATTERNS), blanket=(blanket, (*MODES, "none")))
         for name, (chosen, known) in choices.items():
             if chosen not in known:
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(map(repr, known))}")
         if not set(blanket_in) <= set(STACKS):
             raise ValueError(f"blanket_in is {blanket_in!r}: choose among 'encoder' and 'decoder'")
         if min(encoder_layers, decoder_layers) < 1:
-            raise ValueError(f"there are {encoder_layers} encoder and {decoder_layers} decoder layers: choose at "
-                             "least one of each")
+            raise ValueError(f"there are {encoder_layers} encoder and {decoder_layers} decoder layers: "
+                             "choose 1 or more of each")
         if not causal_weight >= 0:
             raise ValueError(f"causal_weight is {causal_weight}: choose 0 or more")
         if causal_ramp is not None and not (len(causal_ramp) == 2 and 0 <= causal_ramp[0] < causal_ramp[1]):

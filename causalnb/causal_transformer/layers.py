@@ -1,4 +1,4 @@
-"""Blocks and stacks of Figure 6: encoder and decoder, with sinusoidal positions that padding does not shift."""
+"""The blocks and stacks of Figure 6, their positions sinusoids that padding does not shift."""
 
 import math
 from dataclasses import dataclass

@@ -19,9 +19,9 @@ class MarkovBlanketLoss(nn.Module):
     """What keeps every node of an attention map at one or two neighbours: low <= tau rows + columns <= high.
 
     mode="hinge" is the mean over valid tokens and heads of relu(low - s) + relu(s - high), weighted by gammas
-    (two, 1). "auglag" is the augmented Lagrangian of what must vanish, g = mean relu(c) for each side c: gamma
-    g + rho / 2 mean relu(c)^2. Its multipliers gamma (2, heads) >= 0 start at gammas (0), are a buffer, and
-    take a step of ascent after each call in training, gamma = min(gamma + rho g, gamma_max). (Without the
+    (two, 1). "auglag" is the augmented Lagrangian of what must vanish, g = mean relu(c) for each side c:
+    gamma g + rho / 2 mean relu(c)^2. Its multipliers gamma (2, heads) >= 0 start at gammas (0), are a buffer,
+    and take a step of ascent after each call in training, gamma = min(gamma + rho g, gamma_max). (Without the
     relu, satisfied nodes would pay for violated ones.) "paper" is Equation 3 with gammas (four, 1) and slack
     (two, 0), summed over tokens: with gammas[2] = gammas[3] it has no gradient at all.
 
@@ -38,7 +38,8 @@ class MarkovBlanketLoss(nn.Module):
                  normalise: str = "rows", slack=(0.0, 0.0), rho: float = 1.0, gamma_max: float = 10.0,
                  heads: int = 1):
         super().__init__()
-        choices = dict(mode=(mode, MODES), self_loop=(self_loop, SELF_LOOPS), normalise=(normalise, NORMALISE))
+        choices = dict(mode=(mode, MODES), self_loop=(self_loop, SELF_LOOPS),
+                       normalise=(normalise, NORMALISE))
         for name, (chosen, known) in choices.items():
             if chosen not in known:
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(map(repr, known))}")
@@ -52,8 +53,8 @@ class MarkovBlanketLoss(nn.Module):
         if not min(gammas) >= 0:
             raise ValueError(f"a multiplier is {min(gammas)}: choose gammas of 0 or more")
         if not (rho > 0 and gamma_max >= max(gammas)):
-            raise ValueError(f"rho is {rho} and gamma_max {gamma_max}: choose rho above 0 and gamma_max of at "
-                             f"least the multipliers' {max(gammas)}")
+            raise ValueError(f"rho is {rho} and gamma_max {gamma_max}: choose rho above 0 and gamma_max "
+                             f"of at least the multipliers' {max(gammas)}")
         if mode != "paper" and any(slack) or len(slack) != 2:
             raise ValueError(f"slack is {tuple(slack)}: give two numbers, in mode 'paper' alone")
         self.mode, self.gammas, self.self_loop, self.normalise = mode, gammas, self_loop, normalise
@@ -104,8 +105,8 @@ class MarkovBlanketLoss(nn.Module):
         low, high = excess_bounds(self.self_loop)
         if causal:
             first = torch.zeros_like(columns)
-            start = columns.new_zeros(len(columns), dtype=torch.long) if valid is None else valid.int().argmax(1)
-            first.scatter_(-1, start[:, None, None].expand(*columns.shape[:2], 1), excess_bounds()[1])
+            start = 0 if valid is None else valid.int().argmax(1)
+            first[torch.arange(len(first)), :, start] = excess_bounds()[1]
             return torch.stack([low - rows, columns - first - high])
         total = rows + columns
         return torch.stack([2 * low - total, total - 2 * high])
@@ -155,9 +156,9 @@ def describe(attention: Tensor, valid: Tensor | None = None, self_loop: bool | s
              causal: bool = False) -> dict[str, float]:
     """What a map does, averaged over valid tokens and heads.
 
-    violated: share of nodes outside the bounds; spread: mean of tau by rows + columns - 2n; entropy of rows in
-    nats and neighbours = exp(entropy); column_min and column_max of column sums; self_weight; no_loop of the
-    map without its diagonal. self_loop and causal as in MarkovBlanketLoss. Raises ValueError as `tau`.
+    violated: share of nodes outside the bounds; spread: mean of tau by rows + columns - 2n; entropy of rows
+    in nats and neighbours = exp(entropy); column_min and column_max of column sums; self_weight; no_loop of
+    the map without its diagonal. self_loop and causal as in MarkovBlanketLoss. Raises ValueError as `tau`.
     """
     attention = attention.detach().double()
     valid = checked_map(attention, valid)

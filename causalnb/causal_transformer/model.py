@@ -1,4 +1,4 @@
-"""The Causal Transformer as Hugging Face models: an encoder that classifies, an encoder-decoder that writes."""
+"""The Causal Transformer as Hugging Face models: an encoder that classifies, and an encoder-decoder."""
 
 from dataclasses import dataclass
 

@@ -11,8 +11,8 @@ def attention_pattern(kind: str, tokens: int, width: int = 1, share: float = 0.2
 
     "band": up to `width` tokens away. "dilated": every second token up to 2 width away. "block": blocks of
     width tokens. "random": each pair by chance with probability `share`. "star": neighbours up to `width`
-    away, and token 0 with all. A pattern of fewer tokens is the corner of one of more, so that padding changes
-    nothing. Raises ValueError for an unknown kind, no token, width below 1 and share outside [0, 1].
+    away, and token 0 with all. A pattern of fewer tokens is the corner of one of more, so that padding
+    changes nothing. Raises ValueError for an unknown kind, no token, width below 1 and share outside [0, 1].
     """
     if kind not in PATTERNS:
         raise ValueError(f"pattern is {kind!r}: choose among {', '.join(map(repr, PATTERNS))}")
@@ -35,7 +35,7 @@ def attention_pattern(kind: str, tokens: int, width: int = 1, share: float = 0.2
 
 
 def _chance(tokens: int, seed: int) -> Tensor:
-    """Uniform numbers (T, T), the same in every corner: token i draws those that it shares with tokens <= i."""
+    """Uniform numbers (T, T); token i draws those that it shares with tokens up to i."""
     draw = torch.Generator().manual_seed(seed)
     numbers = torch.ones(tokens, tokens)
     for i in range(tokens):

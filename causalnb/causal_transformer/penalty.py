@@ -18,7 +18,7 @@ from .measure import checked_valid, excess, sinkhorn
 
 
 class MarkovBlanketPenalty:
-    """What the self-attention of a model was measured at: one (rows, columns, valid, causal) for each call."""
+    """What self-attention was measured at: (rows, columns, valid, causal) for each call of a layer."""
 
     def __init__(self, criterion: MarkovBlanketLoss):
         self.criterion, self.measured = criterion, []
@@ -40,8 +40,8 @@ class MarkovBlanketPenalty:
         """Measure one call of an attention layer; ValueError for a cached pass and as MarkovBlanketLoss."""
         batch, _, tokens, _ = record.query.shape
         if record.key.shape[2] != tokens:
-            raise ValueError(f"layer {record.layer} has {tokens} queries and {record.key.shape[2]} keys: pass "
-                             "whole sentences, with use_cache=False and without past_key_values")
+            raise ValueError(f"layer {record.layer} has {tokens} queries and {record.key.shape[2]} keys: "
+                             "pass whole sentences, with use_cache=False and without past_key_values")
         causal = _is_causal(record)
         self.criterion.check_causal(causal)
         valid = checked_valid(_valid_of(record, causal), batch, tokens, "the attention mask")

@@ -126,7 +126,8 @@ class CausalSelfAttention(MultiHeadAttention):
         query, key, value = (self.heads(p(hidden)) for p in (self.q_proj, self.k_proj, self.v_proj))
         if cache is not None:
             if measure:
-                raise ValueError("a cached pass sees a part of the map: measure whole sentences, without cache")
+                raise ValueError("a cached pass sees a part of the map: measure whole sentences, "
+                                 "without cache")
             return self._cached(query, key, value, visible, maps, cache.self_attention_cache, layer)
         if maps or self.relative:
             attention = self.map_of(query, key, visible)
@@ -140,7 +141,7 @@ class CausalSelfAttention(MultiHeadAttention):
         return Attended(self.merged(self.update.outer(gathered)), *sums)
 
     def _cached(self, query, key, value, visible, maps, cache, layer) -> Attended:
-        """One or more new tokens; the cache's values are what A is applied to last, and for two hops first."""
+        """New tokens; the cache's values are what A is applied to last, after those of the first hop."""
         past = cache.layers[layer] if layer < len(cache.layers) and cache.get_seq_length(layer) else None
         two_hop, width = self.update.mode == "two_hop", value.shape[-1]
         keys = key if past is None else torch.cat([past.keys, key], 2)

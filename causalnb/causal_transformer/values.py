@@ -1,4 +1,4 @@
-"""The feature updater of Equation 4: a two-layer graph convolution whose adjacency matrix is the attention."""
+"""The feature updater of Equation 4: a graph convolution whose adjacency matrix is the attention."""
 
 from collections.abc import Callable
 

@@ -26,7 +26,8 @@ def literal(layer, hidden, visible):
             for j in range(T):
                 if layer.relative:
                     kind = max(-layer.relative, min(layer.relative, j - i)) + layer.relative
-                    scores[:, i, j] = scores[:, i, j] + query[:, i] @ layer.distance.weight[kind] / (D / H) ** 0.5
+                    distance = layer.distance.weight[kind] / (D / H) ** 0.5
+                    scores[:, i, j] = scores[:, i, j] + query[:, i] @ distance
                 for b in range(len(hidden)):
                     seen = valid[b, j] and not (visible.causal and j > i)
                     seen = seen and (visible.pattern is None or visible.pattern[0, i, j])
@@ -96,8 +97,9 @@ def test_cross_attention_is_ordinary(double):
     hidden, states, valid = torch.randn(3, 4, D), torch.randn(3, T, D), padded(T)
     theirs = torch.nn.MultiheadAttention(D, H, batch_first=True)
     with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([layer.q_proj.weight, layer.k_proj.weight, layer.v_proj.weight]))
-        theirs.in_proj_bias.copy_(torch.cat([layer.q_proj.bias, layer.k_proj.bias, layer.v_proj.bias]))
+        projections = layer.q_proj, layer.k_proj, layer.v_proj
+        theirs.in_proj_weight.copy_(torch.cat([one.weight for one in projections]))
+        theirs.in_proj_bias.copy_(torch.cat([one.bias for one in projections]))
         theirs.out_proj.load_state_dict(layer.out_proj.state_dict())
     expected, weights = theirs(hidden, states, states, key_padding_mask=~valid, average_attn_weights=False)
     for maps in (False, True):
