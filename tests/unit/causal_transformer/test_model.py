@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from peft import LoraConfig, get_peft_model
-from transformers import DataCollatorForSeq2Seq
+from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
 from causalnb.causal_transformer import (
     CausalTransformerConfig,
@@ -312,6 +312,21 @@ def test_bfloat16_and_autocast():
     half = model.bfloat16()(**batch)
     half.loss.backward()
     torch.testing.assert_close(half.causal_loss, exact.causal_loss, rtol=0.05, atol=0.01)
+
+
+@pytest.mark.parametrize("make, width", [(classifier, 2), (translator, 6)])
+def test_the_plain_trainer_serves(make, width, tmp_path):
+    model, batch = make(blanket="auglag", causal_ramp=[0, 2]), batch_of()
+    labels = CLASSES if make is classifier else labels_of()
+    rows = [dict(input_ids=ids, attention_mask=mask, labels=label)
+            for ids, mask, label in zip(batch["input_ids"], batch["attention_mask"], labels)]
+    trainer = Trainer(model, TrainingArguments(
+        str(tmp_path), max_steps=3, per_device_train_batch_size=2, report_to=[], save_strategy="no",
+        disable_tqdm=True, use_cpu=True), train_dataset=rows, eval_dataset=rows)
+    trainer.train()
+    told = trainer.predict(rows)
+    assert model.passes == 3 and model.causal_weight() == 0.1
+    assert told.predictions.shape[:2] == (4, width) and told.metrics["test_loss"] > 0
 
 
 def test_training_lowers_both_parts():
