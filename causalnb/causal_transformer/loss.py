@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from .measure import SELF_LOOPS, checked_map, excess, excess_bounds, no_loop, sinkhorn
 
-MODES = ("paper", "hinge", "auglag")
+PRINTED = "paper"
+MODES = (PRINTED, "hinge", "auglag")
 SIDES = ("low", "high")
 NORMALISE = ("rows", "sinkhorn")
 PRINTED_SLACK = (0.7045, 0.5062)  # eps'_max and eps''_max of Definition 2, in encoders
@@ -45,7 +46,7 @@ class MarkovBlanketLoss(nn.Module):
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(map(repr, known))}")
         if not sides or not set(sides) <= set(SIDES):
             raise ValueError(f"sides is {sides!r}: choose among 'low' and 'high'")
-        if mode == "paper" and set(sides) != set(SIDES):
+        if mode == PRINTED and set(sides) != set(SIDES):
             raise ValueError(f"sides is {sides!r}: Equation 3 has both, and gammas weigh them")
         gammas = tuple(map(float, GAMMAS[mode] if gammas is None else gammas))
         if len(gammas) != len(GAMMAS[mode]):
@@ -55,7 +56,7 @@ class MarkovBlanketLoss(nn.Module):
         if not (rho > 0 and gamma_max >= max(gammas)):
             raise ValueError(f"rho is {rho} and gamma_max {gamma_max}: choose rho above 0 and gamma_max "
                              f"of at least the multipliers' {max(gammas)}")
-        if mode != "paper" and any(slack) or len(slack) != 2:
+        if mode != PRINTED and any(slack) or len(slack) != 2:
             raise ValueError(f"slack is {tuple(slack)}: give two numbers, in mode 'paper' alone")
         self.mode, self.gammas, self.self_loop, self.normalise = mode, gammas, self_loop, normalise
         self.sides, self.slack, self.rho, self.gamma_max = tuple(sides), tuple(slack), rho, gamma_max
@@ -91,7 +92,7 @@ class MarkovBlanketLoss(nn.Module):
                   causal: bool = False) -> Tensor:
         """The loss from tau - n by rows and columns (B, H, T), as `attention_with_excess` gives them."""
         real = _real(rows, valid)
-        if self.mode == "paper":
+        if self.mode == PRINTED:
             return self._printed(rows + columns, real, causal)
         broken = self.violation(rows, columns, valid, causal)  # (2, B, H, T)
         if self.mode == "hinge":
