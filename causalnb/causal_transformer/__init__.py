@@ -1,0 +1,36 @@
+"""The Causal Transformer: attention held to a Markov blanket, and values that pass a graph convolution."""
+
+from .configuration import CausalTransformerConfig
+from .fused import Visible, attention_with_tau
+from .loss import MarkovBlanketLoss, describe
+from .measure import excess_bounds, markov_blanket_bounds, no_loop, sinkhorn, tau
+from .model import (
+    CausalTransformerForConditionalGeneration,
+    CausalTransformerForSequenceClassification,
+    CausalTransformerOutput,
+)
+from .patterns import attention_pattern
+from .penalty import MarkovBlanketPenalty, markov_blanket_penalty
+from .self_attention import CausalSelfAttention
+from .values import GCNValueUpdate
+
+__all__ = [
+    "CausalSelfAttention",
+    "CausalTransformerConfig",
+    "CausalTransformerForConditionalGeneration",
+    "CausalTransformerForSequenceClassification",
+    "CausalTransformerOutput",
+    "GCNValueUpdate",
+    "MarkovBlanketLoss",
+    "MarkovBlanketPenalty",
+    "Visible",
+    "attention_pattern",
+    "attention_with_tau",
+    "describe",
+    "excess_bounds",
+    "markov_blanket_bounds",
+    "markov_blanket_penalty",
+    "no_loop",
+    "sinkhorn",
+    "tau",
+]

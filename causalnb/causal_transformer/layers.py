@@ -1,0 +1,150 @@
+"""The blocks and stacks of Figure 6, their positions sinusoids that padding does not shift."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.utils import ModelOutput
+
+from .configuration import CausalTransformerConfig
+from .fused import Visible
+from .measure import checked_valid
+from .patterns import attention_pattern
+from .self_attention import CausalSelfAttention, MultiHeadAttention
+from .values import ACTIVATIONS
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """Sines and cosines (B, T, width) of positions (B, T), at wavelengths from 2 pi to 20,000 pi."""
+    half = (width + 1) // 2
+    rates = torch.exp(torch.arange(half, device=positions.device) * (-math.log(10_000) / half))
+    angles = positions[..., None] * rates
+    return torch.cat([angles.sin(), angles.cos()], -1)[..., :width]
+
+
+class FeedForward(nn.Module):
+    """Position-wise W2 sigma(W1 x), (B, T, D) to (B, T, D)."""
+
+    def __init__(self, config: CausalTransformerConfig):
+        super().__init__()
+        self.up_proj = nn.Linear(config.d_model, config.d_ff)
+        self.down_proj = nn.Linear(config.d_ff, config.d_model)
+        self.sigma = ACTIVATIONS[config.activation]
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.down_proj(self.sigma(self.up_proj(hidden)))
+
+
+class Block(GradientCheckpointingLayer):
+    """Causal self-attention, in the decoder cross-attention, then feed-forward, each with Add & Norm."""
+
+    def __init__(self, config: CausalTransformerConfig, decoder: bool):
+        super().__init__()
+        width, heads = config.d_model, config.num_heads
+        relative = 0 if decoder else config.relative
+        self.self_attn = CausalSelfAttention(width, heads, config.gcn, config.activation, relative)
+        self.self_norm = nn.LayerNorm(width)
+        if decoder:
+            self.cross_attn = MultiHeadAttention(width, heads)
+            self.cross_norm = nn.LayerNorm(width)
+        self.ffn, self.ffn_norm = FeedForward(config), nn.LayerNorm(width)
+        self.dropout, self.pre_norm = nn.Dropout(config.dropout), config.pre_norm
+
+    def forward(self, hidden, visible, measure, maps, states=None, there=None, layer=0, past_key_values=None):
+        """hidden (B, T, D), tau - n by rows and columns, and the maps of both attentions; None where unasked.
+
+        states (B, S, D) are the encoder's, `there` says which of them may be seen.
+        """
+        found = self.self_attn(self._before(hidden, self.self_norm), visible, measure, maps, past_key_values,
+                               layer)
+        hidden = self._after(hidden, found.output, self.self_norm)
+        cross = None
+        if states is not None:
+            seen = self.cross_attn(self._before(hidden, self.cross_norm), states, there, maps,
+                                   past_key_values, layer)
+            hidden, cross = self._after(hidden, seen.output, self.cross_norm), seen.attention
+        hidden = self._after(hidden, self.ffn(self._before(hidden, self.ffn_norm)), self.ffn_norm)
+        return hidden, found.rows, found.columns, found.attention, cross
+
+    def _before(self, hidden, norm) -> Tensor:
+        return norm(hidden) if self.pre_norm else hidden
+
+    def _after(self, hidden, added, norm) -> Tensor:
+        hidden = hidden + self.dropout(added)
+        return hidden if self.pre_norm else norm(hidden)
+
+
+@dataclass
+class StackOutput(ModelOutput):
+    """last_hidden_state (B, T, D); maps of every layer; tau - n by rows and columns, and who was valid."""
+
+    last_hidden_state: Tensor | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    cross_attentions: tuple[Tensor, ...] | None = None
+    sums: tuple[tuple[Tensor, Tensor], ...] | None = None
+    valid: Tensor | None = None
+
+
+class Stack(nn.Module):
+    """Token, type and position vectors, and the blocks of one stack."""
+
+    main_input_name = "input_ids"  # read by generate
+
+    def __init__(self, config: CausalTransformerConfig, decoder: bool):
+        super().__init__()
+        self.config, self.decoder = config, decoder
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad_token_id)
+        if not decoder:
+            self.embed_types = nn.Embedding(config.type_vocab_size, config.d_model)
+        depth = config.decoder_layers if decoder else config.encoder_layers
+        self.layers = nn.ModuleList(Block(config, decoder) for _ in range(depth))
+        self.dropout = nn.Dropout(config.dropout)
+        self.final_norm = nn.LayerNorm(config.d_model) if config.pre_norm else nn.Identity()
+        self._pattern = None
+
+    def forward(self, input_ids, attention_mask=None, token_type_ids=None, output_attentions=False,
+                measure=False, states=None, there=None, past_key_values=None, **kwargs) -> StackOutput:
+        """What the stack makes of input_ids (B, T); measure asks for tau - n, output_attentions for the maps.
+
+        attention_mask (B, T) covers the cached tokens too. states (B, S, D) and `there` are the encoder's.
+        Raises ValueError for a mask of another shape, or that hides every token of an item, and for fewer
+        than two tokens where they are measured.
+        """
+        batch, tokens = input_ids.shape
+        past = 0 if past_key_values is None else past_key_values.get_seq_length()
+        valid = checked_valid(attention_mask, batch, past + tokens, "attention_mask", 1 + measure)
+        place = torch.arange(past + tokens, device=input_ids.device)[None]
+        if valid is not None:
+            place = (valid.cumsum(1) - 1).clamp(min=0)
+        visible = Visible(valid, self.decoder, self._pattern_at(place))
+        hidden = self._embedded(input_ids, token_type_ids, place[:, past:])
+        kept = []
+        for number, block in enumerate(self.layers):
+            hidden, *found = block(hidden, visible, measure, output_attentions, states, there, number,
+                                   past_key_values=past_key_values)
+            kept.append(found)
+        rows, columns, maps, cross = zip(*kept)
+        return StackOutput(
+            self.final_norm(hidden), maps if output_attentions else None,
+            cross if output_attentions and self.decoder else None,
+            tuple(zip(rows, columns)) if measure else None, valid)
+
+    def _embedded(self, input_ids, token_type_ids, place) -> Tensor:
+        hidden = self.embed_tokens(input_ids)
+        if token_type_ids is not None:
+            hidden = hidden + self.embed_types(token_type_ids)
+        width = hidden.shape[-1]
+        return self.dropout(hidden * width**0.5 + sinusoids(place, width).to(hidden.dtype))
+
+    def _pattern_at(self, place) -> Tensor | None:
+        """The encoder's sparse attention between tokens at these places, (B or 1, T, T)."""
+        config, tokens = self.config, place.shape[1]
+        if self.decoder or config.pattern == "full":
+            return None
+        if self._pattern is None or len(self._pattern) < tokens:
+            self._pattern = attention_pattern(config.pattern, tokens, config.pattern_width,
+                                              config.pattern_share)
+        self._pattern = self._pattern.to(place.device)
+        return self._pattern[place[:, :, None], place[:, None]]

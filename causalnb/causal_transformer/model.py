@@ -1,0 +1,222 @@
+"""The Causal Transformer as Hugging Face models: an encoder that classifies, and an encoder-decoder."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
+from transformers.utils import ModelOutput
+
+from .configuration import CausalTransformerConfig
+from .fused import Visible
+from .layers import Stack, StackOutput
+from .loss import MarkovBlanketLoss
+from .measure import checked_valid
+from .values import GCNValueUpdate
+
+
+@dataclass
+class CausalTransformerOutput(ModelOutput):
+    """loss = task_loss + weight * causal_loss (Equation 6); violated, the share of nodes outside the bounds.
+
+    logits (B, C) of classes or (B, T, V) of tokens; causal_loss is the mean over measured layers.
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    task_loss: Tensor | None = None
+    causal_loss: Tensor | None = None
+    violated: Tensor | None = None
+    past_key_values: EncoderDecoderCache | None = None
+    encoder_last_hidden_state: Tensor | None = None
+    encoder_attentions: tuple[Tensor, ...] | None = None
+    decoder_attentions: tuple[Tensor, ...] | None = None
+    cross_attentions: tuple[Tensor, ...] | None = None
+
+
+class CausalTransformerPreTrainedModel(PreTrainedModel):
+    """What both models share: initial weights, the losses of their layers, and the weight of Equation 6.
+
+    The buffer `passes` counts forward passes in training, for causal_ramp.
+    """
+
+    config_class = CausalTransformerConfig
+    base_model_prefix = "transformer"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
+
+    def _build(self, *stacks: str) -> None:
+        """The stacks and, for those that are held to a blanket, a loss for each layer."""
+        self.register_buffer("passes", torch.zeros((), dtype=torch.int64))
+        self.losses = nn.ModuleDict()
+        for name in stacks:
+            stack = Stack(self.config, name == "decoder")
+            setattr(self, name, stack)
+            losses = [self.config.loss_of(name) for _ in stack.layers]
+            if all(losses):
+                self.losses[name] = nn.ModuleList(losses)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module):
+        if isinstance(module, nn.Linear):
+            initialization.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                initialization.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            initialization.normal_(module.weight, std=module.embedding_dim**-0.5)
+        elif isinstance(module, nn.LayerNorm):
+            initialization.ones_(module.weight)
+            initialization.zeros_(module.bias)
+        elif isinstance(module, GCNValueUpdate) and module.mode != "none":
+            initialization.normal_(module.weight, std=module.weight.shape[-1] ** -0.5)
+        elif isinstance(module, MarkovBlanketLoss) and module.mode == "auglag":
+            initialization.copy_(module.multipliers, module.start())
+        elif module is self:
+            initialization.zeros_(self.passes)
+
+    def get_input_embeddings(self):
+        return self.encoder.embed_tokens
+
+    def set_input_embeddings(self, value):
+        self.encoder.embed_tokens = value
+        if hasattr(self, "decoder"):
+            self.decoder.embed_tokens = value
+
+    def causal_weight(self) -> float:
+        """The weight of the Markov-blanket loss at the present count of training passes."""
+        most, ramp = self.config.causal_weight, self.config.causal_ramp
+        if ramp is None:
+            return most
+        return most * min(1.0, max(0.0, (int(self.passes) - ramp[0]) / (ramp[1] - ramp[0])))
+
+    def _measured(self, name: str, labels) -> dict:
+        """What a stack is asked for: sums of tau, or maps for Sinkhorn; nothing where no loss needs them."""
+        if name not in self.losses or labels is None or self.causal_weight() == 0:
+            return {}
+        doubly = self.losses[name][0].normalise == "sinkhorn"
+        return dict(measure=True, output_attentions=True) if doubly else dict(measure=True)
+
+    def _parts(self, task_loss: Tensor, stacks: dict[str, StackOutput]) -> dict[str, Tensor]:
+        """loss, task_loss, causal_loss and violated, from what the stacks were measured at."""
+        found, broken = [], []
+        for name, out in stacks.items():
+            for number, sums in enumerate(out.sums or ()):
+                loss, given = self.losses[name][number], (out.valid, name == "decoder")
+                with torch.autocast(task_loss.device.type, enabled=False):
+                    if loss.normalise == "sinkhorn":
+                        found.append(loss(out.attentions[number].float(), *given))
+                    else:
+                        found.append(loss.of_excess(*sums, *given))
+                    broken.append(loss.violated(*sums, *given))
+        weight = self.causal_weight()
+        if self.training:
+            self.passes += 1
+        if not found:
+            return dict(loss=task_loss, task_loss=task_loss.detach())
+        causal = torch.stack(found).mean()
+        return dict(loss=task_loss + weight * causal, task_loss=task_loss.detach(),
+                    causal_loss=causal.detach(), violated=torch.stack(broken).mean())
+
+
+class CausalTransformerForSequenceClassification(CausalTransformerPreTrainedModel):
+    """The encoder with a linear head on its first token: [CLS] premise [SEP] hypothesis [SEP] to num_labels.
+
+    The paper does not say how its encoder-decoder yields a label; this is our choice.
+    """
+
+    def __init__(self, config: CausalTransformerConfig):
+        super().__init__(config)
+        self._build("encoder")
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = nn.Linear(config.d_model, config.num_labels)
+        self.post_init()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
+                token_type_ids: Tensor | None = None, labels: Tensor | None = None,
+                output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
+        """Logits (B, num_labels); with labels (B,) the loss of Equation 6.
+
+        input_ids, attention_mask (1 = a token) and token_type_ids are (B, T). Raises ValueError for a mask
+        that hides every token of an item, and for fewer than two tokens where the loss measures them.
+        """
+        asked = dict(output_attentions=output_attentions) | self._measured("encoder", labels)
+        out = self.encoder(input_ids, attention_mask, token_type_ids, **asked)
+        first = torch.zeros_like(input_ids[:, 0]) if out.valid is None else out.valid.int().argmax(1)
+        logits = self.classifier(self.dropout(out.last_hidden_state[torch.arange(len(first)), first]))
+        parts = {}
+        if labels is not None:
+            task = F.cross_entropy(logits.float(), labels, label_smoothing=self.config.label_smoothing)
+            parts = self._parts(task, dict(encoder=out))
+        return CausalTransformerOutput(
+            **parts, logits=logits, encoder_attentions=out.attentions if output_attentions else None)
+
+
+class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel, GenerationMixin):
+    """The encoder-decoder of Figure 6 with one vocabulary, its embeddings shared with the output layer.
+
+    The decoder's self-attention is masked; its cross-attention is ordinary, and not held to a blanket.
+    """
+
+    _tied_weights_keys = {"lm_head.weight": "encoder.embed_tokens.weight",
+                          "decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
+
+    def __init__(self, config: CausalTransformerConfig):
+        config.is_encoder_decoder = True
+        super().__init__(config)
+        self._build("encoder", "decoder")
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.post_init()
+
+    def get_output_embeddings(self):
+        return self.lm_head
+
+    def set_output_embeddings(self, value):
+        self.lm_head = value
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """Labels (B, T) one place later, after decoder_start_token_id, with padding for -100."""
+        start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
+        return torch.cat([start, labels[:, :-1]], 1).masked_fill(
+            torch.cat([start, labels[:, :-1]], 1) == -100, self.config.pad_token_id)
+
+    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
+                decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
+                encoder_outputs: StackOutput | None = None, labels: Tensor | None = None,
+                past_key_values: EncoderDecoderCache | None = None, use_cache: bool = False,
+                output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
+        """Logits (B, T, V) for decoder_input_ids (B, T); with labels (B, T), -100 on padding, Equation 6.
+
+        input_ids and attention_mask are (B, S). Labels without decoder_input_ids are shifted to make them;
+        labels also say which decoder tokens are measured. Encoder outputs that are handed in are not measured
+        again. Raises ValueError where there is nothing to decode, for masks that hide every token of an item,
+        and for fewer than two tokens where the loss measures them.
+        """
+        if decoder_input_ids is None:
+            if labels is None:
+                raise ValueError("neither decoder_input_ids nor labels were given: pass the target, or call "
+                                 "generate")
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        if labels is not None and decoder_attention_mask is None:
+            decoder_attention_mask = labels != -100
+        shown = dict(output_attentions=output_attentions)
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(input_ids, attention_mask,
+                                           **shown | self._measured("encoder", labels))
+        states = encoder_outputs.last_hidden_state
+        there = Visible(checked_valid(attention_mask, *states.shape[:2], "attention_mask", 1))
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        out = self.decoder(decoder_input_ids, decoder_attention_mask, states=states, there=there,
+                           past_key_values=past_key_values, **shown | self._measured("decoder", labels))
+        logits = self.lm_head(out.last_hidden_state)
+        parts = {}
+        if labels is not None:
+            task = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(),
+                                   label_smoothing=self.config.label_smoothing)
+            parts = self._parts(task, dict(encoder=encoder_outputs, decoder=out))
+        return CausalTransformerOutput(
+            **parts, logits=logits, past_key_values=past_key_values, encoder_last_hidden_state=states,
+            encoder_attentions=encoder_outputs.attentions if output_attentions else None,
+            decoder_attentions=out.attentions if output_attentions else None,
+            cross_attentions=out.cross_attentions if output_attentions else None)

@@ -1,0 +1,386 @@
+"""Both models: Equation 6 from its parts, padding, caches and beams, saving, checkpoints, and adapters."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from peft import LoraConfig, get_peft_model
+from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
+
+from causalnb.causal_transformer import (
+    CausalTransformerConfig,
+    CausalTransformerForConditionalGeneration,
+    CausalTransformerForSequenceClassification,
+    MarkovBlanketLoss,
+)
+from causalnb.causal_transformer.layers import sinusoids
+from tests.unit.causal_transformer.small import EOS, PAD, START, batch_of, classifier, labels_of, translator
+
+CLASSES = torch.tensor([0, 1, 1, 0])
+ARMS = {
+    "vanilla": dict(gcn="none", blanket="none"), "gcn": dict(blanket="none"), "loss": dict(gcn="none"),
+    "both": {}, "two hops": dict(gcn="two_hop"), "paper's loss": dict(blanket="paper"),
+    "auglag": dict(blanket="auglag"), "band": dict(pattern="band", pattern_width=2),
+    "random": dict(pattern="random", pattern_share=0.4), "relative": dict(relative=2),
+    "pre-norm": dict(pre_norm=True, activation="relu"),
+    "sinkhorn": dict(blanket_settings=dict(normalise="sinkhorn"), blanket_in=["encoder"])}
+every_arm = pytest.mark.parametrize("arm", ARMS)
+
+
+def gradients(model, inputs):
+    model.zero_grad()
+    loss = model(**inputs).loss
+    loss.backward()
+    return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+# Equation 6
+
+
+def penalty_of(model, maps, valid, causal):
+    """The mean over layers of the loss of the maps that a model returned."""
+    config = model.config
+    if config.blanket == "none" or ("decoder" if causal else "encoder") not in config.blanket_in:
+        return []
+    criterion = MarkovBlanketLoss(config.blanket, self_loop=False if causal else config.self_loop,
+                                  **config.blanket_settings or {}).eval()
+    return [criterion(one, valid, causal) for one in maps]
+
+
+def equation_6(out, task, found, weight=0.1):
+    torch.testing.assert_close(out.task_loss, task.detach())
+    if not found:
+        assert out.causal_loss is None and torch.equal(out.loss, task)
+        return
+    causal = torch.stack(found).mean()
+    torch.testing.assert_close(out.causal_loss, causal.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(out.loss, task + weight * causal, rtol=1e-5, atol=1e-5)
+    assert 0 < out.violated <= 1
+
+
+@every_arm
+def test_equation_6_of_the_classifier(arm):
+    model, batch = classifier(**ARMS[arm]).eval(), batch_of()
+    out = model(**batch, labels=CLASSES)
+    shown = model(**batch, output_attentions=True)
+    torch.testing.assert_close(out.logits, shown.logits, rtol=1e-4, atol=1e-5)
+    assert out.logits.shape == (4, 2) and out.encoder_attentions is None and shown.loss is None
+    assert [tuple(one.shape) for one in shown.encoder_attentions] == [(4, 2, 7, 7)] * 2
+    valid = batch["attention_mask"].bool()
+    equation_6(out, F.cross_entropy(out.logits, CLASSES), penalty_of(
+        model, shown.encoder_attentions, valid, False))
+
+
+@every_arm
+def test_equation_6_of_the_translator(arm):
+    model, batch, labels = translator(**ARMS[arm]).eval(), batch_of(), labels_of()
+    out = model(**batch, labels=labels)
+    shown = model(**batch, decoder_input_ids=model.prepare_decoder_input_ids_from_labels(labels),
+                  decoder_attention_mask=labels != -100, output_attentions=True)
+    torch.testing.assert_close(out.logits, shown.logits, rtol=1e-4, atol=1e-5)
+    assert [tuple(one.shape) for one in shown.cross_attentions] == [(4, 2, 6, 7)] * 2
+    found = penalty_of(model, shown.encoder_attentions, batch["attention_mask"].bool(), False)
+    found += penalty_of(model, shown.decoder_attentions, labels != -100, True)
+    equation_6(out, F.cross_entropy(out.logits.flatten(0, 1), labels.flatten()), found)
+
+
+def test_label_smoothing_is_in_the_task_loss_alone():
+    model, batch = classifier(label_smoothing=0.2).eval(), batch_of()
+    out = model(**batch, labels=CLASSES)
+    torch.testing.assert_close(out.task_loss, F.cross_entropy(out.logits, CLASSES, label_smoothing=0.2))
+
+
+def test_the_loss_changes_what_queries_learn():
+    model, batch = classifier().eval(), batch_of() | dict(labels=CLASSES)
+    model.config.causal_weight = 0.0
+    plain = gradients(model, batch)[1]
+    model.config.causal_weight = 1.0
+    held = gradients(model, batch)[1]
+    changed = {name for name in plain if not torch.allclose(plain[name], held[name])}
+    assert any("q_proj.weight" in name for name in changed) and "classifier.weight" not in changed
+
+
+def test_the_ramp_counts_training_passes():
+    model, batch = classifier(causal_ramp=[1, 3], causal_weight=0.4), batch_of() | dict(labels=CLASSES)
+    weights, measured = [], []
+    for _ in range(5):
+        weights.append(model.causal_weight())
+        measured.append(model.train()(**batch).causal_loss is not None)
+        model.eval()(**batch)
+    assert weights == pytest.approx([0, 0, 0.2, 0.4, 0.4]) and measured == [False, False, True, True, True]
+
+
+def test_multipliers_rise_in_training_and_are_saved(tmp_path):
+    model, batch = classifier(blanket="auglag").train(), batch_of() | dict(labels=CLASSES)
+    for _ in range(3):
+        model(**batch)
+    kept = [loss.multipliers for loss in model.losses["encoder"]]
+    assert all((one[0] > 0).all() and one.shape == (2, 2) for one in kept)
+    assert not any("multipliers" in name for name, _ in model.named_parameters())
+    model.save_pretrained(tmp_path)
+    again = CausalTransformerForSequenceClassification.from_pretrained(tmp_path)
+    assert all(map(torch.equal, kept, [loss.multipliers for loss in again.losses["encoder"]]))
+    assert again.passes == 3
+
+
+def test_multipliers_that_a_checkpoint_lacks_start_anew(tmp_path):
+    classifier(blanket="none").save_pretrained(tmp_path)
+    config = CausalTransformerConfig.from_pretrained(
+        tmp_path, blanket="auglag", blanket_settings=dict(gammas=[0.5, 0.25]))
+    model = CausalTransformerForSequenceClassification.from_pretrained(tmp_path, config=config)
+    assert model.losses["encoder"][1].multipliers.tolist() == [[0.5, 0.5], [0.25, 0.25]]
+
+
+# Padding, positions and masks
+
+
+@every_arm
+def test_padding_changes_no_logits(arm):
+    model = classifier(**ARMS[arm]).eval()
+    ids = batch_of(rows=3)["input_ids"][:1, :5]
+    alone = model(ids, labels=CLASSES[:1])
+    for before in (0, 3):
+        wide = torch.full((2, 8), PAD)
+        wide[0, before : before + 5], mask = ids[0], torch.zeros(2, 8, dtype=torch.long)
+        mask[0, before : before + 5], mask[1] = 1, 1
+        together = model(wide, mask)
+        torch.testing.assert_close(together.logits[0], alone.logits[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_pattern_hides_what_lies_outside():
+    batch = batch_of()
+    near, far = (classifier(pattern=kind, encoder_layers=1).eval() for kind in ("band", "full"))
+    changed = batch["input_ids"].clone()
+    changed[0, 3:] = 5
+    for model, same in ((near, True), (far, False)):
+        one, other = (model(ids[:1]).logits for ids in (batch["input_ids"], changed))
+        assert torch.allclose(one, other, atol=1e-6) == same
+
+
+def test_token_types_are_told_apart():
+    model, batch = classifier().eval(), batch_of()
+    types = (torch.arange(7) > 3).long().expand(4, -1)
+    assert not torch.allclose(model(**batch, token_type_ids=types).logits, model(**batch).logits)
+
+
+def test_sinusoids_by_hand():
+    found = sinusoids(torch.tensor([[0, 3]]), 5)
+    rates = [1, 10_000 ** (-1 / 3), 10_000 ** (-2 / 3)]
+    expected = [math.sin(3 * rate) for rate in rates] + [math.cos(3 * rate) for rate in rates[:2]]
+    assert found[0, 0].tolist() == [0, 0, 0, 1, 1] and found[0, 1].tolist() == pytest.approx(expected)
+
+
+# Translation
+
+
+@every_arm
+def test_the_decoder_sees_no_later_word(arm):
+    model, batch, ids = translator(**ARMS[arm]).eval(), batch_of(), labels_of().clamp(min=3)
+    changed = ids.clone()
+    changed[:, 4:] = 7
+    one, other = (model(**batch, decoder_input_ids=target).logits for target in (ids, changed))
+    torch.testing.assert_close(one[:, :4], other[:, :4], rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(one[:, 4:], other[:, 4:])
+
+
+@every_arm
+@pytest.mark.parametrize("beams", [1, 3])
+def test_cache_and_beams_write_what_whole_passes_write(arm, beams):
+    model, batch = translator(**ARMS[arm]).eval(), batch_of()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.4 * torch.randn_like(parameter))  # answers that differ between inputs
+    settings = dict(max_new_tokens=6, min_new_tokens=5, num_beams=beams, do_sample=False,
+                    num_return_sequences=beams)
+    fast = model.generate(**batch, **settings)
+    slow = model.generate(**batch, **settings, use_cache=False)
+    assert torch.equal(fast, slow) and len(fast) == 4 * beams and (fast[:, 0] == START).all()
+    assert len({tuple(row) for row in fast.tolist()}) > 1
+
+
+@pytest.mark.parametrize("gcn", ["none", "paper", "two_hop"])
+def test_the_cache_is_exact_also_for_several_words_at_once(double, gcn):
+    model, batch = translator(gcn=gcn).double().eval(), batch_of()
+    ids = labels_of().clamp(min=3)
+    whole = model(**batch, decoder_input_ids=ids, output_attentions=True)
+    first = model(**batch, decoder_input_ids=ids[:, :2], use_cache=True)
+    second = model(**batch, decoder_input_ids=ids[:, 2:5], past_key_values=first.past_key_values,
+                   output_attentions=True)
+    third = model(**batch, decoder_input_ids=ids[:, 5:], past_key_values=first.past_key_values)
+    found = torch.cat([first.logits, second.logits, third.logits], 1)
+    torch.testing.assert_close(found, whole.logits, rtol=0, atol=1e-12)
+    torch.testing.assert_close(second.decoder_attentions[1], whole.decoder_attentions[1][:, :, 2:5, :5],
+                               rtol=0, atol=1e-12)
+
+
+def test_encoder_outputs_can_be_handed_in():
+    model, batch, labels = translator(blanket="none").eval(), batch_of(), labels_of()
+    states = model.get_encoder()(**batch)
+    given = model(attention_mask=batch["attention_mask"], encoder_outputs=states, labels=labels)
+    assert torch.equal(given.loss, model(**batch, labels=labels).loss)
+
+
+def test_labels_are_shifted():
+    model = translator()
+    labels = torch.tensor([[5, 6, EOS], [7, EOS, -100]])
+    shifted = model.prepare_decoder_input_ids_from_labels(labels)
+    assert shifted.tolist() == [[START, 5, 6], [START, 7, EOS]]
+    longer = torch.tensor([[7, EOS, -100, -100]])
+    assert model.prepare_decoder_input_ids_from_labels(longer).tolist() == [[START, 7, EOS, PAD]]
+
+
+def test_the_seq2seq_collator_of_transformers_serves():
+    class Tokenizer:
+        padding_side, pad_token_id = "right", PAD
+
+        def pad(self, rows, **_):
+            width = max(len(row["input_ids"]) for row in rows)
+            return {key: torch.tensor([row[key] + [0] * (width - len(row[key])) for row in rows])
+                    for key in ("input_ids", "attention_mask")}
+
+    model = translator().eval()
+    rows = [dict(input_ids=[5, 6, 7], attention_mask=[1] * 3, labels=[8, 9, EOS]),
+            dict(input_ids=[5, 6], attention_mask=[1] * 2, labels=[8, EOS])]
+    batch = dict(DataCollatorForSeq2Seq(Tokenizer(), model)(rows))
+    assert "decoder_input_ids" in batch and torch.isfinite(model(**batch).loss)
+
+
+# The ways of Hugging Face
+
+
+@pytest.mark.parametrize("make", [classifier, translator])
+@pytest.mark.parametrize("arm", ["vanilla", "both", "two hops", "relative"])
+def test_saved_and_loaded_models_are_equal(make, arm, tmp_path):
+    model = make(**ARMS[arm]).eval()
+    model.save_pretrained(tmp_path)
+    again, info = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values())
+    labels = CLASSES if make is classifier else labels_of()
+    one, other = (m.eval()(**batch_of(), labels=labels) for m in (model, again))
+    assert torch.equal(one.loss, other.loss) and torch.equal(one.logits, other.logits)
+
+
+def test_embeddings_are_shared_and_can_be_replaced():
+    model = translator()
+    weight = model.get_input_embeddings().weight
+    assert model.lm_head.weight is weight and model.decoder.embed_tokens.weight is weight
+    model.resize_token_embeddings(30)
+    assert model.lm_head.weight is model.get_input_embeddings().weight
+    assert model.decoder.embed_tokens.weight is model.lm_head.weight
+    assert model(**batch_of(), labels=labels_of()).logits.shape[-1] == 30
+    one = classifier()
+    one.resize_token_embeddings(30)
+    assert one.encoder.embed_tokens.num_embeddings == 30
+
+
+@pytest.mark.parametrize("make, labels", [(classifier, CLASSES), (translator, labels_of())])
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointing_changes_neither_loss_nor_gradients(make, labels, reentrant):
+    found = []
+    for checkpointed in (False, True):
+        model = make(blanket="auglag").train()
+        if checkpointed:
+            model.gradient_checkpointing_enable(dict(use_reentrant=reentrant))
+        found.append(gradients(model, batch_of() | dict(labels=labels)))
+        losses = [loss.multipliers for part in model.losses.values() for loss in part]
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
+    assert all((one[0] > 0).all() for one in losses)
+
+
+@pytest.mark.parametrize("make, labels", [(classifier, CLASSES), (translator, labels_of())])
+def test_peft_adapts_the_projections(make, labels, tmp_path):
+    model = make().eval()
+    settings = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], modules_to_save=[])
+    before = model(**batch_of(), labels=labels).loss
+    adapted = get_peft_model(model, settings)
+    assert torch.equal(adapted(**batch_of(), labels=labels).loss, before)
+    _, grads = gradients(adapted, batch_of() | dict(labels=labels))
+    assert grads and all("lora_" in name for name in grads)
+    assert any("self_attn.q_proj" in name for name in grads)
+    adapted.save_pretrained(tmp_path)
+    assert (tmp_path / "adapter_model.safetensors").exists()
+
+
+def test_bfloat16_and_autocast():
+    model, batch = classifier().train(), batch_of() | dict(labels=CLASSES)
+    exact = model(**batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        loose = model(**batch)
+    loose.loss.backward()
+    torch.testing.assert_close(loose.causal_loss, exact.causal_loss, rtol=0.05, atol=0.01)
+    half = model.bfloat16()(**batch)
+    half.loss.backward()
+    torch.testing.assert_close(half.causal_loss, exact.causal_loss, rtol=0.05, atol=0.01)
+
+
+@pytest.mark.parametrize("make, width", [(classifier, 2), (translator, 6)])
+def test_the_plain_trainer_serves(make, width, tmp_path):
+    model, batch = make(blanket="auglag", causal_ramp=[0, 2]), batch_of()
+    labels = CLASSES if make is classifier else labels_of()
+    rows = [dict(input_ids=ids, attention_mask=mask, labels=label)
+            for ids, mask, label in zip(batch["input_ids"], batch["attention_mask"], labels)]
+    trainer = Trainer(model, TrainingArguments(
+        str(tmp_path), max_steps=3, per_device_train_batch_size=2, report_to=[], save_strategy="no",
+        disable_tqdm=True, use_cpu=True), train_dataset=rows, eval_dataset=rows)
+    trainer.train()
+    told = trainer.predict(rows)
+    assert model.passes == 3 and model.causal_weight() == 0.1
+    assert told.predictions.shape[:2] == (4, width) and told.metrics["test_loss"] > 0
+
+
+def test_training_lowers_both_parts():
+    model = classifier(causal_weight=1.0, pre_norm=True).train()
+    batch, found = batch_of() | dict(labels=CLASSES), []
+    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(30):
+        found.append(model(**batch))
+        optimiser.zero_grad()
+        found[-1].loss.backward()
+        optimiser.step()
+    assert found[-1].task_loss < 0.2 * found[0].task_loss
+    assert found[-1].causal_loss < 0.8 * found[0].causal_loss
+
+
+def test_the_default_size_is_the_papers():
+    config = CausalTransformerConfig()
+    assert (config.d_model, config.num_heads, config.encoder_layers, config.decoder_layers) == (512, 8, 6, 6)
+    assert config.d_model // config.num_heads == 64 and config.dropout == 0.1
+    again = CausalTransformerConfig.from_dict(config.to_dict())
+    assert again.to_dict() == config.to_dict()
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("settings, message", [
+    (dict(gcn="three"), "gcn is 'three': choose among"), (dict(blanket="lasso"), "blanket is 'lasso'"),
+    (dict(activation="tanh"), "activation is 'tanh'"), (dict(pattern="ring"), "pattern is 'ring'"),
+    (dict(blanket_in=["both"]), r"blanket_in is \['both'\]"), (dict(causal_weight=-1), "causal_weight is -1"),
+    (dict(causal_ramp=[3, 3]), r"causal_ramp is \[3, 3\]"), (dict(dropout=1.0), "dropout is 1.0"),
+    (dict(label_smoothing=-0.1), "label_smoothing is -0.1"), (dict(encoder_layers=0), "there are 0 encoder"),
+    (dict(blanket_settings=dict(gammas=[1, -1])), "a multiplier is -1.0"),
+    (dict(self_loop="third"), "self_loop is 'third'")])
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        CausalTransformerConfig(**settings)
+
+
+def test_bad_input_is_named():
+    model, batch = classifier(), batch_of()
+    hidden = batch["attention_mask"].clone()
+    hidden[2] = 0
+    with pytest.raises(ValueError, match="attention_mask hides every token of item 2: leave each item at"):
+        model(batch["input_ids"], hidden)
+    hidden[2, 3] = 1
+    assert model(batch["input_ids"], hidden).logits.shape == (4, 2)  # one token is enough to classify
+    with pytest.raises(ValueError, match="hides all tokens but one of item 2"):
+        model(batch["input_ids"], hidden, labels=CLASSES)
+    with pytest.raises(ValueError, match=r"attention_mask has shape \(4, 6\), but there are 4 items of 7"):
+        model(batch["input_ids"], batch["attention_mask"][:, 1:])
+    with pytest.raises(ValueError, match="on a causal map"):
+        translator(blanket_settings=dict(normalise="sinkhorn"))
+    with pytest.raises(ValueError, match="neither decoder_input_ids nor labels were given"):
+        translator()(**batch)
+    with pytest.raises(ValueError, match="a cached pass sees a part of the map"):
+        translator()(**batch, labels=labels_of(), use_cache=True)
