@@ -12,7 +12,7 @@ from causalnb.lab.registry import artefact
 CONTINUAL = "iclm.continual"
 SINGLE = dict(zip(TASKS, ("iclm.acre", "iclm.raven"), strict=True))
 SHORT = dict(zip(FORMATS, ("Text", "Symb"), strict=True))  # as the paper's columns have them
-ROUTED = {"iclm": "ICLM", "kept": "ICLM, ACRE's part kept (ours)"}
+ROUTED = {"iclm": "ICLM", "kept": "ICLM, ACRE's part kept"}
 ARMS = {**ROUTED, "finetuned": "Finetuned-Sequential"}
 SINGLE_TASK, IN_TURN = "Table 1", "ACRE → RAVEN"  # headings over the paper's rows
 SIDES = {"reproduced": "above 0", "opposite": "below 0", "inconclusive": "0 is inside"}
@@ -359,7 +359,7 @@ def collapse(task: str, profile: str | None = None, cell: str | None = None) -> 
 
 
 def shares_of_others(found: dict[str, tuple[float, float]]) -> dict[str, float]:
-    """{domain module: its tie, the mean of its two numbers, over the mean tie of the other domain modules}."""
+    """{domain module: its tie, the mean of its two numbers, over the other domain modules' mean tie}."""
     tie = {name: sum(both) / 2 for name, both in found.items()}
     return {name: one * (len(tie) - 1) / (sum(tie.values()) - one) for name, one in tie.items()}
 
@@ -384,15 +384,15 @@ def ties_table(task: str, profile: str | None = None):
                       for one in TASKS]
             rows.append([seed, f"Dom {name}", *(f"{value:.2f}" for value in (*found[name], part)),
                          *(f"{100 * share.iloc[0]:.0f}" for share in shares),
-                         "collapsed" if part < COLLAPSED else ""])
+                         "yes" if part < COLLAPSED else ""])
     figure = {"acre": "fig16", "raven": "fig17"}[task]
     return Table(
         f"iclm.{figure}_ties",
-        ["seed", "module", "own layers", "other modules", "of the others' tie", "% of ACRE", "% of RAVEN", ""],
-        rows, f"Mean correlations of the domain modules on {task.upper()}, i.i.d., after both tasks",
-        "A module's tie is the mean of its two correlations, with its own other layers and with all layers of "
-        f"other modules; it has collapsed where its tie is below {COLLAPSED:g} of the other domain modules' mean "
-        "tie. The last shares are of inputs that the router gives to it.")
+        ["seed", "module", "own layers", "other modules", "of the others' tie", "% of ACRE", "% of RAVEN",
+         "collapsed"], rows, f"Mean correlations of the domain modules on {task.upper()}, i.i.d., after both tasks",
+        "A module's tie is the mean of its two correlations, with its own other layers and with all layers "
+        f"of other modules; it has collapsed where its tie is below {COLLAPSED:g} of the other domain modules' "
+        "mean tie. Shares are of inputs that the router gives to it.")
 
 
 def _title(name: str) -> str:
@@ -418,10 +418,11 @@ def _draw_ties(ax, task: str, profile, cell, seed: int) -> str:
     from causalnb.lab.figures import COLOURS, MARKERS
 
     told = []
-    for place, (one, found) in enumerate(collapse(task, profile, cell).items()):
-        parts = shares_of_others(found)
-        ax.plot(range(len(parts)), list(parts.values()), linestyle="", label=f"seed {one}", markersize=6,
-                marker=MARKERS[place % len(MARKERS)], color=COLOURS["blue"],
+    every = collapse(task, profile, cell)
+    for place, (one, found) in enumerate(every.items()):
+        parts, aside = shares_of_others(found), 0.12 * (place - (len(every) - 1) / 2)
+        ax.plot([at + aside for at in range(len(parts))], list(parts.values()), linestyle="", markersize=6,
+                label=f"seed {one}", marker=MARKERS[place % len(MARKERS)], color=COLOURS["blue"],
                 markerfacecolor=COLOURS["blue"] if one == seed else "white", zorder=3 if one == seed else 2)
         told.append(f"seed {one}: " + ", ".join(f"Dom {name} {part:.2f}" for name, part in parts.items()))
     ax.axhline(COLLAPSED, color=COLOURS["vermillion"], linestyle="--", marker="", linewidth=1)
@@ -522,7 +523,7 @@ def forgotten(profile):
     save_table(forgetting_table(profile))
     fig, alt = forgetting_figure(profile)
     save_figure(fig, "iclm.forgetting", alt=alt, profile=profile, caption=(
-        "ACRE before and after RAVEN, mean of its three sets and over seeds; triangles, squares and diamonds: "
+        "ACRE before and after RAVEN, mean of its three sets and over seeds; triangles, squares, diamonds: "
         "after RAVEN, with that part alone as it was before."))
 
 
