@@ -389,10 +389,11 @@ def ties_table(task: str, profile: str | None = None):
     return Table(
         f"iclm.{figure}_ties",
         ["seed", "module", "own layers", "other modules", "of the others' tie", "% of ACRE", "% of RAVEN",
-         "collapsed"], rows, f"Mean correlations of the domain modules on {task.upper()}, i.i.d., after both tasks",
+         "collapsed"], rows,
+        f"Mean correlations of the domain modules on {task.upper()}, i.i.d., after both tasks",
         "A module's tie is the mean of its two correlations, with its own other layers and with all layers "
-        f"of other modules; it has collapsed where its tie is below {COLLAPSED:g} of the other domain modules' "
-        "mean tie. Shares are of inputs that the router gives to it.")
+        f"of other modules; it has collapsed where its tie is below {COLLAPSED:g} of the other domain "
+        "modules' mean tie. Shares are of inputs that the router gives to it.")
 
 
 def _title(name: str) -> str:
