@@ -319,10 +319,11 @@ def layer_tables(task: str, profile: str | None = None, cell: str | None = None,
 
     results.require(CONTINUAL, profile, ["iclm"])
     rows = results.curves(CONTINUAL, profile, ["iclm"])
-    return _tables(rows[(rows.seed == seed) & (rows.task == task)], cell or cells(task, profile)[0])
+    return tables_of(rows[(rows.seed == seed) & (rows.task == task)], cell or cells(task, profile)[0])
 
 
-def _tables(rows, cell: str) -> dict[tuple[str, str], object]:
+def tables_of(rows, cell: str) -> dict[tuple[str, str], object]:
+    """`layer_tables` of a run's history, or of what iclm_maps.layer_rows returns, as a DataFrame."""
     rows = rows[rows.pair.notna() & (rows.cell == cell)].sort_values("layer", kind="stable")
     places = [f"to_{i}" for i in range(rows.layer.nunique())]
     return {tuple(pair.split("|")): its[places].to_numpy(float)
@@ -355,7 +356,7 @@ def collapse(task: str, profile: str | None = None, cell: str | None = None) -> 
     seeds = results.require(CONTINUAL, profile, ["iclm"]).seed
     rows, cell = results.curves(CONTINUAL, profile, ["iclm"]), cell or cells(task, profile)[0]
     rows = rows[rows.task == task]
-    return {int(seed): ties(_tables(rows[rows.seed == seed], cell)) for seed in seeds}
+    return {int(seed): ties(tables_of(rows[rows.seed == seed], cell)) for seed in seeds}
 
 
 def shares_of_others(found: dict[str, tuple[float, float]]) -> dict[str, float]:
@@ -400,17 +401,31 @@ def _title(name: str) -> str:
     return f"Dom {name}" if name.isdigit() else {"router": "Router", "invariant": "Inv"}[name]
 
 
-def draw_panels(axes, tables: dict):
-    """Draw each table of layers in the paper's order on a sequence of axes, one scale from -1 to 1."""
-    image = None
-    for place, (ax, pair) in enumerate(zip(axes, panels(tables), strict=True)):
-        image = ax.imshow(tables[pair], cmap="RdBu", vmin=-1, vmax=1)
-        ax.set_title(f"({chr(ord('a') + place)}) {_title(pair[0])}-{_title(pair[1])}", fontsize=7.5)
-        last = len(tables[pair]) - 1
-        ax.set_xticks([0, last])
-        ax.set_yticks([0, last])
-        ax.tick_params(labelsize=6, length=2)
-        ax.grid(False)
+WIDE, SHIFT = 6, (1.22, 1.38)  # panels in a row, and from one to the next, in widths of a panel
+
+
+def draw_panels(ax, tables: dict):
+    """Draw each table of layers in the paper's order on one ax, on one scale from -1 to 1; the last image."""
+    from matplotlib.patches import Rectangle
+
+    last = len(next(iter(tables.values()))) - 1
+    for place, pair in enumerate(panels(tables)):
+        row, column = divmod(place, WIDE)
+        left, top = column * SHIFT[0], row * SHIFT[1]
+        image = ax.imshow(tables[pair], cmap="RdBu", vmin=-1, vmax=1, extent=(left, left + 1, top + 1, top))
+        ax.add_patch(Rectangle((left, top), 1, 1, fill=False, linewidth=0.6))
+        ax.text(left + 0.5, top - 0.05, f"({chr(ord('a') + place)}) {_title(pair[0])}-{_title(pair[1])}",
+                fontsize=7.5, ha="center")
+        for layer in (0, last):
+            near = (layer + 0.5) / (last + 1)
+            if column == 0:
+                ax.text(left - 0.04, top + near, layer, fontsize=6, ha="right", va="center")
+            ax.text(left + near, top + 1.04, layer, fontsize=6, ha="center", va="top")
+    ax.text(-0.2, SHIFT[1] * row / 2 + 0.5, "layer of the first", fontsize=7, rotation=90, ha="center",
+            va="center")
+    ax.text(0.5, top + 1.2, "layer of the second", fontsize=7, ha="center", va="top")
+    ax.set(xlim=(-0.3, SHIFT[0] * WIDE - 0.2), ylim=(top + 1.35, -0.25), aspect="equal")
+    ax.set_axis_off()
     return image
 
 
@@ -442,23 +457,22 @@ def layers_figure(task: str, profile: str | None = None, cell: str | None = None
     import matplotlib.pyplot as plt
 
     tables = layer_tables(task, profile, cell, seed)
-    wide, many = 6, len(tables)
-    deep = -(-many // wide)
+    deep, rest = -(-len(tables) // WIDE), len(tables) % WIDE
     fig = plt.figure(figsize=(8.8, 1.62 * deep))
-    grid = fig.add_gridspec(deep, wide)
-    axes = [fig.add_subplot(grid[divmod(place, wide)]) for place in range(many)]
-    image = draw_panels(axes, tables)
-    for ax in axes[::wide]:
-        ax.set_ylabel("layer of the first", fontsize=6)
-    for ax in axes[-(many % wide or wide):]:
-        ax.set_xlabel("layer of the second", fontsize=6)
+    fig.set_layout_engine("none")  # the places of all parts are known
+    ax = fig.add_axes((0, 0, 0.92, 1))
+    image = draw_panels(ax, tables)
+    fig.colorbar(image, cax=fig.add_axes((0.93, 0.35, 0.012, 0.4)), label="Pearson correlation")
     told = ""
-    if many % wide:  # what is left of the last row
-        told = _draw_ties(fig.add_subplot(grid[-1, many % wide:]), task, profile, cell, seed)
-    fig.colorbar(image, ax=axes[wide - 1::wide], label="Pearson correlation", shrink=0.6, aspect=30)
+    if rest:  # what is left of the last row
+        right, (bottom, top) = SHIFT[0] * WIDE - 0.2, ax.get_ylim()
+        low = (deep - 1) * SHIFT[1] + 1
+        inset = ax.inset_axes(((rest * SHIFT[0] + 0.55) / (right + 0.3), (bottom - low) / (bottom - top),
+                               (right - rest * SHIFT[0] - 0.4) / (right + 0.3), 1 / (bottom - top)))
+        told = _draw_ties(inset, task, profile, cell, seed)
     means = ", ".join(f"{_title(a)}-{_title(b)} {tables[a, b].mean():.2f}" for a, b in panels(tables))
-    return fig, (f"{many} maps of correlations between layers of two modules on {task.upper()}, seed {seed}; "
-                 f"their means: {means}. Ties of domain modules as shares of the others': {told}.")
+    return fig, (f"{len(tables)} maps of correlations between layers of two modules on {task.upper()}, seed "
+                 f"{seed}; their means: {means}. Ties of domain modules as shares of the others': {told}.")
 
 
 # verdicts

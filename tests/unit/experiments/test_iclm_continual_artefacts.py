@@ -208,8 +208,11 @@ def test_a_collapsed_module_is_named():
     contrast = made.collapse_contrast("acre")
     assert contrast[0] < 0 < contrast[2]
     fig, alt = made.layers_figure("acre", seed=1)
-    assert len(fig.axes) == 21 + 2 and "seed 1; their means: Router-Router" in alt
-    assert fig.axes[0].images[0].get_clim() == fig.axes[20].images[0].get_clim() == (-1, 1)
+    images = fig.axes[0].images
+    assert len(images) == 21 and {image.get_clim() for image in images} == {(-1, 1)}
+    np.testing.assert_allclose(images[15].get_array(), made.layer_tables("acre", seed=1)["0", "1"])
+    assert "(p) Dom 0-Dom 1" in [text.get_text() for text in fig.axes[0].texts]
+    assert "seed 1; their means: Router-Router" in alt
 
 
 def test_claims_are_decided_by_their_contrast():
@@ -267,5 +270,5 @@ def test_the_claims_metrics_are_measured(tmp_path, monkeypatch):
         assert names <= set(found.metrics)
         if (experiment, arm) == (made.CONTINUAL, "iclm"):
             rows = results.curves(experiment, "quick", ["iclm"])
-            pairs = made._tables(rows[rows.task == "raven"], "center")
+            pairs = made.tables_of(rows[rows.task == "raven"], "center")
             assert set(pairs) == {(a, b) for i, a in enumerate(NAMES) for b in NAMES[i:]}
