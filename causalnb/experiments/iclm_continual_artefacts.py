@@ -448,7 +448,7 @@ def _draw_ties(ax, task: str, profile, cell, seed: int) -> str:
     ax.set(xlim=(-0.5, len(parts) - 0.5), ylim=(min(0.0, ax.get_ylim()[0]), max(1.3, ax.get_ylim()[1])))
     ax.tick_params(axis="y", labelsize=7)
     ax.set_title("tie, as a share of the others'", fontsize=7.5)
-    ax.legend(fontsize=6, loc="lower left")
+    ax.legend(fontsize=6, loc="center", bbox_to_anchor=(0.5, 0.58), ncols=len(every))
     return "; ".join(told)
 
 
