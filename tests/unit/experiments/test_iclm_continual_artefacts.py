@@ -1,0 +1,274 @@
+"""Table 2 and Figures 16 and 17 of ICLM say what the stored results say: checked on results made up here."""
+
+from dataclasses import replace
+from statistics import mean
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from causalnb.errors import LabError
+from causalnb.experiments import iclm_continual_artefacts as made
+from causalnb.experiments import iclm_grid  # noqa: F401  (registers the experiments)
+from causalnb.experiments.c2dlm_games_artefacts import percent, points
+from causalnb.lab import figures, registry, results, runner
+from causalnb.lab.statistics import mean_ci, paired
+from causalnb.lab.verdicts import claims, decide
+
+SEEDS = {made.CONTINUAL: 3, "iclm.acre": 4, "iclm.raven": 4}
+LAYERS = 5
+NAMES = ("router", "invariant", "0", "1", "2", "3")
+RAVEN = ("center", "four", "in_center")
+SERVES = {"text": 1, "symbolic": 3}  # the modules that ACRE uses, here
+
+
+def number(*parts) -> float:
+    """A value in (0, 1) of its own for each text."""
+    return int(results.config_hash({"of": parts}), 16) / 16**16
+
+
+def scores(cells, arm: str, seed: int, place: str) -> dict:
+    """Made-up scores of some cells; inputs go to the module that serves their format, RAVEN's mostly to 0."""
+    found = {}
+    for cell in cells:
+        for format in made.FORMATS:
+            name = f"{place}{cell}_{format}"
+            kinds = ("exact", *["choice"] * (cell in RAVEN))
+            kinds += () if arm == "finetuned" else ("invariant", "domain")
+            found |= {f"{name}_{kind}": number(arm, seed, name, kind) for kind in kinds}
+            if arm != "finetuned":
+                own = SERVES[format] if "acre" in place else 0
+                found |= {f"{name}_module{i}": 0.1 + 0.6 * (i == own) for i in (0, SERVES[format], 2)}
+                found |= {f"{name}_module{i}": found.get(f"{name}_module{i}", 0.0) for i in range(4)}
+                if own == 0:
+                    found[f"{name}_module0"] = 0.8
+                if "before" in place:  # nothing goes to modules 0 and 2 yet
+                    found |= {f"{name}_module{i}": float(i == own) for i in range(4)}
+    return found
+
+
+def metrics(experiment: str, arm: str, seed: int) -> dict:
+    config = registry.config(made.CONTINUAL, "iclm")
+    if experiment != made.CONTINUAL:
+        return scores(config[experiment.split(".")[1]]["cells"], arm, seed, "")
+    acre, raven = (config[task]["cells"] for task in made.TASKS)
+    places = [(acre, "before_acre_"), (acre, "after_acre_"), (raven, "after_raven_")]
+    places += [(acre, f"{part}_back_acre_") for part in made.PARTS if arm != "finetuned"]
+    return {name: value for cells, place in places for name, value in scores(cells, arm, seed, place).items()}
+
+
+def correlations(a: str, b: str, layer: int, seed: int) -> list[float]:
+    """Module 2 has next to none, in seeds 0 and 1; all else 0.8, less between layers far apart."""
+    apart = 0.1 if "2" in (a, b) and seed < 2 else 0.8
+    return [1.0 if a == b and to == layer else apart - 0.02 * abs(to - layer) for to in range(LAYERS)]
+
+
+def history(arm: str, seed: int) -> list[dict]:
+    rows = [{"task": task, "step": 20, "loss": 1.0, "exact": 0.5} for task in made.TASKS]
+    if arm != "iclm":
+        return rows
+    config = registry.config(made.CONTINUAL, "iclm")
+    return rows + [
+        {"task": task, "cell": cell, "pair": f"{a}|{b}", "layer": layer,
+         **{f"to_{to}": value for to, value in enumerate(correlations(a, b, layer, seed))}}
+        for task in made.TASKS for cell in config[task]["cells"] for i, a in enumerate(NAMES)
+        for b in NAMES[i:] for layer in range(LAYERS)]
+
+
+@pytest.fixture(autouse=True)
+def stored(tmp_path, monkeypatch):
+    for name in ("RESULTS", "FIGURES", "CACHE"):
+        monkeypatch.setenv(f"CAUSALNB_{name}", str(tmp_path / name.lower()))
+    for id, seeds in SEEDS.items():
+        spec = replace(registry.experiment(id), seeds={"laptop": seeds})
+        monkeypatch.setitem(registry._experiments, id, spec)
+        for arm in spec.arms if id == made.CONTINUAL else ("iclm", "finetuned"):
+            config = registry.config(id, arm, "quick")
+            for seed in range(seeds):
+                results.write(results.Result(
+                    id, arm, seed, "quick", config, results.config_hash(config),
+                    results.code_hash(spec.code_of(arm)), metrics(id, arm, seed),
+                    history(arm, seed) if id == made.CONTINUAL else [], "cpu", {},
+                    {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"))
+    with results.stored_only():
+        yield
+    plt.close("all")
+
+
+def values(name: str, arm: str = "iclm", seeds: int = 3, experiment: str = made.CONTINUAL) -> list[float]:
+    return [metrics(experiment, arm, seed)[name] for seed in range(seeds)]
+
+
+def by_label(table) -> dict[str, dict[str, str]]:
+    return {row[0]: dict(zip(table.columns, row)) for row in table.rows}
+
+
+def test_table_2_has_the_papers_rows_and_ours():
+    table = made.continual_table()
+    rows, heads = by_label(table), table.columns[2:]
+    assert heads[0] == "ACRE Text" and heads[-1] == "RAVEN-In-Center Symb" and len(heads) == 12
+    assert len([name for name in rows if name.startswith("paper")]) == 5
+    sequential = rows["paper: LLaMA2-Finetuned-Sequential"]
+    assert (sequential["ACRE Symb"], sequential["RAVEN-In-Center Symb"]) == ("37.6", "6.9")
+    assert rows["paper: ICLM ACRE"]["RAVEN Text"] == "" and rows["paper: ICLM RAVEN"]["RAVEN Text"] == "100.0"
+    ours = rows["ours: ICLM"]
+    said = percent(mean_ci(values("after_raven_in_center_text_exact")))
+    assert f"{ours['RAVEN-In-Center Text']} ({ours['seeds']})" == said
+    alone = rows["ours: ICLM RAVEN only, N = 2"]
+    told = percent(mean_ci(values("four_symbolic_exact", seeds=4, experiment="iclm.raven")))
+    assert f"{alone['RAVEN-Four Symb']} ({alone['seeds']})" == told and alone["ACRE Text"] == ""
+
+
+@pytest.mark.parametrize("label, column, metric, arm", [
+    ("ICLM before RAVEN, N = 4", "ACRE-Sys Text", "before_acre_Sys_text_exact", "iclm"),
+    ("ICLM, likeliest of eight", "RAVEN-Four Text", "after_raven_four_text_choice", "iclm"),
+    ("ICLM, ACRE's part kept", "ACRE-Comp Symb", "after_acre_Comp_symbolic_exact", "kept"),
+    ("ICLM-Invariant", "ACRE Text", "after_acre_IID_text_invariant", "iclm"),
+    ("ICLM-Domain", "RAVEN Symb", "after_raven_center_symbolic_domain", "iclm"),
+    ("Finetuned-Sequential", "RAVEN Text", "after_raven_center_text_exact", "finetuned")])
+def test_a_row_of_ours_is_its_metric(label, column, metric, arm):
+    row = by_label(made.continual_table())[f"ours: {label}"]
+    assert f"{row[column]} (3)" == percent(mean_ci(values(metric, arm)))
+
+
+def test_what_is_lost_and_what_comes_back_is_paired():
+    table = made.forgetting_table()
+    rows = {tuple(row[:2]): dict(zip(table.columns, row)) for row in table.rows}
+    sets = ("IID", "Comp", "Sys")
+
+    def means(when, arm="iclm"):
+        return [mean(one) for one in zip(*(values(f"{when}_acre_{cell}_text_exact", arm) for cell in sets))]
+
+    iclm = rows["ICLM", "text"]
+    assert iclm["before RAVEN"] == percent(mean_ci(means("before")))
+    assert iclm["lost"] == points(mean_ci(paired(means("before"), means("after"))))
+    assert iclm["head back"] == points(mean_ci(paired(means("head_back"), means("after"))))
+    alone = rows["Finetuned-Sequential", "text"]
+    assert alone["router back"] == "" and alone["after"] == percent(mean_ci(means("after", "finetuned")))
+    assert len(rows) == 6
+
+
+def test_remarks_name_the_part_that_brings_most_back(monkeypatch):
+    def found(profile=None):
+        lost = {"lost": [0.3, 0.32, 0.31], "router": [0.0, 0.01, 0.0], "modules": [0.2, 0.21, 0.2],
+                "head": [0.1, 0.1, 0.09]}
+        return {("iclm", "text"): lost, ("kept", "text"): {**lost, "lost": [0.1, -0.1, 0.0]},
+                ("finetuned", "text"): {"lost": lost["lost"]}}
+
+    monkeypatch.setattr(made, "losses", found)
+    first, second, third = made.forgetting_remarks()
+    assert "most comes back with the modules (+20.3" in first and first.endswith("least with the router.")
+    assert "does not show a loss" in second
+    assert third.startswith("Finetuned-Sequential, text: +31.0") and "back" not in third
+
+
+def test_the_picture_of_forgetting_has_every_score():
+    fig, alt = made.forgetting_figure()
+    assert len(fig.axes) == 2 and len(fig.axes[0].get_yticks()) == 5
+    printed = mean((0.653, 0.663, 0.634))
+    assert f"text, paper: ICLM: before {100 * printed:.1f}, after 8.6" in alt
+    back = mean(mean(values(f"router_back_acre_{cell}_symbolic_exact", "kept"))
+                for cell in ("IID", "Comp", "Sys"))
+    assert f"router back {100 * back:.1f}" in alt
+
+
+def test_modules_of_the_first_task_are_those_with_a_share():
+    rows = made.by_arm(made.CONTINUAL, ["iclm"])[made.CONTINUAL, "iclm"]
+    assert made.first_task_modules(rows) == dict.fromkeys(range(3), [1, 3])
+    shares = made.routing_shares(rows)
+    # of ACRE: text 0.7 to module 1 and none to 3, symbolic the same with 3; before, all
+    assert shares["first"] == pytest.approx(dict.fromkeys(range(3), 0.7))
+    assert shares["overlap"] == pytest.approx(dict.fromkeys(range(3), 0.7))
+    assert shares["second"] == pytest.approx(dict.fromkeys(range(3), 0.1))
+    assert [row[:3] for row in made.routing_table().rows][0] == ["ICLM", "text", "2.0"]
+
+
+def test_panels_stand_in_the_papers_order():
+    tables = made.layer_tables("acre")
+    pairs = made.panels(tables)
+    assert len(pairs) == 21 and pairs[0] == ("router", "router") and pairs[6] == ("invariant", "invariant")
+    assert pairs[11:15] == [(i, i) for i in "0123"] and pairs[15] == ("0", "1") and pairs[-1] == ("2", "3")
+    assert all(table.shape == (LAYERS, LAYERS) for table in tables.values())
+    np.testing.assert_allclose(tables["0", "1"][3], correlations("0", "1", 3, 0))
+
+
+def test_ties_by_hand():
+    own = np.array([[1, 0.4], [0.4, 1]])
+    flat = {pair: np.full((2, 2), value) for pair, value in
+            {("router", "0"): 0.2, ("router", "1"): 0.6, ("0", "1"): 0.4}.items()}
+    found = made.ties({("router", "router"): own, ("0", "0"): own, ("1", "1"): np.ones((2, 2)), **flat})
+    assert found["0"] == pytest.approx((0.4, 0.3)) and found["1"] == pytest.approx((1.0, 0.5))
+    assert made.shares_of_others(found) == pytest.approx({"0": 0.35 / 0.75, "1": 0.75 / 0.35})
+
+
+def test_a_collapsed_module_is_named():
+    rows = made.ties_table("acre").rows
+    assert [(row[0], row[1]) for row in rows if row[-1] == "yes"] == [(0, "Dom 2"), (1, "Dom 2")]
+    assert rows[1][5:7] == ["35", "5"]  # module 1: of text alone, 0.7 of ACRE and 0.1 of RAVEN
+    contrast = made.collapse_contrast("acre")
+    assert contrast[0] < 0 < contrast[2]
+    fig, alt = made.layers_figure("acre", seed=1)
+    images = fig.axes[0].images
+    assert len(images) == 21 and {image.get_clim() for image in images} == {(-1, 1)}
+    np.testing.assert_allclose(images[15].get_array(), made.layer_tables("acre", seed=1)["0", "1"])
+    assert "(p) Dom 0-Dom 1" in [text.get_text() for text in fig.axes[0].texts]
+    assert "seed 1; their means: Router-Router" in alt
+
+
+def test_claims_are_decided_by_their_contrast():
+    found = made.verdicts()
+    assert [*found] == [f"iclm.claim{number}" for number in range(12, 18)]
+    gain = paired(values("after_raven_in_center_text_exact"),
+                  values("in_center_text_exact", seeds=3, experiment="iclm.raven"))
+    assert found["iclm.claim12"][1].summary.mean == pytest.approx(mean_ci(gain).mean)
+    dropped = [paired(values(f"before_acre_IID_{format}_exact"), values(f"after_acre_IID_{format}_exact"))
+               for format in ("symbolic", "text")]
+    assert found["iclm.claim15"][1].summary.mean == pytest.approx(mean_ci(paired(*dropped)).mean)
+    assert found["iclm.claim16"][1].label == "reproduced"  # 0.1 of RAVEN in ACRE's modules, in every seed
+    assert found["iclm.claim16"][1].summary.mean == pytest.approx(-0.8)
+    assert found["iclm.claim17"][1].label == "inconclusive"  # two of three seeds
+    assert all(decide(row).label in ("not attempted", verdict.label) for row, verdict in found.values())
+
+
+def test_controls_stand_beside_the_claims():
+    rows = made.verdict_table().rows
+    assert len(rows) == 6 + len(made.CONTROLS)
+    gain = paired(values("after_raven_in_center_text_exact", "finetuned"),
+                  values("in_center_text_exact", "finetuned", experiment="iclm.raven"))
+    assert rows[6][3] == points(mean_ci(gain)) and rows[6][4] in made.SIDES.values()
+    assert rows[0][2] == "+31.8" and rows[3][2] == "-51.5" and rows[4][2] == ""
+
+
+def test_every_artefact_is_built_and_a_missing_result_is_named(monkeypatch):
+    monkeypatch.setattr(figures, "render", lambda fig, format: b"drawn")  # all but the drawing, which is slow
+    for id in ("iclm.table2", "iclm.forgetting", "iclm.fig16", "iclm.fig17"):
+        assert all(file.is_file() for file in registry.build(id))
+    results.path(made.CONTINUAL, "kept", 1).unlink()
+    with pytest.raises(LabError, match="1 of 9 quick results of iclm.continual are not there"):
+        made.forgetting_table()
+    with pytest.raises(LabError, match="iclm.continual"):
+        made.verdict_table()
+
+
+def test_the_claims_metrics_are_measured(tmp_path, monkeypatch):
+    """Of a real quick run of each arm."""
+    monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path / "real"))
+    rows = claims("iclm").set_index("id", drop=False)
+    named = rows[rows.artefact.isin(["iclm.table2"]) & rows.experiment.notna()]
+    contrasts = list(zip(named.our_treatment, named.our_baseline, named.our_metric))
+    asked = {}
+    for treatment, baseline, metric in (*contrasts, *made.CONTROLS.values()):
+        ours, _, theirs = metric.partition("|")
+        for arm, names in ((treatment, ours), (baseline, theirs or ours)):
+            experiment, _, arm = arm.rpartition(":")
+            place = asked.setdefault((experiment or made.CONTINUAL, arm), set())
+            place.update(names.replace("+", "-").split("-"))
+    assert len(named) == 4 and len(asked) == 5
+    for (experiment, arm), names in asked.items():
+        runner.execute(experiment, arm, 0, "quick", lambda *_: None)
+        found = results.read(experiment, arm, 0, "quick")
+        assert names <= set(found.metrics)
+        if (experiment, arm) == (made.CONTINUAL, "iclm"):
+            rows = results.curves(experiment, "quick", ["iclm"])
+            pairs = made.tables_of(rows[rows.task == "raven"], "center")
+            assert set(pairs) == {(a, b) for i, a in enumerate(NAMES) for b in NAMES[i:]}
