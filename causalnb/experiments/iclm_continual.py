@@ -10,14 +10,14 @@ from causalnb.experiments.iclm_tasks import training_rows
 from causalnb.lab.registry import Run
 
 TASKS = ("acre", "raven")  # in their order
-PARTS = ("router", "modules", "head")
+PARTS = ("router", "invariant", "domains", "head")
 
 
 def part_masks(model) -> dict[str, dict]:
     """{part: {name of a tensor: which of its entries belong to the part}} of all that training moves."""
     import torch
 
-    router = model.number("router") if model.config.router_trainable else None
+    owners = [name if isinstance(name, str) else "domains" for name in model.modules_in_order()]
     masks = {part: {} for part in PARTS}
     for name, value in model.state_dict().items():
         if name.startswith("aggregation."):
@@ -25,11 +25,9 @@ def part_masks(model) -> dict[str, dict]:
         elif name.startswith("router."):
             masks["router"][name] = torch.ones_like(value, dtype=torch.bool)
         elif name.endswith((".A", ".B")):
-            its = torch.zeros_like(value, dtype=torch.bool)
-            if router is not None:
-                its[router] = True
-                masks["router"][name] = its
-            masks["modules"][name] = ~its
+            for part in set(owners):
+                its = torch.tensor([owner == part for owner in owners], device=value.device)
+                masks[part][name] = its[:, None, None].expand_as(value)
     return masks
 
 

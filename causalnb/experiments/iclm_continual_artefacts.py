@@ -233,9 +233,9 @@ def forgetting_table(profile: str | None = None):
         ["model", "format", "before RAVEN", "after", "lost", *(f"{part} back" for part in PARTS)], rows,
         "ACRE before and after RAVEN, mean of its three sets: percent right, and differences in points "
         "(seeds)",
-        "Back: what is regained when that part alone is as it was before RAVEN. modules: the adapters of all "
-        "domain modules and the invariant one. head: normalisation and the fused head. The three need not "
-        "sum to what is lost.")
+        "Back: what is regained when that part alone is as it was before RAVEN. domains: the adapters "
+        "of all domain modules. head: normalisation and the fused head. The four need not sum to what is "
+        "lost.")
 
 
 def forgetting_remarks(profile: str | None = None) -> list[str]:
@@ -259,8 +259,8 @@ def forgetting_remarks(profile: str | None = None) -> list[str]:
 
 LOOKS = {  # when: colour, marker, fill, height above the row
     "before": ("black", "o", "white", 0), "after": ("black", "o", None, 0),
-    "router_back": ("green", "^", None, 0.3), "modules_back": ("orange", "s", None, 0.3),
-    "head_back": ("purple", "D", None, 0.3),
+    "router_back": ("green", "^", None, 0.3), "invariant_back": ("blue", "v", None, 0.3),
+    "domains_back": ("orange", "s", None, 0.3), "head_back": ("purple", "D", None, 0.3),
 }
 
 

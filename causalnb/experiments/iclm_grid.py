@@ -54,6 +54,7 @@ LAPTOP = {
     "batch": 32,
     "steps": 600,
     "learning_rate": 5e-3,
+    "weight_decay": 0.0,  # it would shrink modules that are frozen or idle
     "evaluate_every": 20,
     "train_rows": 4000,
     "validation_rows": 24,

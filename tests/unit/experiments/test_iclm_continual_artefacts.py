@@ -150,14 +150,14 @@ def test_what_is_lost_and_what_comes_back_is_paired():
 
 def test_remarks_name_the_part_that_brings_most_back(monkeypatch):
     def found(profile=None):
-        lost = {"lost": [0.3, 0.32, 0.31], "router": [0.0, 0.01, 0.0], "modules": [0.2, 0.21, 0.2],
-                "head": [0.1, 0.1, 0.09]}
+        lost = {"lost": [0.3, 0.32, 0.31], "router": [0.0, 0.01, 0.0], "domains": [0.2, 0.21, 0.2],
+                "invariant": [0.05, 0.04, 0.05], "head": [0.1, 0.1, 0.09]}
         return {("iclm", "text"): lost, ("kept", "text"): {**lost, "lost": [0.1, -0.1, 0.0]},
                 ("finetuned", "text"): {"lost": lost["lost"]}}
 
     monkeypatch.setattr(made, "losses", found)
     first, second, third = made.forgetting_remarks()
-    assert "most comes back with the modules (+20.3" in first and first.endswith("least with the router.")
+    assert "most comes back with the domains (+20.3" in first and first.endswith("least with the router.")
     assert "does not show a loss" in second
     assert third.startswith("Finetuned-Sequential, text: +31.0") and "back" not in third
 
