@@ -20,7 +20,7 @@ CLAIMS = {  # table -> family, arms, {claim: the arms whose mean it compares wit
 }
 NEEDS = {family: (f"iclm.{family}", f"iclm.variants.{family}") for family in FAMILIES}
 HELPERS = ("causalnb.experiments.c2dlm_games_artefacts",)
-SPIKE, NEAR = 1.5, 2  # a spike is so many times the median of so many evaluations on either side
+SPIKE, NEAR = 1.5, 3  # a spike is so many times the medians of so many evaluations before and after
 
 
 # ------------------------------------------------------------------------------------------------ scores
@@ -284,20 +284,22 @@ def spike_start() -> float:
 
 
 def spikes(curve, after: float = 0.0, factor: float = SPIKE, near: int = NEAR) -> Spikes:
-    """Evaluations of a Series by step that are `factor` times the median of up to 2 `near` around them.
+    """Evaluations of a Series by step at least `factor` times the median of `near` before and of `near` after.
 
-    Only those from step `after` on count; a neighbour may lie before it. ValueError for fewer than 3 values.
+    Both sides, so that a steep fall has none; the first and the last evaluation have only one. Those from
+    step `after` on count. ValueError for fewer than 3 values.
     """
     import numpy as np
 
-    values = curve.sort_index().to_numpy(float)
+    curve = curve.sort_index()
+    values, heights = curve.to_numpy(float), []
     if len(values) < 3:
         raise ValueError(f"a curve of {len(values)} evaluations has no spikes: follow it at 3 or more")
-    heights = []
-    for i, (step, value) in enumerate(zip(curve.sort_index().index, values)):
-        around = np.concatenate([values[max(0, i - near) : i], values[i + 1 : i + 1 + near]])
-        usual = float(np.median(around))
-        heights += [value / usual] if step >= after and usual > 0 else []
+    for i in range(1, len(values) - 1):
+        sides = values[max(0, i - near) : i], values[i + 1 : i + 1 + near]
+        usual = float(max(map(np.median, sides)))
+        if curve.index[i] >= after and usual > 0:
+            heights.append(float(values[i]) / usual)
     return Spikes(sum(height >= factor for height in heights), max(heights, default=0.0))
 
 
@@ -377,9 +379,9 @@ def spikes_table(profile: str | None = None):
         "iclm.fig8", ["task", "aggregation", "at the end, nats", "spikes in a run", "tallest"], rows,
         f"Spikes of mutual information after step {spike_start():g}: mean ± half of the 95 % interval "
         "(seeds)",
-        f"A spike is an evaluation at least {SPIKE:g} times the median of up to {2 * NEAR} around it; tallest: "
-        "the largest such multiple of all seeds. Shorter ones than the time between evaluations are not "
-        "seen. Last row: what the paper's claim of more stable training predicts to be below 0.")
+        f"A spike is an evaluation at least {SPIKE:g} times the median of the {NEAR} before it and that of "
+        f"the {NEAR} after it; tallest: the largest such multiple of all seeds. Shorter ones than the time "
+        "between evaluations are not seen. Last row: what the paper's claim of more stable training predicts to be below 0.")
 
 
 @artefact("iclm.fig8", needs=(*NEEDS["acre"], *NEEDS["raven"]), code=("causalnb.experiments.c2dlm_curves",))

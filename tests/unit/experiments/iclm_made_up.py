@@ -10,6 +10,8 @@ from causalnb.lab import registry, results
 
 SEEDS = {"iclm.acre": 4, "iclm.raven": 4, "iclm.variants.acre": 3, "iclm.variants.raven": 3,
          "iclm.controls.acre": 3, "iclm.controls.raven": 3, "iclm.clusters": 1}
+ARMS = {"iclm.acre": ("iclm",), "iclm.raven": ("iclm",), "iclm.controls.acre": ("untrained", "matched"),
+        "iclm.controls.raven": ("untrained", "matched")}  # those that are read here; elsewhere all
 FORMATS = ("text", "symbolic")
 BLOCKS = [[0], [1, 2], [3, 4]]  # of the layers of every module
 STEPS = range(40, 441, 40)
@@ -98,13 +100,13 @@ def clusters(arm: str, each: int) -> tuple[dict, list[dict]]:
 
 
 def store(monkeypatch, folder, each: int = 5) -> None:
-    """Write made-up quick results of all of SEEDS into `folder`, `each` inputs of a set in every map."""
+    """Write made-up quick results of SEEDS into `folder`, `each` inputs of a set in every map."""
     for name in ("RESULTS", "FIGURES", "CACHE"):
         monkeypatch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
     for id, seeds in SEEDS.items():
         spec = replace(registry.experiment(id), seeds={"laptop": seeds})
         monkeypatch.setitem(registry._experiments, id, spec)
-        for arm in spec.arms:
+        for arm in ARMS.get(id, spec.arms):
             config = registry.config(id, arm, "quick")
             for seed in range(seeds):
                 if id == "iclm.clusters":
@@ -115,3 +117,10 @@ def store(monkeypatch, folder, each: int = 5) -> None:
                     id, arm, seed, "quick", config, results.config_hash(config),
                     results.code_hash(spec.code_of(arm)), said, past, "cpu", {},
                     {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"))
+
+
+def real(id: str, arm: str, folder) -> dict:
+    """What a quick run of an arm returns, seed 0."""
+    config = registry.config(id, arm, "quick")
+    return registry.experiment(id).run(registry.Run(id, arm, 0, "quick", config, folder, "cpu",
+                                                    lambda *_: None))
