@@ -174,7 +174,7 @@ def separation_table(profile: str | None = None):
                      str(decided(claim, values.values()))])
     return Table(
         "iclm.fig5_separation",
-        ["task", "model", "formats apart", "sets apart within a format", "formats split by module", "verdict"],
+        ["task", "model", "formats apart", "sets apart within a format", "split by module", "verdict"],
         rows, "How far inputs lie apart in the router's map: mean ± half of the 95 % interval (seeds)",
         "Apart: silhouette in the two dimensions of the map, from -1 to 1; 0: groups lie in each other. "
         "Split: half the sum over modules of the difference between the formats' shares. Equal lengths: "
@@ -308,7 +308,7 @@ def clusters_figure(figure: str, profile: str | None = None):
 
 
 def set_silhouettes(profile: str | None = None) -> dict[str, float]:
-    """{set: mean silhouette of its inputs} in the map of the six data sets, last layer: claim 10's contrast."""
+    """{set: mean silhouette of its inputs} in the map of six data sets, last layer; decides claim 10."""
     from sklearn.metrics import silhouette_samples
 
     found = clusters("six", profile)
@@ -495,7 +495,7 @@ def block_contrast(matrix, blocks, same_module: bool) -> float:
 
 
 def by_distance(matrix):
-    """The matrix (L, L) with each entry the mean of all that are as many layers apart: no blocks, only near."""
+    """The matrix (L, L) with each entry the mean of all that are as many layers apart: without blocks."""
     import numpy as np
 
     apart = abs(np.subtract.outer(np.arange(len(matrix)), np.arange(len(matrix))))
@@ -593,7 +593,7 @@ def layers_figure(family: str, profile: str | None = None):
     fig.supylabel("layer of the first module", fontsize=9)
     fig.colorbar(image, ax=axes.ravel().tolist(), label="Pearson correlation", shrink=0.8)
     return fig, (f"Ten matrices of Pearson correlations, layers 0 to {len(mean) - 1} of two modules, on "
-                 f"{FAMILIES[family]}; dashed lines part the blocks {said_blocks(blocks)}. {'; '.join(told)}.")
+                 f"{FAMILIES[family]}; dashed lines part blocks {said_blocks(blocks)}. {'; '.join(told)}.")
 
 
 def _save_layers(figure: str, family: str, profile) -> None:

@@ -284,7 +284,7 @@ def spike_start() -> float:
 
 
 def spikes(curve, after: float = 0.0, factor: float = SPIKE, near: int = NEAR) -> Spikes:
-    """Evaluations of a Series by step at least `factor` times the median of `near` before and of `near` after.
+    """Evaluations of a Series by step at least `factor` times the medians of `near` before and after.
 
     Both sides, so that a steep fall has none; the first and the last evaluation have only one. Those from
     step `after` on count. ValueError for fewer than 3 values.
@@ -347,7 +347,7 @@ def counted(profile: str | None = None) -> dict[tuple[str, str], dict[int, Spike
 
 
 def steadier(profile: str | None = None):
-    """(differences by seed, Verdict) of claim 23: spikes with one shared head minus those without, a curve."""
+    """(differences by seed, Verdict) of claim 23: spikes a curve with one shared head minus without."""
     from causalnb.lab.verdicts import verdict
 
     found = counted(profile)
@@ -381,7 +381,7 @@ def spikes_table(profile: str | None = None):
         "(seeds)",
         f"A spike is an evaluation at least {SPIKE:g} times the median of the {NEAR} before it and that of "
         f"the {NEAR} after it; tallest: the largest such multiple of all seeds. Shorter ones than the time "
-        "between evaluations are not seen. Last row: what the paper's claim of more stable training predicts to be below 0.")
+        "between evaluations are not seen. Last row: below 0 is what the claim predicts.")
 
 
 @artefact("iclm.fig8", needs=(*NEEDS["acre"], *NEEDS["raven"]), code=("causalnb.experiments.c2dlm_curves",))

@@ -112,7 +112,8 @@ def test_clusters_show_their_sets_and_the_rest_grey(figure, shown):
 def test_sets_of_the_figures():
     assert [*made.shown_sets("iclm.fig10")] == ["Comp text", "Comp symbolic", "Sys text", "Sys symbolic"]
     assert [*made.shown_sets("iclm.fig11")] == ["center text", "center symbolic"]
-    assert made.named("raven symbolic") == "RAVEN symbolic" and made.named(" in_center text") == "in-center text"
+    assert made.named("raven symbolic") == "RAVEN symbolic"
+    assert made.named(" in_center text") == "in-center text"
 
 
 def test_claim_10_is_decided_over_sets():
@@ -205,7 +206,8 @@ def test_blocks_are_found_and_decide_claims_32_and_33():
 def test_ten_panels_stand_in_the_papers_order():
     fig, alt = made.layers_figure("raven")
     panels = fig.axes[:10]
-    assert panels[0].get_title() == "(a) Router - Router" and panels[9].get_title() == "(j) Dom symb - Dom text"
+    titles = [ax.get_title() for ax in panels]
+    assert titles[0] == "(a) Router - Router" and titles[9] == "(j) Dom symb - Dom text"
     assert all(ax.images[0].get_clim() == (-1, 1) for ax in panels)
     assert len(panels[3].lines) == 2 * (len(BLOCKS) - 1) and "blocks 0 | 1-2 | 3-4" in alt
 

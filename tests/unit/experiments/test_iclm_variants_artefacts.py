@@ -165,7 +165,8 @@ def test_curves_are_drawn_for_each_aggregation():
     fig, alt = made.curves_figure()
     assert [ax.get_title() for ax in fig.axes] == ["ACRE", "RAVEN"]
     lines = {line.get_label(): line.get_ydata() for line in fig.axes[1].lines}
-    assert lines["logits"][5] == pytest.approx(information("logit", 240)) and fig.axes[0].get_xscale() == "log"
+    assert lines["logits"][5] == pytest.approx(information("logit", 240))
+    assert fig.axes[0].get_xscale() == "log"
     assert "probabilities 0.0091" in alt and "step 100" in alt
 
 
