@@ -1,9 +1,8 @@
 """Figures 5 and 9 to 15 of ICLM: where its router sees the inputs, and which layers are alike."""
 
+from causalnb.experiments.iclm_variants_artefacts import FAMILIES, FORMATS, decided, over_seeds
 from causalnb.lab.registry import artefact
 
-FAMILIES = {"acre": "ACRE", "raven": "RAVEN"}
-FORMATS = ("text", "symbolic")
 ARMS = {  # arm -> what tables call it; the controls are of iclm.controls.<family>
     "iclm": "ICLM", "untrained": "ICLM on a base of random weights", "matched": "ICLM, equal lengths"}
 CLUSTERS = "iclm.clusters"
@@ -14,13 +13,8 @@ COLOURS = ("blue", "orange", "green")  # i.i.d., then two o.o.d. sets
 SIX = {"acre text": ("blue", "o"), "acre symbolic": ("blue", "^"), "raven text": ("orange", "o"),
        "raven symbolic": ("orange", "^"), "pvr": ("green", "s"), "arc": ("purple", "D")}
 GROUPS = (("vermillion", "o"), ("sky", "^"), ("green", "s"), ("purple", "D"))  # modules or clusters
-HELPERS = ("causalnb.experiments.c2dlm_games_artefacts",)
-
-
-def _over_seeds(values):
-    from causalnb.lab.statistics import mean_ci
-
-    return mean_ci([*values])
+SHARED = ("causalnb.experiments.iclm_variants_artefacts",)
+HELPERS = (*SHARED, "causalnb.experiments.c2dlm_games_artefacts")
 
 
 def cells_of(family: str) -> list[str]:
@@ -142,15 +136,6 @@ def distance_contrasts(profile: str | None = None) -> dict[int, tuple[float, flo
     return {int(seed): far_and_near(found[found["seed"] == seed]) for seed in sorted(common)}
 
 
-def decided(claim: str, contrasts) -> object:
-    """The Verdict on a claim of ICLM from contrasts by seed, by the direction and size of claims.csv."""
-    from causalnb.lab.verdicts import claims, verdict
-
-    row = claims("iclm").set_index("id").loc[claim]
-    size = None if row["size"] != row["size"] else float(row["size"])
-    return verdict([*contrasts], size, -1 if row["direction"] == "-" else 1)
-
-
 def _claimed(claim: str) -> str:
     from causalnb.lab.verdicts import claims
 
@@ -165,9 +150,9 @@ def separation_table(profile: str | None = None):
     for family, name in FAMILIES.items():
         for arm, said in ARMS.items():
             found = separated(family, arm, profile)
-            rows.append([name, said, *(_over_seeds(found[one]) for one in ("formats", "cells", "split")), ""])
+            rows.append([name, said, *(over_seeds(found[one]) for one in ("formats", "cells", "split")), ""])
     for claim, values in contrasts(profile).items():
-        summary = _over_seeds(values.values())
+        summary = over_seeds(values.values())
         formats = claim == "iclm.claim8"
         rows.append(["mean of both" if formats else "RAVEN − ACRE", _claimed(claim),
                      summary if formats else "", "" if formats else summary, "",
@@ -222,11 +207,12 @@ def routing_figure(profile: str | None = None, seed: int = 0):
     """(figure, alt): Figure 5, router states of both families by set and by the module they go to."""
     import matplotlib.pyplot as plt
 
+    maps = {family: router_map(family, profile=profile) for family in FAMILIES}
     fig, axes = plt.subplots(2, 2, figsize=(6.6, 7.4))
     told = []
     for (left, right), (family, name), letters in zip(axes, FAMILIES.items(), ("ab", "cd"), strict=True):
-        found = router_map(family, profile=profile)
-        found = found[found["seed"] == seed].assign(set=lambda rows: rows["cell"] + " " + rows["format"])
+        found = maps[family][maps[family]["seed"] == seed]
+        found = found.assign(set=found["cell"] + " " + found["format"])
         modules = {module: GROUPS[module] for module in sorted(found["module"].unique())}
         draw_points(left, found, truth(cells_of(family)), "set")
         draw_points(right, found, modules, "module", "module")
@@ -243,7 +229,7 @@ def routing_figure(profile: str | None = None, seed: int = 0):
                  f"by the module each input goes to. {'. '.join(told)}.")
 
 
-@artefact("iclm.fig5", needs=(*BOTH, *CONTROLS))
+@artefact("iclm.fig5", needs=(*BOTH, *CONTROLS), code=SHARED)
 def fig5(profile):
     """Figure 5: maps of the router's states, and how far apart formats and sets lie over seeds."""
     from causalnb.lab.figures import save_figure
@@ -329,7 +315,7 @@ def clusters_table(profile: str | None = None):
                for name in ("silhouette_formats", "silhouette_sets", "rand")), ""]
             for arm in names for layer in (1, 2)]
     each = set_silhouettes(profile)
-    rows.append(["six data sets, in the map", "-1", "", _over_seeds(each.values()), "",
+    rows.append(["six data sets, in the map", "-1", "", over_seeds(each.values()), "",
                  str(decided("iclm.claim10", each.values()))])
     return Table(
         "iclm.fig13_clusters",
@@ -348,13 +334,13 @@ def distance_table(profile: str | None = None):
     from causalnb.lab.tables import Table
 
     found = pd.concat([shift_distances(family, profile) for family in FAMILIES])
-    rows = [[f"{FAMILIES[family]} {cell}, {format}", _over_seeds(one["distance"]),
-             points(_over_seeds(one["change"])), ""]
+    rows = [[f"{FAMILIES[family]} {cell}, {format}", over_seeds(one["distance"]),
+             points(over_seeds(one["change"])), ""]
             for (family, cell, format), one in found.groupby(["family", "cell", "format"], sort=False)]
     of_all, within = zip(*distance_contrasts(profile).values())
-    rows.append(["the farther half of these sets − the nearer", "", points(_over_seeds(of_all)),
+    rows.append(["the farther half of these sets − the nearer", "", points(over_seeds(of_all)),
                  str(decided("iclm.claim11", of_all))])
-    rows.append(["the same within a task and a format", "", points(_over_seeds(within)), reading([*within])])
+    rows.append(["the same within a task and a format", "", points(over_seeds(within)), reading([*within])])
     return Table(
         "iclm.fig13_distance", ["o.o.d. set", "distance from i.i.d.", "accuracy − i.i.d., points", "verdict"],
         rows, "Distance in the router's map and accuracy: means over seeds with 95 % intervals",
@@ -553,9 +539,9 @@ def blocks_table(profile: str | None = None):
             found = matrices(family, arm, profile)
             contrasts = block_contrasts(found)
             rows.append([name, ARMS[arm], said_blocks(blocks_of(found)),
-                         *(_over_seeds(contrasts[one]) for one in names), ""])
+                         *(over_seeds(contrasts[one]) for one in names), ""])
     for claim, (values, verdict) in layer_verdicts(profile).items():
-        within, summary = claim == "iclm.claim32", _over_seeds(values.values())
+        within, summary = claim == "iclm.claim32", over_seeds(values.values())
         rows.append(["mean of both", _claimed(claim), "", summary if within else "", "",
                      "" if within else summary, "", str(verdict)])
     printed = paper("iclm.text").set_index("column")["value"]["correlation blocks on ACRE"]
@@ -605,7 +591,7 @@ def _save_layers(figure: str, family: str, profile) -> None:
                 "domain modules by the format they take; dashed: blocks.")
 
 
-@artefact("iclm.fig14", needs=(*BOTH, *CONTROLS))
+@artefact("iclm.fig14", needs=(*BOTH, *CONTROLS), code=SHARED)
 def fig14(profile):
     """Figure 14: correlations of layers on ACRE, and the blocks of both tasks."""
     from causalnb.lab.tables import save_table

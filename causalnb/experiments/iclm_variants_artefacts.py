@@ -23,6 +23,22 @@ HELPERS = ("causalnb.experiments.c2dlm_games_artefacts",)
 SPIKE, NEAR = 1.5, 3  # a spike is so many times the medians of so many evaluations before and after
 
 
+def over_seeds(values):
+    """Summary of values, one a seed."""
+    from causalnb.lab.statistics import mean_ci
+
+    return mean_ci([*values])
+
+
+def decided(claim: str, contrasts):
+    """The Verdict on a claim of ICLM from contrasts, by the direction and the size of claims.csv."""
+    from causalnb.lab.verdicts import claims, verdict
+
+    row = claims("iclm").set_index("id").loc[claim]
+    size = None if row["size"] != row["size"] else float(row["size"])
+    return verdict([*contrasts], size, -1 if row["direction"] == "-" else 1)
+
+
 # ------------------------------------------------------------------------------------------------ scores
 def places(family: str) -> list[tuple[str, str]]:
     """The six (cell, format) of a family in the paper's order."""
@@ -117,12 +133,6 @@ def final_loss(family: str, arm: str, profile: str | None = None):
 
 
 # ------------------------------------------------------------------------------------------------ tables
-def _over_seeds(values):
-    from causalnb.lab.statistics import mean_ci
-
-    return mean_ci([*values])
-
-
 def scores_table(table: str, profile: str | None = None):
     """Tables 4 to 7: the paper's rows and ours, six cells and their mean, and how the formats are routed."""
     from causalnb.lab.tables import Table
@@ -138,11 +148,11 @@ def scores_table(table: str, profile: str | None = None):
              f"{sum(values) / len(values):.3f}", "", *more(arm, "LLaMA2")]
             for arm in (DEFAULT, *arms) for values in [printed_rows(table)[NAMES[arm]]]]
     for arm in (DEFAULT, *arms):
-        apart, loss = (_over_seeds(of(family, arm, profile)) for of in (told_apart, final_loss))
+        apart, loss = (over_seeds(of(family, arm, profile)) for of in (told_apart, final_loss))
         for score, said in SCORES[family].items():
             found, first = measured(family, arm, score, profile), score == "exact"
-            rows.append([f"ours: {NAMES[arm]}, {said}", *(_over_seeds(found[place]) for place in found),
-                         _over_seeds(found.mean(axis=1)), apart if first else "",
+            rows.append([f"ours: {NAMES[arm]}, {said}", *(over_seeds(found[place]) for place in found),
+                         over_seeds(found.mean(axis=1)), apart if first else "",
                          *(more(arm, "ours", loss) if first else more("", "ours"))])
     what = "aggregations" if joined else "routers"
     notes = (f"The paper's are single runs on {ITEMS} items. Formats apart: half the sum over modules of the "
@@ -183,7 +193,7 @@ def printed_gap(table: str, arms: tuple[str, ...]) -> tuple[float, str]:
 
 def sides(found) -> str:
     """Of the cells of a `gap`, how many have an interval above and below 0."""
-    each = [_over_seeds(found[place]) for place in found]
+    each = [over_seeds(found[place]) for place in found]
     return f"{sum(one.low > 0 for one in each)} above, {sum(one.high < 0 for one in each)} below"
 
 
@@ -201,7 +211,7 @@ def contrasts_table(table: str, profile: str | None = None):
         means = found.mean(axis=1)
         row = said.loc[claimed[on]] if on in claimed else None
         rows.append([f"{' and '.join(NAMES[arm] for arm in on)} − {NAMES[DEFAULT]}", f"{printed:+.1f}", cells,
-                     points(_over_seeds(means)), sides(found),
+                     points(over_seeds(means)), sides(found),
                      reading([*means]) if row is None else str(decide(row, profile)),
                      "" if row is None else row["claim"]])
     return Table(
@@ -224,7 +234,7 @@ def remarks(table: str, profile: str | None = None) -> list[str]:
     for arm in arms:
         means = gap(family, (arm,), profile=profile).mean(axis=1)
         told.append(f"{NAMES[arm]} differs from {NAMES[DEFAULT]} on {FAMILIES[family]} by "
-                    f"{points(_over_seeds(means))} points over six cells ({reading([*means])}); the paper "
+                    f"{points(over_seeds(means))} points over six cells ({reading([*means])}); the paper "
                     f"prints {printed_gap(table, (arm,))[0]:+.1f}.")
     return told
 
@@ -319,12 +329,13 @@ def curves_figure(profile: str | None = None):
 
     from causalnb.experiments.c2dlm_curves import draw_curve
 
+    found = {(family, arm): information(family, arm, profile) for family in FAMILIES for arm in LINES}
     fig, axes = plt.subplots(1, 2, figsize=(8.0, 3.2), sharex=True, sharey=True)
     told = []
     for ax, (family, name) in zip(axes, FAMILIES.items()):
         ends = []
         for arm, (label, *look) in LINES.items():
-            end = draw_curve(ax, information(family, arm, profile), "forward", 1, label, *look)
+            end = draw_curve(ax, found[family, arm], "forward", 1, label, *look)
             ends.append(f"{label} {end:.4f}")
         ax.axvline(spike_start(), color="black", linestyle=":", marker="", linewidth=1)
         ax.set(title=name, xlabel="training step", xscale="log", yscale="log")
@@ -348,8 +359,6 @@ def counted(profile: str | None = None) -> dict[tuple[str, str], dict[int, Spike
 
 def steadier(profile: str | None = None):
     """(differences by seed, Verdict) of claim 23: spikes a curve with one shared head minus without."""
-    from causalnb.lab.verdicts import verdict
-
     found = counted(profile)
     common = set.intersection(*(set(one) for one in found.values()))
 
@@ -358,7 +367,7 @@ def steadier(profile: str | None = None):
         return sum(counts) / len(counts)
 
     differences = {seed: mean((DEFAULT,), seed) - mean(AGGREGATIONS, seed) for seed in sorted(common)}
-    return differences, verdict([*differences.values()], direction=-1)
+    return differences, decided("iclm.claim23", differences.values())
 
 
 def spikes_table(profile: str | None = None):
@@ -370,11 +379,11 @@ def spikes_table(profile: str | None = None):
         for arm, (label, *_) in LINES.items():
             ends = information(family, arm, profile).sort_values("step").groupby("seed")["forward"].last()
             one = found[family, arm].values()
-            rows.append([name, label, f"{_over_seeds(ends).mean:.4f}",
-                         _over_seeds([each.count for each in one]),
+            rows.append([name, label, f"{over_seeds(ends).mean:.4f}",
+                         over_seeds([each.count for each in one]),
                          f"{max(each.tallest for each in one):.2f}"])
     differences, verdict = steadier(profile)
-    rows.append(["both", "one head − the others", "", _over_seeds(differences.values()), str(verdict)])
+    rows.append(["both", "one head − the others", "", over_seeds(differences.values()), str(verdict)])
     return Table(
         "iclm.fig8", ["task", "aggregation", "at the end, nats", "spikes in a run", "tallest"], rows,
         f"Spikes of mutual information after step {spike_start():g}: mean ± half of the 95 % interval "

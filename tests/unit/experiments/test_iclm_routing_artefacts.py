@@ -257,5 +257,7 @@ def test_every_artefact_is_built(monkeypatch):
     lambda: made.clusters_figure("iclm.fig9"), lambda: made.layers_figure("acre")])
 def test_missing_results_are_named(make, tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path))
+    plt.close("all")
     with pytest.raises(LabError, match=r"results of iclm\.\S+ are not there: `causalnb run iclm"):
         make()
+    assert not plt.get_fignums()  # a notebook would show a figure that was begun

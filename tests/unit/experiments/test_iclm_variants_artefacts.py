@@ -185,8 +185,10 @@ def test_every_artefact_is_built(monkeypatch):
     made.curves_figure, made.spikes_table])
 def test_missing_results_are_named(make, tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path))
+    plt.close("all")
     with pytest.raises(LabError, match=r"results of iclm\.\S+ are not there: `causalnb run iclm"):
         make()
+    assert not plt.get_fignums()  # a notebook would show a figure that was begun
 
 
 def test_columns_are_the_papers():
