@@ -13,6 +13,7 @@ SETS = {  # cell -> heading in the paper, the i.i.d. one first
     "raven": {"center": "RAVEN", "four": "RAVEN-Four", "in_center": "RAVEN-In-Center"},
 }
 FORMATS = {"text": "Text", "symbolic": "Symb"}
+CHOSEN = {"acre": "exact", "raven": "choice"}  # as the paper scores: one of three words, one of eight panels
 BASELINE, ICLM = "LLaMA2-Finetuned-All", "ICLM"
 ROWS = {  # row -> arm, score, row in the paper ("" for ours)
     "base": ("base", "exact", "LLaMA2-Base"),
@@ -72,9 +73,12 @@ def implied_items(most: int = 500) -> tuple[int, int, int]:
     from scipy.stats import binom
 
     values = [value for row in starred() for value in printed_scores()[row].values()]
-    fits = {n: sum(value in shares_of(n) for value in values) for n in range(20, most + 1)}
-    best = min(fits, key=lambda n: binom.logsf(fits[n] - 1, len(values), len(shares_of(n)) / 1001))
-    return best, fits[best], len(values)
+    sizes = range(20, most + 1)
+    shares = [shares_of(n) for n in sizes]
+    fits = [sum(value in known for value in values) for known in shares]
+    luck = binom.logsf([k - 1 for k in fits], len(values), [len(known) / 1001 for known in shares])
+    best = int(luck.argmin())
+    return sizes[best], fits[best], len(values)
 
 
 def count(accuracy: float, items: int) -> int:
@@ -154,12 +158,16 @@ def columns(family: str, score: str = "exact", which: str = "all") -> list[str]:
     return [f"{cell}_{format}_{score}" for cell in cells for format in FORMATS]
 
 
-def over_sets(found: dict, row: str, which: str = "all", score: str | None = None):
-    """Series by seed: the mean over sets of all families in `found` of one of ROWS, or of another score."""
+def over_sets(found: dict, row: str, which: str = "all", score: dict | None = None):
+    """Series by seed: the mean over sets of all families in `found` of one of ROWS.
+
+    Of the row's own score, or of that which `score` names for a family.
+    """
     import pandas as pd
 
     arm, own, _ = ROWS[row]
-    parts = [table.loc[arm][columns(family, score or own, which)] for family, table in found.items()]
+    parts = [table.loc[arm][columns(family, (score or {}).get(family, own), which)]
+             for family, table in found.items()]
     return pd.concat(parts, axis=1).dropna().mean(axis=1)
 
 
@@ -195,19 +203,19 @@ def contrasts_table(found: dict):
     from causalnb.lab.tables import Table
 
     heads = [(family, which, score) for family in found for which in ("iid", "ood")
-             for score in (None, "choice") if family == "raven" or not score]
+             for score in dict.fromkeys(("exact", CHOSEN[family]))]
     rows = []
     for row, other in CONTRASTS:
         cells = []
         for family, which, score in heads:
-            if score and "alone" in row:
+            if score == "choice" and "alone" in row:
                 cells.append("")
                 continue
-            one = {family: found[family]}
-            gap = over_sets(one, row, which, score) - over_sets(one, other, which, score)
+            one, by = {family: found[family]}, {family: score} if score == "choice" else None
+            gap = over_sets(one, row, which, by) - over_sets(one, other, which, by)
             cells.append(points(mean_ci(gap.dropna())))
         rows.append([f"{row} - {other}", *cells])
-    titles = [f"{family.upper()} {'i.i.d.' if which == 'iid' else 'o.o.d.'}{', choice' if score else ''}"
+    titles = [f"{family.upper()} {'i.i.d.' if which == 'iid' else 'o.o.d.'}, {score}"
               for family, which, score in heads]
     return Table("iclm.table1_contrasts", ["difference, points", *titles], rows,
                  "Table 1: differences of the same seeds, mean [95 % interval] (seeds)",
@@ -228,25 +236,26 @@ def gate_remark(found: dict, wanted: float = 0.9) -> str:
 
 
 def contrasts(found: dict) -> dict[str, tuple[str, object]]:
-    """{claim: (contrast in words, differences by seed)} of the claims on Table 1, over the families given."""
+    """{claim: (contrast in words, differences by seed)} of the claims on Table 1, over the families given.
+
+    Whole models are compared by CHOSEN; modules alone by exact answers, all that is measured of them.
+    """
     import numpy as np
 
-    every = {row: {which: over_sets(found, row, which) for which in ("all", "ood")} for row in ROWS}
+    def gap(row, other, which="all", score=None):
+        return over_sets(found, row, which, score) - over_sets(found, other, which, score)
 
-    def gap(row, other, which="all"):
-        return every[row][which] - every[other][which]
-
-    by_set = sum(np.sign((table.loc["iclm"] - table.loc["finetuned"])[columns(family)]).sum(axis=1)
-                 for family, table in found.items())
+    by_set = sum(np.sign((table.loc["iclm"] - table.loc["finetuned"])[columns(family, CHOSEN[family])])
+                 .sum(axis=1) for family, table in found.items())
     alone = "invariant module alone", "domain module alone"
     told = {
-        "iclm.claim1": ("ICLM - fine-tuned, mean of o.o.d. sets", gap("ICLM", "fine-tuned", "ood")),
+        "iclm.claim1": ("ICLM - fine-tuned, mean of o.o.d. sets", gap("ICLM", "fine-tuned", "ood", CHOSEN)),
         "iclm.claim3": ("sets won - sets lost, ICLM against fine-tuned", by_set),
         "iclm.claim4": (f"{alone[0]} - fine-tuned, all sets", gap(alone[0], "fine-tuned")),
         "iclm.claim5": (f"{alone[1]} - oracle router, all sets", gap(alone[1], "oracle router")),
     }
     if "raven" in found:
-        raven, hardest = found["raven"], "in_center_symbolic_exact"
+        raven, hardest = found["raven"], f"in_center_symbolic_{CHOSEN['raven']}"
         one = {"raven": raven}
         single = sum(over_sets(one, row) for row in alone) / 2
         told |= {
@@ -322,13 +331,14 @@ def shift_scores(ids=SHIFTS, profile: str | None = None) -> dict[tuple[str, str,
 
 
 def shift_groups(found: dict) -> dict[str, object]:
-    """{"ACRE, exact": DataFrame as of shift_scores, mean over cells and formats, ...}, and all exact ones."""
+    """{"ACRE, exact": DataFrame as of shift_scores, mean over cells and formats, ...}; both, by CHOSEN."""
     groups = {}
     for (cell, _, score), table in found.items():
         groups.setdefault(f"{SHIFTED[cell].partition(',')[0]}, {score}", []).append(table)
     means = {name: sum(tables) / len(tables) for name, tables in groups.items()}
-    exact = [table for name, table in means.items() if name.endswith("exact")]
-    return means | ({"both families, exact": sum(exact) / len(exact)} if len(exact) > 1 else {})
+    both = [f"{family.upper()}, {score}" for family, score in CHOSEN.items()]
+    whole = means.keys() >= set(both)
+    return means | ({" and ".join(both): sum(means[name] for name in both) / len(both)} if whole else {})
 
 
 def shifts_table(ids=SHIFTS, profile: str | None = None):
