@@ -67,7 +67,7 @@ def routed(found, family: str):
 
 
 def split(shares, cell: str):
-    """How far apart a set's formats are sent, in [-1, 1], of shares as of routed: 1 in the paper's Table 3."""
+    """How far apart a set's formats are sent, in [-1, 1]; shares as of routed. The paper's Table 3: 1."""
     return shares[cell, "symbolic"] - shares[cell, "text"]
 
 
@@ -312,23 +312,26 @@ def fig4(families=FAMILIES, profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
+    from causalnb.lab.figures import signed
+
     panels, said, told = [*product(families, ("iid", "ood"))], printed_matrices(), []
     lines = {"the paper": {panel: said[panel][None] for panel in panels}}
     for arm in LOOKS:
         made = {family: matrices(family, arm, profile) for family in families}
         lines[NAMES[arm]] = {(family, which): made[family][which] for family, which in panels}
-    fig, axes = plt.subplots(len(lines), len(panels), figsize=(1.75 * len(panels) + 0.6, 4.8), squeeze=False)
+    fig, axes = plt.subplots(len(lines), len(panels), figsize=(1.75 * len(panels) + 0.6, 4.8), squeeze=False,
+                             sharex=True, sharey=True)
     for row, (name, found) in zip(axes, lines.items(), strict=True):
         for ax, panel in zip(row, panels, strict=True):
             values = found[panel]
             mean, spread = values.mean(0), values.max(0) - values.min(0)
-            image = ax.imshow(mean, vmin=0, vmax=1)
+            image = ax.imshow(mean, **signed([-1, 1]))
             for i, j in np.ndindex(3, 3):
                 half = f"\n±{spread[i, j] / 2:.2f}" if len(values) > 1 and i != j else ""
                 ax.text(j, i, f"{mean[i, j]:.2f}{half}", ha="center", va="center", fontsize=7,
-                        color="white" if mean[i, j] < 0.5 else "black")
-            ax.set_xticks(range(3), MODULES, fontsize=7)
-            ax.set_yticks(range(3), MODULES, fontsize=7)
+                        color="white" if abs(mean[i, j]) > 0.65 else "black")
+            ax.set_xticks(range(3), MODULES, fontsize=6.5)
+            ax.set_yticks(range(3), MODULES, fontsize=6.5)
             ax.grid(False)
             title = f"{panel[0].upper()}{'' if panel[1] == 'iid' else ' o.o.d.'}"
             told.append(f"{name}, {title}: Inv and Dom 0 {mean[0, 1]:.2f}, Inv and Dom 1 {mean[0, 2]:.2f}, "
