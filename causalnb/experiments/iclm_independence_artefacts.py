@@ -215,11 +215,12 @@ def fig3(families=FAMILIES, profile: str | None = None):
     """(figure, alt): Figure 3, correlation on the left, mutual information on the right, a row a family."""
     import matplotlib.pyplot as plt
 
+    curves = {(family, arm): steps(histories(family, arm, profile)) for family in families for arm in LOOKS}
     fig, axes = plt.subplots(len(families), 2, figsize=(7.4, 2.6 * len(families)), sharex=True, squeeze=False)
     told = []
     for (left, right), family in zip(axes, families, strict=True):
         for arm in LOOKS:
-            curve = steps(histories(family, arm, profile))
+            curve = curves[family, arm]
             for ax, metric, name, look in ((left, "pearson", "Pearson's r", LOOKS[arm]),
                                            (left, "cka", "CKA", ALIGNED[arm]),
                                            (right, "forward", "mutual information", LOOKS[arm])):
@@ -252,13 +253,13 @@ def fig7(families=FAMILIES, profile: str | None = None):
     import matplotlib.pyplot as plt
 
     floor, told = stated_floor(), []
+    curves = {(family, arm): steps(histories(family, arm, profile)) for family in families for arm in LOOKS}
     fig, axes = plt.subplots(1, len(families), figsize=(3.9 * len(families), 3.1), sharey=True, squeeze=False)
     for ax, family in zip(axes[0], families, strict=True):
-        curve = steps(histories(family, "iclm", profile))
+        curve, other = curves[family, "iclm"], curves[family, "untrained"]
         for metric, (name, *look) in ESTIMATORS.items():
             draw_curve(ax, curve, metric, 1, name, *look)
             told.append(f"{family.upper()}, {name}: {_told(curve, metric)}")
-        other = steps(histories(family, "untrained", profile))
         draw_curve(ax, other, "forward", 1, "untrained base, Equation 2", *LOOKS["untrained"])
         told.append(f"{family.upper()}, untrained base: {_told(other, 'forward')}")
         ax.axhline(floor, color="black", linestyle="-", linewidth=0.8, marker="")

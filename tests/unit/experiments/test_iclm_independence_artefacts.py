@@ -210,5 +210,6 @@ def test_a_missing_result_is_named():
         for make in (made.fig3, made.fig4, made.fig7, made.controls_table, made.verdict_table):
             with pytest.raises(LabError, match="iclm.controls.raven are not there"):
                 make()
+        assert not plt.get_fignums()  # a notebook would show what is left open
     finally:
         gone.write_bytes(kept)
