@@ -1,4 +1,4 @@
-"""Results of ICLM's experiments, made up: numbers of the right shape whose structure is known."""
+"""Results of ICLM's experiments, made up: maps, layers and clusters whose structure is known."""
 
 from dataclasses import replace
 

@@ -1,0 +1,399 @@
+"""Table 1 of ICLM as printed, with what its test sizes imply, and as measured here; and the true shifts."""
+
+from functools import lru_cache
+from itertools import product
+
+from causalnb.experiments.c2dlm_games_artefacts import points
+from causalnb.lab.registry import artefact
+
+HELPERS = ("causalnb.experiments.c2dlm_games_artefacts",)
+FAMILIES = ("acre", "raven")
+SETS = {  # cell -> heading in the paper, the i.i.d. one first
+    "acre": {"IID": "ACRE", "Comp": "ACRE-Comp", "Sys": "ACRE-Sys"},
+    "raven": {"center": "RAVEN", "four": "RAVEN-Four", "in_center": "RAVEN-In-Center"},
+}
+FORMATS = {"text": "Text", "symbolic": "Symb"}
+CHOSEN = {"acre": "exact", "raven": "choice"}  # as the paper scores: one of three words, one of eight panels
+BASELINE, ICLM = "LLaMA2-Finetuned-All", "ICLM"
+ROWS = {  # row -> arm, score, row in the paper ("" for ours)
+    "base": ("base", "exact", "LLaMA2-Base"),
+    "fine-tuned": ("finetuned", "exact", BASELINE),
+    "fine-tuned, ICLM's size": ("finetuned_wide", "exact", ""),
+    "ICLM": ("iclm", "exact", ICLM),
+    "no invariant module": ("no_invariant", "exact", "ICLM-No-Inv"),
+    "no invariant module, ICLM's head": ("no_invariant_head", "exact", ""),
+    "invariant module alone": ("iclm", "invariant", "ICLM-Invariant"),
+    "domain module alone": ("iclm", "domain", "ICLM-Domain"),
+    "oracle router": ("oracle", "exact", "LLaMA2-Finetuned-Oracle-Router"),
+}
+CONTRASTS = (("ICLM", "fine-tuned"), ("ICLM", "fine-tuned, ICLM's size"),
+             ("ICLM", "no invariant module, ICLM's head"), ("invariant module alone", "fine-tuned"),
+             ("ICLM", "oracle router"), ("fine-tuned, ICLM's size", "fine-tuned"))
+SHIFTS = ("iclm.shift.acre_comp", "iclm.shift.acre_sys", "iclm.shift.raven")
+SHIFTED = {"comp_true": "ACRE, unseen objects", "sys_true": "ACRE, unseen structure",
+           "four": "RAVEN, one to four figures", "in_center": "RAVEN, a figure in another"}
+ARMS = {"finetuned": "fine-tuned", "finetuned_wide": "fine-tuned, ICLM's size", "iclm": "ICLM",
+        "strong": "ICLM, strongest"}
+PAIRS = (("iclm", "finetuned_wide"), ("strong", "finetuned_wide"), ("strong", "finetuned"))
+
+
+# As printed
+
+
+def printed_scores() -> dict[str, dict[tuple[str, str], float]]:
+    """{row: {(set, format): accuracy}} of the paper's Table 1."""
+    from causalnb.lab.tables import paper
+
+    found = {}
+    for line in paper("iclm.table1").itertuples():
+        found.setdefault(line.row, {})[line.group, line.column] = line.value
+    return found
+
+
+def starred() -> list[str]:
+    """The rows that the paper measured itself; the others are taken over."""
+    from causalnb.lab.tables import paper
+
+    table = paper("iclm.table1")
+    return [*table[table.note.fillna("").str.startswith("star")].row.unique()]
+
+
+def shares_of(items: int, digits: int = 3) -> set[float]:
+    """All accuracies that a test of so many items can print."""
+    return {round(k / items, digits) for k in range(items + 1)}
+
+
+@lru_cache(None)
+def implied_items(most: int = 500) -> tuple[int, int, int]:
+    """(items, cells that are a share of them, cells): the size of test that explains the starred cells best.
+
+    The best is the one by which so many fits are the least likely by luck: each three-digit number fits with
+    the frequency of shares among all of them.
+    """
+    from scipy.stats import binom
+
+    values = [value for row in starred() for value in printed_scores()[row].values()]
+    sizes = range(20, most + 1)
+    shares = [shares_of(n) for n in sizes]
+    fits = [sum(value in known for value in values) for known in shares]
+    luck = binom.logsf([k - 1 for k in fits], len(values), [len(known) / 1001 for known in shares])
+    best = int(luck.argmin())
+    return sizes[best], fits[best], len(values)
+
+
+def count(accuracy: float, items: int) -> int:
+    """How many right answers out of `items` a printed accuracy stands for."""
+    return round(accuracy * items)
+
+
+def fisher(row: str, other: str) -> dict[tuple[str, str], tuple[int, float]]:
+    """{(set, format): (right answers more than the other row, p of Fisher's exact test)} of printed rows."""
+    from scipy.stats import fisher_exact
+
+    n, found = implied_items()[0], printed_scores()
+    told = {}
+    for cell, accuracy in found[row].items():
+        a, b = count(accuracy, n), count(found[other][cell], n)
+        told[cell] = a - b, float(fisher_exact([[a, n - a], [b, n - b]])[1])
+    return told
+
+
+def wins(row: str, other: str, level: float = 0.05) -> dict[str, int]:
+    """{"more", "fewer", "significantly more", "significantly fewer"}: sets, of the printed counts."""
+    found = fisher(row, other).values()
+    signs, found = {"more": 1, "fewer": -1}, [*found]
+    return {f"{sure}{word}": sum(sign * gain > 0 and (p < level or not sure) for gain, p in found)
+            for sure in ("", "significantly ") for word, sign in signs.items()}
+
+
+def printed_table():
+    """Table 1 as printed, with Wilson's intervals and Fisher's tests at the size of test that it implies."""
+    from causalnb.lab.statistics import wilson
+    from causalnb.lab.tables import Table
+
+    n, fits, cells = implied_items()
+    measured, rows = starred(), []
+    for row, found in printed_scores().items():
+        told = []
+        for value in found.values():
+            one = wilson(count(value, n), n)
+            told.append(f"{value:.3f} [{one.low:.2f}, {one.high:.2f}]" if row in measured else f"{value:.3f}")
+        rows.append([row, *told])
+    for row in (ICLM, "ICLM-Invariant"):
+        rows.append([f"{row} - {BASELINE}: items, p",
+                     *(f"{gain:+d}, {p:.2g}" for gain, p in fisher(row, BASELINE).values())])
+    columns = [f"{group} {column}" for group, column in printed_scores()[ICLM]]
+    return Table("iclm.table1_paper", ["", *columns], rows,
+                 f"Table 1 as printed, with Wilson's 95 % intervals and Fisher's exact test at {n} items",
+                 f"{n} test items are inferred: {fits} of {cells} starred accuracies are whole {n}ths. Rows "
+                 "without intervals were taken over from an earlier paper. " + printed_remark())
+
+
+def printed_remark() -> str:
+    """How many printed cells tell ICLM, or its invariant module, from the baseline; in sentences."""
+    told = []
+    for row in (ICLM, "ICLM-Invariant"):
+        found = wins(row, BASELINE)
+        told.append(f"{row} has more right answers than {BASELINE} on {found['more']} of 12 sets and fewer "
+                    f"on {found['fewer']}; by Fisher's test at 5 % it is better on "
+                    f"{found['significantly more']} and worse on {found['significantly fewer']}.")
+    return " ".join(told)
+
+
+# As measured
+
+
+def measured(families=FAMILIES, profile: str | None = None) -> dict:
+    """{family: DataFrame of all arms by (arm, seed)} of Table 1; LabError where results are missing."""
+    from causalnb.lab import results
+
+    return {family: results.require(f"iclm.{family}", profile).set_index(["arm", "seed"])
+            for family in families}
+
+
+def columns(family: str, score: str = "exact", which: str = "all") -> list[str]:
+    """Names of a score's metrics on "all" sets of a family, its "iid" or its "ood" ones, in both formats."""
+    first, *others = SETS[family]
+    cells = {"all": [first, *others], "iid": [first], "ood": others}[which]
+    return [f"{cell}_{format}_{score}" for cell in cells for format in FORMATS]
+
+
+def over_sets(found: dict, row: str, which: str = "all", score: dict | None = None):
+    """Series by seed: the mean over sets of all families in `found` of one of ROWS.
+
+    Of the row's own score, or of that which `score` names for a family.
+    """
+    import pandas as pd
+
+    arm, own, _ = ROWS[row]
+    parts = [table.loc[arm][columns(family, (score or {}).get(family, own), which)]
+             for family, table in found.items()]
+    return pd.concat(parts, axis=1).dropna().mean(axis=1)
+
+
+def table1(family: str, found: dict, score: str = "exact"):
+    """Table 1 on one family: every row as printed and as measured; score "choice" is RAVEN's among eight."""
+    from causalnb.lab.statistics import mean_ci
+    from causalnb.lab.tables import Table, estimate
+
+    said, rows = printed_scores(), []
+    for name, (arm, own, printed) in ROWS.items():
+        if printed:
+            cells = [said[printed][group, column] for group in SETS[family].values()
+                     for column in FORMATS.values()]
+            rows.append([f"paper: {printed}", *(f"{value:.3f}" for value in cells)])
+        if own == "exact" or score == "exact":
+            values = found[family].loc[arm][columns(family, own if score == "exact" else score)]
+            rows.append([f"ours: {name}", *(estimate(mean_ci(values[one])) for one in values)])
+    heads = [f"{group} {column}" for group, column in product(SETS[family].values(), FORMATS.values())]
+    how = {"exact": "every word of the answer right", "choice": "the right panel is the likeliest of eight"}
+    chance = "chance is 1/8" if score == "choice" else {
+        "acre": "chance is near 1/3", "raven": "the answer is written, not chosen"}[family]
+    id = "iclm.table1" + "_raven" * (family == "raven") + "_choice" * (score == "choice")
+    return Table(id, ["", *heads], rows,
+                 f"Table 1, {family.upper()}: accuracy, mean ± half of the 95 % interval (seeds); ours: "
+                 f"{how[score]}",
+                 "The paper's accuracies are of one run, and of letters or words picked by an LLM of 7 "
+                 f"billion parameters; ours of a small model on the same problems in compact rows; {chance}.")
+
+
+def contrasts_table(found: dict):
+    """Differences of rows by paired seeds, means over i.i.d. and over o.o.d. sets of each family."""
+    from causalnb.lab.statistics import mean_ci
+    from causalnb.lab.tables import Table
+
+    heads = [(family, which, score) for family in found for which in ("iid", "ood")
+             for score in dict.fromkeys(("exact", CHOSEN[family]))]
+    rows = []
+    for row, other in CONTRASTS:
+        cells = []
+        for family, which, score in heads:
+            if score == "choice" and "alone" in row:
+                cells.append("")
+                continue
+            one, by = {family: found[family]}, {family: score} if score == "choice" else None
+            gap = over_sets(one, row, which, by) - over_sets(one, other, which, by)
+            cells.append(points(mean_ci(gap.dropna())))
+        rows.append([f"{row} - {other}", *cells])
+    titles = [f"{family.upper()} {'i.i.d.' if which == 'iid' else 'o.o.d.'}, {score}"
+              for family, which, score in heads]
+    return Table("iclm.table1_contrasts", ["difference, points", *titles], rows,
+                 "Table 1: differences of the same seeds, mean [95 % interval] (seeds)",
+                 "Means over both formats, and over both o.o.d. sets as the paper names them. Seeds differ "
+                 "in training problems, their order and the adapters; the test problems are the same.")
+
+
+def gate_remark(found: dict, wanted: float = 0.9) -> str:
+    """Whether plain tuning solves what it was tuned on, in one sentence a family."""
+    told = []
+    for family, table in found.items():
+        value = over_sets({family: table}, "fine-tuned", "iid").mean()
+        so = ("and the o.o.d. columns ask what they should" if value >= wanted else
+              "and differences are also differences in how much of the task was learned")
+        told.append(f"{family.upper()}: the fine-tuned model answers {value:.1%} of the i.i.d. problems, "
+                    f"{'at or above' if value >= wanted else 'below'} our gate of {wanted:.0%}, {so}.")
+    return " ".join(told)
+
+
+def contrasts(found: dict) -> dict[str, tuple[str, object]]:
+    """{claim: (contrast in words, differences by seed)} of the claims on Table 1, over the families given.
+
+    Whole models are compared by CHOSEN; modules alone by exact answers, all that is measured of them.
+    """
+    import numpy as np
+
+    def gap(row, other, which="all", score=None):
+        return over_sets(found, row, which, score) - over_sets(found, other, which, score)
+
+    by_set = sum(np.sign((table.loc["iclm"] - table.loc["finetuned"])[columns(family, CHOSEN[family])])
+                 .sum(axis=1) for family, table in found.items())
+    alone = "invariant module alone", "domain module alone"
+    told = {
+        "iclm.claim1": ("ICLM - fine-tuned, mean of o.o.d. sets", gap("ICLM", "fine-tuned", "ood", CHOSEN)),
+        "iclm.claim3": ("sets won - sets lost, ICLM against fine-tuned", by_set),
+        "iclm.claim4": (f"{alone[0]} - fine-tuned, all sets", gap(alone[0], "fine-tuned")),
+        "iclm.claim5": (f"{alone[1]} - oracle router, all sets", gap(alone[1], "oracle router")),
+    }
+    if "raven" in found:
+        raven, hardest = found["raven"], f"in_center_symbolic_{CHOSEN['raven']}"
+        one = {"raven": raven}
+        single = sum(over_sets(one, row) for row in alone) / 2
+        told |= {
+            "iclm.claim2": ("ICLM - fine-tuned, RAVEN In-Center, symbolic",
+                            raven.loc["iclm"][hardest] - raven.loc["finetuned"][hardest]),
+            "iclm.claim6": ("single modules - oracle router, RAVEN",
+                            single - over_sets(one, "oracle router")),
+        }
+    return dict(sorted(told.items()))
+
+
+def verdicts(differences: dict[str, tuple[str, object]]) -> dict:
+    """{claim: (claim's row, contrast in words, Verdict)} of {claim: (words, differences by seed)}."""
+    from causalnb.lab.verdicts import claims, verdict
+
+    rows = claims("iclm").set_index("id")
+    found = {}
+    for id, (words, values) in differences.items():
+        row = rows.loc[id]
+        size = None if row["size"] != row["size"] else float(row["size"])
+        found[id] = row, words, verdict([*values.dropna()], size, -1 if row.direction == "-" else 1)
+    return found
+
+
+def verdict_table(id: str, differences: dict, more: dict | None = None, head: str = ""):
+    """Claims with the contrast of paired seeds and the verdict; `more` is a last column by claim."""
+    from causalnb.lab.tables import Table, estimate
+
+    rows = []
+    for claim, (row, words, found) in verdicts(differences).items():
+        size = f" {row['size']:g} {row.unit}" if row["size"] == row["size"] else ""
+        told = [row.claim, words, ("higher" if row.direction == "+" else "lower") + size,
+                estimate(found.summary, 4), found]
+        rows.append([*told, more.get(claim, "")] if more else told)
+    heads = ["the paper's claim", "contrast", "stated", "ours", "verdict"]
+    return Table(id, [*heads, head] if more else heads, rows,
+                 "The paper's claims: mean ± half of the 95 % interval (seeds), and the verdict by rule")
+
+
+# True shifts
+
+
+def sign_flip(differences) -> float:
+    """Two-sided p of the exact sign-flip test: signs of paired differences are as likely either way.
+
+    The share of all 2^n ways to sign them with a mean at least as far from 0; it cannot be below 2 / 2^n.
+    ValueError for more than 20 differences or none.
+    """
+    import numpy as np
+
+    values = np.asarray([*differences], float)
+    if not 1 <= len(values) <= 20:
+        raise ValueError(f"{len(values)} differences cannot be signed in all ways: give 1 to 20")
+    signs = np.array([*product((1, -1), repeat=len(values))])
+    means = np.abs(signs @ values)
+    return float((means >= means[0] * (1 - 1e-12) - 1e-15).mean())
+
+
+def shift_scores(ids=SHIFTS, profile: str | None = None) -> dict[tuple[str, str, str], object]:
+    """{(cell, format, score): DataFrame, a row for each seed, a column for each arm} of all true shifts."""
+    from causalnb.experiments.iclm_tasks import TRUE
+    from causalnb.lab import registry, results
+
+    told = {}
+    for id in ids:
+        config = registry.config(id, "iclm", profile)
+        found = results.require(id, profile, ARMS).set_index(["seed", "arm"])
+        for cell, format in product(config["cells"], FORMATS):
+            if cell in SHIFTED and (cell in TRUE or cell != config["regime"]):
+                for score in ("exact", "choice")[: 1 + (config["family"] == "raven")]:
+                    told[cell, format, score] = found[f"{cell}_{format}_{score}"].unstack()[[*ARMS]]
+    return told
+
+
+def shift_groups(found: dict) -> dict[str, object]:
+    """{"ACRE, exact": DataFrame as of shift_scores, mean over cells and formats, ...}; both, by CHOSEN."""
+    groups = {}
+    for (cell, _, score), table in found.items():
+        groups.setdefault(f"{SHIFTED[cell].partition(',')[0]}, {score}", []).append(table)
+    means = {name: sum(tables) / len(tables) for name, tables in groups.items()}
+    both = [f"{family.upper()}, {score}" for family, score in CHOSEN.items()]
+    whole = means.keys() >= set(both)
+    return means | ({" and ".join(both): sum(means[name] for name in both) / len(both)} if whole else {})
+
+
+def shifts_table(ids=SHIFTS, profile: str | None = None):
+    """Every arm on the true shifts, differences of paired seeds, and exact sign-flip tests."""
+    from causalnb.lab.statistics import mean_ci
+    from causalnb.lab.tables import Table, estimate
+
+    found = shift_scores(ids, profile)
+    lines = {f"{SHIFTED[cell]}, {format}, {score}": table for (cell, format, score), table in found.items()}
+    lines |= {f"mean: {name}": table for name, table in shift_groups(found).items()}
+    rows = []
+    for name, table in lines.items():
+        cells = [estimate(mean_ci(table[arm].dropna())) for arm in ARMS]
+        for arm, other in PAIRS:
+            gap = (table[arm] - table[other]).dropna()
+            cells.append(f"{points(mean_ci(gap))}, p {sign_flip(gap):.2g}")
+        rows.append([name, *cells])
+    seeds = min(len(table) for table in lines.values())
+    return Table(
+        "iclm.shifts", ["true shift", *ARMS.values(), *(f"{ARMS[a]} - {ARMS[b]}, points" for a, b in PAIRS)],
+        rows, "True shifts: accuracy, mean ± half of the 95 % interval (seeds); differences of the same "
+        "seeds with their interval and the p of an exact sign-flip test",
+        f"With {seeds} seeds no sign-flip p can be below {2 / 2**seeds:.2g}. exact: every word right; "
+        "choice: the right panel is the likeliest of eight, also where the model cannot write it.")
+
+
+def shifts_remark(ids=SHIFTS, profile: str | None = None) -> str:
+    """ICLM at its strongest against one module of the same size, in one sentence a group."""
+    from causalnb.lab.statistics import mean_ci
+
+    told = []
+    for name, table in shift_groups(shift_scores(ids, profile)).items():
+        gap = mean_ci((table["strong"] - table["finetuned_wide"]).dropna())
+        side = "better" if gap.low > 0 else "worse" if gap.high < 0 else "not to be told apart"
+        told.append(f"{name}: {points(gap)} points, {side}.")
+    return f"{ARMS['strong']} minus {ARMS['finetuned_wide']}. " + " ".join(told)
+
+
+@artefact("iclm.table1", needs=("iclm.acre", "iclm.raven"), code=HELPERS)
+def build_table1(profile):
+    """Table 1: as printed, both families as measured, paired differences, and the claims on it."""
+    from causalnb.lab.tables import save_table
+
+    found = measured(profile=profile)
+    tables = [table1("acre", found), table1("raven", found), table1("raven", found, "choice")]
+    for table in (*tables, printed_table(), contrasts_table(found),
+                  verdict_table("iclm.table1_verdicts", contrasts(found))):
+        save_table(table)
+
+
+@artefact("iclm.shifts", needs=SHIFTS, code=(*HELPERS, "causalnb.experiments.iclm_tasks"), extra=True,
+          printed_as="ours", kind="measured", notebook="32_reasoning",
+          shows="ICLM at its strongest and one module of its size where tests do leave the training support")
+def shifts(profile):
+    """The true shifts."""
+    from causalnb.lab.tables import save_table
+
+    save_table(shifts_table(profile=profile))

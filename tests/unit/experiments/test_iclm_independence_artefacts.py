@@ -1,0 +1,215 @@
+"""Table 3 and Figures 3, 4 and 7 of ICLM say what the stored results say: checked on results made up here."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from causalnb.errors import LabError
+from causalnb.experiments import iclm_grid  # noqa: F401  (registers the experiments)
+from causalnb.experiments import iclm_independence_artefacts as made
+from causalnb.lab import figures, registry, results
+from causalnb.lab.statistics import mean_ci
+from causalnb.lab.tables import estimate
+from tests.unit.experiments.iclm_made_up_scores import history, number, sent, store
+
+SEEDS = 2  # in the second one the modules have changed places
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("independence")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RESULTS", "FIGURES", "CACHE"):
+            patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
+        store(patch, dict.fromkeys(made.NEEDS, SEEDS))
+        with results.stored_only():
+            yield
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def by_label(table) -> dict[str, dict[str, str]]:
+    return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+
+
+# Routing
+
+
+def test_the_symbolic_module_is_the_same_whatever_its_number():
+    found = made.scores("acre", "iclm")
+    assert list(made.symbolic_module(found, "acre")) == [0, 1]
+    shares = made.routed(found, "acre")
+    shown = [sent("iclm.acre", "iclm", 0, "Sys", "text"), 1 - sent("iclm.acre", "iclm", 1, "Sys", "text")]
+    assert list(shares["Sys", "text"]) == pytest.approx(shown) and max(shown) < 0.2
+    assert (made.split(shares, "Comp") > 0.8).all()
+
+
+@pytest.mark.parametrize("short, long, cut", [
+    ([1, 2, 3], [7, 9], 5), ([1, 2], [2, 4], 3), ([5], [5], 4), ([4, 9], [5, 30], 19.5)])
+def test_a_cut_misses_as_few_as_it_can(short, long, cut):
+    # [1, 2] and [2, 4] lose one at 1.5 and at 3, in the wider gap; [5] and [5] lose one anywhere
+    assert made.cut_between(short, long) == pytest.approx(cut)
+
+
+def test_length_alone_splits_acre_and_not_prompts_of_equal_length():
+    rows = made.length_rows("acre", rows=12)
+    free, ours, equal = rows.values()
+    for cell in made.SETS["acre"]:
+        assert made.split(free, cell) == 1.0 == made.split(ours, cell)
+        assert abs(made.split(equal, cell)) < 0.3
+    cut, _ = made.by_length(made.printed_lengths("acre", 12))
+    assert 372 < cut < 695  # the longest symbolic and the shortest prompt in text
+
+
+def test_length_alone_takes_two_figures_in_symbols_for_text():
+    shares = made.by_length(made.printed_lengths("raven", 12))[1]
+    assert made.split(shares, "center") == 1.0 and made.split(shares, "in_center") == 0.0
+    assert 0 < shares["four", "symbolic"] < 1
+
+
+def test_table_3_has_the_papers_rows_and_all_controls():
+    rows = by_label(made.table3("acre", rows=12))
+    assert rows["paper: n=0"]["ACRE-Sys Symb"] == "1.0"
+    shares = made.routed(made.scores("acre", "untrained"), "acre")
+    assert rows["ours: untrained base, n=0"]["ACRE Symb"] == estimate(mean_ci(shares["IID", "symbolic"]), 2)
+    one, other = (rows[f"ours: ICLM, n={n}"]["ACRE Text"] for n in (0, 1))
+    assert float(one[:4]) + float(other[:4]) == pytest.approx(1, abs=0.011)
+    right = [np.mean([number("iclm.controls.acre", "matched", seed, f"IID_{format}", "exact")
+                      for format in made.FORMATS]) for seed in range(SEEDS)]
+    assert rows["ours: equal lengths, n=0"]["exact, i.i.d."] == estimate(mean_ci(right), 2)
+    assert sum(label.startswith("length alone") for label in rows) == 3
+    assert not any(label.startswith("paper") for label in by_label(made.table3("raven", rows=12)))
+
+
+def test_the_remark_names_accuracy_beside_every_split():
+    told = made.routing_remark("acre")
+    assert told.startswith("ACRE. ICLM: split 0.9") and "untrained base: split" in told
+    assert told.endswith("paper's prompts alone: split 1.00.")
+
+
+# In training
+
+
+def test_measurements_are_those_of_their_step():
+    found = made.histories("raven", "untrained")
+    rows = [history("iclm.controls.raven", "untrained", seed) for seed in range(SEEDS)]
+    assert list(made.at_end(found).pearson) == [one[9]["pearson"] for one in rows]
+    assert list(made.at_step(found, 50).forward) == [one[2]["forward"] for one in rows]  # step 60
+    assert list(made.at_step(found, 1e9).forward) == [one[9]["forward"] for one in rows]
+
+
+def test_claims_are_decided_by_the_history_over_both_families():
+    told = made.contrasts()
+    assert set(told) == {f"iclm.claim{n}" for n in (7, 18, 19, 20, 21, 22)}
+    scale = np.array([1.0, 1.1])
+    assert list(told["iclm.claim18"][1]) == pytest.approx(list(scale * (0.04 - 0.4)))
+    assert list(told["iclm.claim19"][1]) == pytest.approx(list(scale * (0.001 - 0.1)))
+    assert list(told["iclm.claim20"][1]) == pytest.approx(list(scale * (0.1 / 9 - 0.1)))
+    assert list(told["iclm.claim21"][1]) == pytest.approx(list(scale * 0.001 - 0.0001))
+    tested = [np.mean([number(f"iclm.{family}", "iclm", seed, first, f"invariant|{domain}", 1, 1)
+                       for family, first in (("acre", "IID"), ("raven", "center")) for domain in (0, 1)])
+              for seed in range(SEEDS)]
+    assert list(told["iclm.claim22"][1]) == pytest.approx(list(np.array(tested) - (0.5 + scale * 0.04)))
+    rows = made.verdict_table().rows
+    assert len(rows) == 6 and all(": " in row[-1] for row in rows)
+
+
+def test_every_claim_is_one_of_figure_3_4_7_or_table_3():
+    from causalnb.lab.verdicts import claims
+
+    rows = claims("iclm").set_index("id")
+    places = {rows.loc[claim].artefact for claim in made.contrasts()}
+    assert places == {"iclm.table3", "iclm.fig3", "iclm.fig4", "iclm.fig7"}
+
+
+def test_figure_3_has_the_control_in_every_panel():
+    fig, alt = made.fig3()
+    titles = [ax.get_title() for ax in fig.axes]
+    assert titles == [f"{family}: {what}" for family in ("ACRE", "RAVEN")
+                      for what in ("correlation of states", "mutual information")]
+    for ax in fig.axes:
+        labels = [line.get_label() for line in ax.lines]
+        assert {label.partition(",")[0] for label in labels} == {"ICLM", "untrained base"}
+        assert ax.get_xscale() == "log"
+    assert "ACRE, ICLM, Pearson's r: 0.92 at step 20, lowest 0.54, 0.54 at the end" in alt
+
+
+def test_figure_7_shows_three_estimators_and_the_papers_floor():
+    fig, alt = made.fig7()
+    left, right = fig.axes
+    assert made.stated_floor() == 0.0001
+    for ax in (left, right):
+        assert len(ax.lines) == len(made.ESTIMATORS) + 2
+        assert ax.get_xscale() == ax.get_yscale() == "log"
+        assert [*ax.lines[-1].get_ydata()] == [0.0001, 0.0001]
+    assert "the code's: 0.1" in alt and "lowest -0.00095" in alt
+
+
+# At test time
+
+
+def test_matrices_turn_with_the_modules_numbers():
+    found = made.matrices("raven", "iclm")
+
+    def of(seed, cells, pair):
+        return np.mean([number("iclm.raven", "iclm", seed, cell, pair, 1, 1) for cell in cells])
+
+    assert found["iid"][0, 0, 1] == pytest.approx(of(0, ["center"], "invariant|0"))
+    assert found["iid"][1, 0, 1] == pytest.approx(of(1, ["center"], "invariant|1"))
+    assert found["ood"][1, 2, 1] == pytest.approx(of(1, ["four", "in_center"], "0|1"))
+    assert (found["ood"].transpose(0, 2, 1) == found["ood"]).all()
+
+
+def test_figure_4_has_the_papers_numbers_over_ours_and_the_controls():
+    printed = made.printed_matrices()
+    assert printed["acre", "ood"].tolist() == [[1, 0.7, 0.69], [0.7, 1, 0.64], [0.69, 0.64, 1]]
+    fig, alt = made.fig4()
+    panels = [ax for ax in fig.axes if ax.texts]
+    assert len(panels) == 3 * 4
+    assert [text.get_text() for text in panels[2].texts][1:3] == ["0.77", "0.79"]
+    mean = made.matrices("acre", "untrained")["ood"].mean(0)
+    assert f"untrained base, ACRE o.o.d.: Inv and Dom 0 {mean[0, 1]:.2f}" in alt
+
+
+# Controls
+
+
+def test_controls_show_accuracy_beside_independence():
+    table = made.controls_table()
+    assert len(table.rows) == 2 * len(made.NAMES)
+    rows = {tuple(row[:2]): dict(zip(table.columns, row)) for row in table.rows}
+    line = rows["RAVEN", "CKA in place of information"]
+    last = [history("iclm.controls.raven", "aligned", seed)[9]["forward"] for seed in range(SEEDS)]
+    assert line[made.INFORMATION] == estimate(mean_ci(last), 5)
+    right = [np.mean([number("iclm.controls.raven", "aligned", seed, f"{cell}_{format}", "choice")
+                      for cell in ("four", "in_center") for format in made.FORMATS]) for seed in range(SEEDS)]
+    assert line["choice, o.o.d."] == estimate(mean_ci(right))
+    assert rows["ACRE", "ICLM"]["choice, o.o.d."] == ""
+    assert set(made.NAMES) == {"iclm", *registry.experiment("iclm.controls.acre").arms}
+
+
+def test_every_artefact_is_built(monkeypatch):
+    saved = []
+    monkeypatch.setattr(figures, "save_figure", lambda fig, id, **more: saved.append((id, more["alt"])))
+    for id in ("fig3", "fig4", "fig7"):
+        getattr(made, f"build_{id}")("quick")
+    assert [id for id, _ in saved] == ["iclm.fig3", "iclm.fig4", "iclm.fig7"]
+    for id in ("iclm.table3", "iclm.controls"):
+        assert all(file.is_file() for file in registry.build(id))
+
+
+def test_a_missing_result_is_named():
+    gone = results.path("iclm.controls.raven", "untrained", 1)
+    kept = gone.read_bytes()
+    gone.unlink()
+    try:
+        for make in (made.fig3, made.fig4, made.fig7, made.controls_table, made.verdict_table):
+            with pytest.raises(LabError, match="iclm.controls.raven are not there"):
+                make()
+        assert not plt.get_fignums()  # a notebook would show what is left open
+    finally:
+        gone.write_bytes(kept)

@@ -1,0 +1,206 @@
+"""Table 1 of ICLM and the true shifts say what the stored results say: checked on results made up here."""
+
+from math import sqrt
+from statistics import mean
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from causalnb.errors import LabError
+from causalnb.experiments import iclm_grid  # noqa: F401  (registers the experiments)
+from causalnb.experiments import iclm_reasoning_artefacts as made
+from causalnb.lab import registry, results
+from causalnb.lab.statistics import mean_ci, wilson
+from causalnb.lab.tables import estimate
+from causalnb.lab.verdicts import decide
+from tests.unit.experiments.iclm_made_up_scores import history, metrics, number, store
+
+SEEDS = 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reasoning")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RESULTS", "FIGURES", "CACHE"):
+            patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
+        store(patch, dict.fromkeys(("iclm.acre", "iclm.raven", *made.SHIFTS), SEEDS))
+        with results.stored_only():
+            yield
+
+
+@pytest.fixture(scope="module")
+def found():
+    return made.measured()
+
+
+def values(experiment, arm, cells, score="exact") -> list[float]:
+    """By seed: the mean over cells and formats."""
+    return [mean(number(experiment, arm, seed, f"{cell}_{format}", score) for cell in cells
+                 for format in made.FORMATS) for seed in range(SEEDS)]
+
+
+def by_label(table) -> dict[str, dict[str, str]]:
+    return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+
+
+# As printed
+
+
+def test_the_papers_tests_had_101_items():
+    assert made.implied_items() == (101, 59, 60)
+    assert 0.732 not in made.shares_of(101) and 0.653 in made.shares_of(101)
+    assert set(made.starred()) == {row for _, _, row in made.ROWS.values() if row} - {
+        "LLaMA2-Base", "LLaMA2-Finetuned-Oracle-Router"}
+
+
+def test_every_printed_gain_of_iclm_is_within_chance():
+    found = made.fisher("ICLM", made.BASELINE)
+    assert found["ACRE", "Text"] == (66 - 84, pytest.approx(0.0059, abs=5e-5))
+    assert [cell for cell, (gain, p) in found.items() if p < 0.05] == [
+        ("ACRE", "Text"), ("ACRE-Comp", "Text"), ("ACRE-Sys", "Text"), ("RAVEN-In-Center", "Text")]
+    assert made.wins("ICLM", made.BASELINE) == {
+        "more": 6, "fewer": 6, "significantly more": 0, "significantly fewer": 4}
+    assert "better on 0 and worse on 4" in made.printed_remark()
+
+
+def test_the_printed_table_has_wilsons_intervals():
+    rows = by_label(made.printed_table())
+    p, z = 66 / 101, 1.959964
+    middle, half = p + z**2 / 202, z * sqrt(p * (1 - p) / 101 + z**2 / (4 * 101**2))
+    low, high = ((middle + sign * half) / (1 + z**2 / 101) for sign in (-1, 1))
+    assert rows["ICLM"]["ACRE Text"] == f"0.653 [{low:.2f}, {high:.2f}]"
+    assert wilson(66, 101).low == pytest.approx(low, abs=1e-4)
+    assert rows["LLaMA2-Base"]["ACRE Text"] == "0.014"  # taken over: of how many items is not known
+
+
+# As measured
+
+
+def test_table_1_puts_the_papers_rows_over_ours(found):
+    rows = by_label(made.table1("raven", found))
+    assert rows["paper: ICLM-Domain"]["RAVEN-In-Center Symb"] == "0.228"
+    for name, arm, score in (("ICLM", "iclm", "exact"), ("domain module alone", "iclm", "domain"),
+                             ("no invariant module, ICLM's head", "no_invariant_head", "exact")):
+        of = [number("iclm.raven", arm, seed, "four_text", score) for seed in range(SEEDS)]
+        assert rows[f"ours: {name}"]["RAVEN-Four Text"] == estimate(mean_ci(of))
+    assert len(rows) == 7 + 9
+
+
+def test_the_choice_among_eight_has_no_modules_alone(found):
+    table = made.table1("raven", found, "choice")
+    rows = by_label(table)
+    of = [number("iclm.raven", "oracle", seed, "center_symbolic", "choice") for seed in range(SEEDS)]
+    assert rows["ours: oracle router"]["RAVEN Symb"] == estimate(mean_ci(of))
+    assert "ours: domain module alone" not in rows and table.id == "iclm.table1_raven_choice"
+
+
+def test_contrasts_pair_seeds(found):
+    rows = by_label(made.contrasts_table(found))
+    gap = np.subtract(values("iclm.acre", "iclm", ["Comp", "Sys"]),
+                      values("iclm.acre", "finetuned", ["Comp", "Sys"]))
+    assert rows["ICLM - fine-tuned"]["ACRE o.o.d., exact"] == made.points(mean_ci(gap))
+    gap = np.subtract(values("iclm.raven", "iclm", ["center"], "choice"),
+                      values("iclm.raven", "oracle", ["center"], "choice"))
+    assert rows["ICLM - oracle router"]["RAVEN i.i.d., choice"] == made.points(mean_ci(gap))
+    assert rows["invariant module alone - fine-tuned"]["RAVEN i.i.d., choice"] == ""
+
+
+def test_the_gate_is_read_from_the_results(found):
+    value = mean(values("iclm.acre", "finetuned", ["IID"]))
+    assert f"{value:.1%} of the i.i.d. problems, below our gate of 90%" in made.gate_remark(found)
+    assert "at or above our gate" in made.gate_remark({"acre": found["acre"]}, value / 2)
+
+
+def test_claims_are_decided_over_both_families(found):
+    told = made.contrasts(found)
+    assert set(told) == {f"iclm.claim{n}" for n in range(1, 7)}
+    ood = [values(f"iclm.{family}", arm, [*made.SETS[family]][1:], made.CHOSEN[family])
+           for arm in ("iclm", "finetuned") for family in made.FAMILIES]
+    assert list(told["iclm.claim1"][1]) == pytest.approx(
+        list(np.mean(ood[:2], axis=0) - np.mean(ood[2:], axis=0)))
+    won = [sum(np.sign(number(f"iclm.{family}", "iclm", seed, f"{cell}_{format}", made.CHOSEN[family])
+                       - number(f"iclm.{family}", "finetuned", seed, f"{cell}_{format}", made.CHOSEN[family]))
+               for family in made.FAMILIES for cell in made.SETS[family] for format in made.FORMATS)
+           for seed in range(SEEDS)]
+    assert list(told["iclm.claim3"][1]) == won
+    alone = [mean(pair) for pair in zip(*(values(f"iclm.{family}", "iclm", made.SETS[family], "invariant")
+                                          for family in made.FAMILIES))]
+    tuned = [mean(pair) for pair in zip(*(values(f"iclm.{family}", "finetuned", made.SETS[family])
+                                          for family in made.FAMILIES))]
+    assert list(told["iclm.claim4"][1]) == pytest.approx(list(np.subtract(alone, tuned)))
+    assert len(made.verdict_table("iclm.table1_verdicts", told).rows) == 6
+
+
+def test_claims_csv_names_the_same_contrasts(found):
+    decided = 0
+    for row, _, verdict in made.verdicts(made.contrasts(found)).values():
+        if isinstance(row.experiment, str):
+            said, decided = decide(row), decided + 1
+            assert (said.label, said.summary.mean) == (verdict.label, pytest.approx(verdict.summary.mean))
+    assert decided == 2
+
+
+def test_real_runs_measure_what_claims_and_made_up_results_have(tmp_path):
+    for arm in ("iclm", "finetuned"):
+        config = registry.config("iclm.raven", arm, "quick") | {"test_rows": 1, "choice_rows": 1}
+        run = registry.Run("iclm.raven", arm, 0, "quick", config, tmp_path / arm, "cpu", lambda *_: None)
+        real, invented = registry.experiment("iclm.raven").run(run), history("iclm.raven", arm, 0)
+        assert set(real["metrics"]) == set(metrics("iclm.raven", arm, 0))
+        assert set(pd.DataFrame(invented)) <= set(pd.DataFrame(real["history"]))
+        assert {row.get("pair") for row in invented} == {row.get("pair") for row in real["history"]}
+
+
+# True shifts
+
+
+def test_signs_are_flipped_in_all_ways():
+    assert made.sign_flip([1, 2, 3, 4, 5]) == 2 / 32
+    assert made.sign_flip([1, -1]) == 1.0
+    assert made.sign_flip([3, -1, 2]) == 4 / 8  # +-(3, 1, 2) and +-(3, -1, 2)
+    with pytest.raises(ValueError, match="21 differences"):
+        made.sign_flip(range(21))
+
+
+def test_shifts_leave_out_what_was_trained_on():
+    found = made.shift_scores()
+    cells = {(cell, score) for cell, _, score in found}
+    assert cells == {("comp_true", "exact"), ("sys_true", "exact"), ("four", "exact"), ("four", "choice"),
+                     ("in_center", "exact"), ("in_center", "choice")}
+    table = found["sys_true", "text", "exact"]
+    assert table.loc[1, "strong"] == number("iclm.shift.acre_sys", "strong", 1, "sys_true_text", "exact")
+
+
+def test_the_table_of_shifts_pairs_seeds_and_means():
+    rows = by_label(made.shifts_table())
+    pair = [[number("iclm.shift.raven", arm, seed, "four_text", "choice") for seed in range(SEEDS)]
+            for arm in ("strong", "finetuned_wide")]
+    gap = np.subtract(*pair)
+    head = "ICLM, strongest - fine-tuned, ICLM's size, points"
+    line = rows["RAVEN, one to four figures, text, choice"]
+    assert line[head] == f"{made.points(mean_ci(gap))}, p {made.sign_flip(gap):.2g}"
+    both = [[mean([mean(values("iclm.shift.acre_comp", arm, ["comp_true"])[s:s + 1]
+                        + values("iclm.shift.acre_sys", arm, ["sys_true"])[s:s + 1]),
+                   values("iclm.shift.raven", arm, ["four", "in_center"], "choice")[s]])
+             for s in range(SEEDS)]
+            for arm in ("strong", "finetuned_wide")]
+    line = rows["mean: ACRE, exact and RAVEN, choice"]
+    assert line[head].startswith(made.points(mean_ci(np.subtract(*both))))
+    assert "RAVEN, exact:" in made.shifts_remark()
+
+
+# Built
+
+
+def test_the_tables_are_built_and_a_missing_arm_is_named():
+    for id in ("iclm.table1", "iclm.shifts"):
+        assert all(file.is_file() for file in registry.build(id))
+    gone = results.path("iclm.shift.raven", "strong", 1)
+    kept = gone.read_bytes()
+    gone.unlink()
+    try:
+        with pytest.raises(LabError, match="1 of 12 quick results of iclm.shift.raven are not there"):
+            made.shifts_table()
+    finally:
+        gone.write_bytes(kept)
