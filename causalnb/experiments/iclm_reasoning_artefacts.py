@@ -32,6 +32,9 @@ CONTRASTS = (("ICLM", "fine-tuned"), ("ICLM", "fine-tuned, ICLM's size"),
 SHIFTS = ("iclm.shift.acre_comp", "iclm.shift.acre_sys", "iclm.shift.raven")
 SHIFTED = {"comp_true": "ACRE, unseen objects", "sys_true": "ACRE, unseen structure",
            "four": "RAVEN, one to four figures", "in_center": "RAVEN, a figure in another"}
+SAME = {"comp_iid": "ACRE i.i.d., objects of training", "sys_iid": "ACRE i.i.d., structure of training",
+        "center": "RAVEN i.i.d., one figure"}  # beside the shifts: what is lost where nothing shifts
+NAMED = {**SAME, **SHIFTED}
 ARMS = {"finetuned": "fine-tuned", "finetuned_wide": "fine-tuned, ICLM's size", "iclm": "ICLM",
         "strong": "ICLM, strongest"}
 PAIRS = (("iclm", "finetuned_wide"), ("strong", "finetuned_wide"), ("strong", "finetuned"))
@@ -315,8 +318,7 @@ def sign_flip(differences) -> float:
 
 
 def shift_scores(ids=SHIFTS, profile: str | None = None) -> dict[tuple[str, str, str], object]:
-    """{(cell, format, score): DataFrame, a row for each seed, a column for each arm} of all true shifts."""
-    from causalnb.experiments.iclm_tasks import TRUE
+    """{(cell, format, score): DataFrame, a row for each seed, a column for each arm}, i.i.d. and shifted."""
     from causalnb.lab import registry, results
 
     told = {}
@@ -324,9 +326,8 @@ def shift_scores(ids=SHIFTS, profile: str | None = None) -> dict[tuple[str, str,
         config = registry.config(id, "iclm", profile)
         found = results.require(id, profile, ARMS).set_index(["seed", "arm"])
         for cell, format in product(config["cells"], FORMATS):
-            if cell in SHIFTED and (cell in TRUE or cell != config["regime"]):
-                for score in ("exact", "choice")[: 1 + (config["family"] == "raven")]:
-                    told[cell, format, score] = found[f"{cell}_{format}_{score}"].unstack()[[*ARMS]]
+            for score in ("exact", "choice")[: 1 + (config["family"] == "raven")]:
+                told[cell, format, score] = found[f"{cell}_{format}_{score}"].unstack()[[*ARMS]]
     return told
 
 
@@ -334,7 +335,7 @@ def shift_groups(found: dict) -> dict[str, object]:
     """{"ACRE, exact": DataFrame as of shift_scores, mean over cells and formats, ...}; both, by CHOSEN."""
     groups = {}
     for (cell, _, score), table in found.items():
-        groups.setdefault(f"{SHIFTED[cell].partition(',')[0]}, {score}", []).append(table)
+        groups.setdefault(f"{NAMED[cell].partition(',')[0]}, {score}", []).append(table)
     means = {name: sum(tables) / len(tables) for name, tables in groups.items()}
     both = [f"{family.upper()}, {score}" for family, score in CHOSEN.items()]
     whole = means.keys() >= set(both)
@@ -347,7 +348,7 @@ def shifts_table(ids=SHIFTS, profile: str | None = None):
     from causalnb.lab.tables import Table, estimate
 
     found = shift_scores(ids, profile)
-    lines = {f"{SHIFTED[cell]}, {format}, {score}": table for (cell, format, score), table in found.items()}
+    lines = {f"{NAMED[cell]}, {format}, {score}": table for (cell, format, score), table in found.items()}
     lines |= {f"mean: {name}": table for name, table in shift_groups(found).items()}
     rows = []
     for name, table in lines.items():
@@ -358,9 +359,9 @@ def shifts_table(ids=SHIFTS, profile: str | None = None):
         rows.append([name, *cells])
     seeds = min(len(table) for table in lines.values())
     return Table(
-        "iclm.shifts", ["true shift", *ARMS.values(), *(f"{ARMS[a]} - {ARMS[b]}, points" for a, b in PAIRS)],
-        rows, "True shifts: accuracy, mean ± half of the 95 % interval (seeds); differences of the same "
-        "seeds with their interval and the p of an exact sign-flip test",
+        "iclm.shifts", ["cell", *ARMS.values(), *(f"{ARMS[a]} - {ARMS[b]}, points" for a, b in PAIRS)],
+        rows, "True shifts and the i.i.d. cells beside them: accuracy, mean ± half of the 95 % interval "
+        "(seeds); differences of the same seeds with their interval and the p of an exact sign-flip test",
         f"With {seeds} seeds no sign-flip p can be below {2 / 2**seeds:.2g}. exact: every word right; "
         "choice: the right panel is the likeliest of eight, also where the model cannot write it.")
 

@@ -5,15 +5,16 @@ from causalnb.tasks import acre, icl_rows, raven
 FORMATS = acre.FORMATS  # text, symbolic
 CELLS = {  # what the paper calls its sets, by family: i.i.d., then two o.o.d.
     "acre": {"IID": ("IID", "test"), "Comp": ("Comp", "test"), "Sys": ("Sys", "test"),
-             "comp_true": ("comp_true", "test"), "sys_true": ("sys_true", "test")},
+             "comp_iid": ("comp_true", "train"), "comp_true": ("comp_true", "test"),
+             "sys_iid": ("sys_true", "train"), "sys_true": ("sys_true", "test")},
     "raven": {"center": "center_single", "four": "distribute_four",
               "in_center": "in_center_single_out_center_single"},
 }
-TRUE = ("comp_true", "sys_true")  # drawn here: no file has them
+TRUE = ("comp_iid", "comp_true", "sys_iid", "sys_true")  # drawn here: no file has them
 
 
-def problems(family: str, cell: str, source: str, n: int, seed: int) -> list:
-    """About n problems of a cell, of the published file ("file") or drawn ("generator")."""
+def problems(family: str, cell: str, source: str, n: int, seed: int, answers: str = "published") -> list:
+    """About n problems of a cell, of the published file ("file") or drawn; answers for RAVEN's."""
     from numpy.random import default_rng
 
     if family == "acre":
@@ -22,7 +23,7 @@ def problems(family: str, cell: str, source: str, n: int, seed: int) -> list:
             return acre.generate(regime, n, seed, part)
         found = acre.read(regime, part)
     elif source == "generator":
-        return raven.generate(CELLS[family][cell], n, seed)
+        return raven.generate(CELLS[family][cell], n, seed, answers)
     else:
         found = raven.read(CELLS[family][cell])
     return [found[i] for i in default_rng(seed).permutation(len(found))[:n]]
@@ -55,7 +56,8 @@ def test_rows(config: dict, cell: str) -> dict[str, list[dict]]:
     """{format: compact rows} of config's test_rows queries of a cell; each problem in both formats."""
     n, family = config["test_rows"], config["family"]
     queries = 4 if family == "acre" else 1
-    found = problems(family, cell, config["source"], -(-n // queries), config["split_seed"])
+    found = problems(family, cell, config["source"], -(-n // queries), config["split_seed"],
+                     config["answer_set"])
     made = {format: acre.rows(found, format, config["split_seed"]) if family == "acre" else
             raven.rows(found, format) for format in FORMATS}
     return _matched({format: rows[:n] for format, rows in made.items()}, config)
