@@ -47,16 +47,27 @@ def layers_until_full(mask) -> int | None:
     return None
 
 
+def masks() -> dict:
+    """{name: mask (TOKENS, TOKENS)}, the same whatever torch's default precision, with which chance varies."""
+    import torch
+
+    from causalnb.causal_transformer import attention_pattern
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        return {name: attention_pattern(name, TOKENS, **settings) for name, settings in MASKS.items()}
+    finally:
+        torch.set_default_dtype(before)
+
+
 def masks_figure():
     """(figure, alt): each mask as a matrix, and who reads whom, one output's inputs in bold."""
     import matplotlib.pyplot as plt
 
-    from causalnb.causal_transformer import attention_pattern
-
     fig, axes = plt.subplots(2, len(MASKS), figsize=(9.2, 3.9), height_ratios=[1.6, 1])
     told, middle = [], TOKENS // 2
-    for (top, below), (name, settings) in zip(axes.T, MASKS.items()):
-        mask = attention_pattern(name, TOKENS, **settings)
+    for (top, below), (name, mask) in zip(axes.T, masks().items()):
         depth = layers_until_full(mask)
         later = "never whole" if depth is None else f"whole after {depth} layer{'s' * (depth > 1)}"
         _matrix(top, mask, f"{name}\n{cut_pairs(mask)} of {mask.numel()} pairs cut\n{later}")
@@ -210,8 +221,8 @@ def blanket_figure():
     ax.margins(0.12, 0.14)
     ax.set_axis_off()
     told = "; ".join(f"{name}: {', '.join(sorted(nodes))}" for name, nodes in blanket_of(graph, "A").items())
-    return fig, (f"A graph of {len(graph)} nodes around A. Markov blanket: {told}. Edges at A are bold, those "
-                 "from spouses to children dashed: they enter no row and no column of A.")
+    return fig, (f"A graph of {len(graph)} nodes around A. Markov blanket: {told}. Edges at A are bold, all "
+                 "others dashed; the spouses' edges enter no row and no column of A.")
 
 
 # Figure 5

@@ -11,7 +11,7 @@ import torch
 from causalnb.causal_transformer import attention_pattern, excess_bounds, no_loop
 from causalnb.experiments import causal_transformer_attention_artefacts as artefacts
 from causalnb.lab import registry
-from causalnb.lab.figures import render
+from causalnb.lab.figures import render, style
 
 FIGURES = {"fig2": artefacts.masks_figure, "fig3": artefacts.loops_figure, "fig4": artefacts.blanket_figure,
            "fig5": artefacts.space_figure, "fig6": artefacts.blocks_figure}
@@ -30,6 +30,19 @@ def test_pairs_and_layers_by_hand():
     assert artefacts.layers_until_full(attention_pattern("star", 9)) == 2
     for kind in ("block", "dilated"):
         assert artefacts.layers_until_full(attention_pattern(kind, 6, 2)) is None
+
+
+def test_masks_do_not_change_with_the_default_precision():
+    expected = artefacts.masks()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = artefacts.masks()
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for name, settings in artefacts.MASKS.items():
+        assert torch.equal(found[name], expected[name])
+        assert torch.equal(expected[name], attention_pattern(name, artefacts.TOKENS, **settings))
 
 
 def test_masks_have_a_square_and_a_line_for_each_seen_pair():
@@ -110,6 +123,7 @@ def test_drawing_leaves_the_callers_chance_alone():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_files_are_built_and_the_same_twice(name):
-    first, second = (render(drawn(name)[0], "svg") for _ in range(2))
-    assert first == second
-    assert {path.suffix for path in registry.build(f"causal_transformer.{name}")} == {".svg", ".png"}
+    paths = {path.suffix: path for path in registry.build(f"causal_transformer.{name}")}
+    assert set(paths) == {".svg", ".png"}
+    with style():
+        assert paths[".svg"].read_bytes() == render(drawn(name)[0], "svg")
