@@ -21,7 +21,7 @@ FAMILY = [("G", "P"), ("P", "A"), ("Q", "A"), ("A", "C"), ("A", "D"), ("S", "C")
 PLACES = {"G": (-0.2, 2), "P": (1, 2), "Q": (3, 2), "R": (4.4, 2), "A": (2, 1), "C": (1, 0), "D": (3, 0),
           "S": (-0.2, 0.8), "T": (4.4, 0.8), "E": (-0.2, -0.4)}
 ROLES = {"self": ("sky", "A"), "parent": ("green", "parent"), "child": ("yellow", "child"),
-         "spouse": ("vermillion", "spouse"), "other": ("black", "no part of it")}
+         "spouse": ("vermillion", "spouse")}
 BOXES = {  # Figure 6: module -> what its box says
     "embed_tokens": "token + position vectors", "self_attn": "causal self-attention",
     "self_attn.update": "GCN value update", "self_norm": "Add & Norm", "cross_attn": "cross-attention",
@@ -48,7 +48,7 @@ def layers_until_full(mask) -> int | None:
 
 
 def masks() -> dict:
-    """{name: mask (TOKENS, TOKENS)}, the same whatever torch's default precision, with which chance varies."""
+    """{name: mask (TOKENS, TOKENS)}, the same at any default precision, with which chance varies."""
     import torch
 
     from causalnb.causal_transformer import attention_pattern
@@ -206,10 +206,10 @@ def blanket_figure():
 
     graph = family()
     role = {node: name for name, nodes in blanket_of(graph, "A").items() for node in nodes} | {"A": "self"}
-    colour = {node: ROLES[role.get(node, "other")][0] for node in graph}
     fig, ax = plt.subplots(figsize=(5.6, 3.6))
+    fills = [COLOURS[ROLES[role[node]][0]] if node in role else "white" for node in graph]
     nx.draw_networkx_nodes(graph, PLACES, ax=ax, node_size=620, edgecolors="black", linewidths=1,
-                           node_color=["white" if node not in role else COLOURS[colour[node]] for node in graph])
+                           node_color=fills)
     nx.draw_networkx_labels(graph, PLACES, ax=ax, font_size=10)
     for seen, width, shade in ((True, 2.4, "black"), (False, 1.0, "0.55")):
         edges = [edge for edge in graph.edges if ("A" in edge) == seen]
@@ -260,9 +260,9 @@ def space_figure():
     empty = [name for name, (low, high) in intervals().items() if low > high]
     told = "; ".join(f"{name} from {low:.2f} to {high:.2f}" for name, (low, high) in intervals().items())
     return fig, ("Left, two U-shaped curves of tau over the weight of one of two neighbours, the one with "
-                 "self-loop lower and flatter. Middle, a triangle of three weights, tau smallest at its centre "
-                 f"and largest at its corners. Right, intervals of tau by rows and columns: {told}. Empty: "
-                 f"{' and '.join(empty)}.")
+                 "self-loop lower and flatter. Middle, a triangle of three weights, tau smallest at its "
+                 f"centre and largest at its corners. Right, intervals of tau by rows and columns: {told}. "
+                 f"Empty: {' and '.join(empty)}.")
 
 
 def _curves(ax) -> None:
@@ -274,8 +274,8 @@ def _curves(ax) -> None:
     share = np.linspace(0, 1, 101)
     ax.plot(share, tau_of(share, 1 - share), color=COLOURS["blue"], linestyle="-", marker="",
             label="no self-loop")
-    ax.plot(share, tau_of(1 / 3, 2 / 3 * share, 2 / 3 * (1 - share)), color="black", linestyle="--", marker="",
-            label="self-loop of 1/3")
+    ax.plot(share, tau_of(1 / 3, 2 / 3 * share, 2 / 3 * (1 - share)), color="black", linestyle="--",
+            marker="", label="self-loop of 1/3")
     for height, name in ((tau_of(0.5, 0.5), "H' − N"), (tau_of(1), "H'' − N")):
         ax.axhline(height, color=COLOURS["blue"], linestyle=":", marker="", linewidth=1)
         ax.text(0.5, height + 0.015, name, ha="center", fontsize=8, color=COLOURS["blue"])
@@ -379,9 +379,9 @@ def blocks_figure():
     ax.set_axis_off()
     told = "; ".join(f"{stack}: {', '.join(BOXES[name] for name in names)}"
                      for stack, names in found["ran"].items())
-    return fig, (f"Two columns of boxes from below to above, {told}. The encoder's states enter the decoder's "
-                 "cross-attention. Beside each self-attention its map, full in the encoder and lower "
-                 "triangular in the decoder, with the loss h.")
+    return fig, (f"Two columns of boxes from below to above, {told}. The encoder's states enter the "
+                 "decoder's cross-attention. Beside each self-attention its map, full in the encoder and "
+                 "lower triangular in the decoder, with the loss h.")
 
 
 def _column(ax, names, x: float, stack: str) -> dict:
@@ -392,8 +392,8 @@ def _column(ax, names, x: float, stack: str) -> dict:
     for name, (_, y) in places.items():
         shade = {"self_attn": "#CFE8F7", "self_attn.update": "#F7DCC8"}.get(
             name, "#F2F2F2" if name.endswith("norm") else "#FFFFFF")
-        ax.add_patch(FancyBboxPatch((x - 1.3, y - 0.26), 2.6, 0.52, boxstyle="round,pad=0.02", facecolor=shade,
-                                    edgecolor="black"))
+        ax.add_patch(FancyBboxPatch((x - 1.3, y - 0.26), 2.6, 0.52, boxstyle="round,pad=0.02",
+                                    facecolor=shade, edgecolor="black"))
         ax.text(x, y, BOXES[name], ha="center", va="center", fontsize=8.5)
     heights = [y for _, y in places.values()]
     for low, high in zip(heights, heights[1:]):
@@ -457,15 +457,15 @@ def _save(id: str, made, caption: str) -> None:
 @artefact("causal_transformer.fig2", code=CODE)
 def fig2(profile):
     """Figure 2: full, band, dilated, random and block attention."""
-    _save("fig2", masks_figure(), "Sparse attentions that are fixed beforehand. A pair that one layer cuts may "
-          "be joined again by further layers.")
+    _save("fig2", masks_figure(), "Sparse attentions that are fixed beforehand. A pair that one layer cuts "
+          "may be joined again by further layers.")
 
 
 @artefact("causal_transformer.fig3", code=CODE)
 def fig3(profile):
     """Figure 3: graphs that meet the no-loop constraint and still fail."""
-    _save("fig3", loops_figure(), "The constraint h = 0 of Equation 1 holds for all five. Graphs are ours, of "
-          "the caption's two kinds.")
+    _save("fig3", loops_figure(), "The constraint h = 0 of Equation 1 holds for all five. Graphs are ours, "
+          "of the caption's two kinds.")
 
 
 @artefact("causal_transformer.fig4", code=CODE)
@@ -485,5 +485,5 @@ def fig5(profile):
 @artefact("causal_transformer.fig6", code=BLOCKS)
 def fig6(profile):
     """Figure 6: encoder and decoder."""
-    _save("fig6", blocks_figure(), "One layer of encoder and decoder: boxes are modules of the package in the "
-          "order in which they ran.")
+    _save("fig6", blocks_figure(), "One layer of encoder and decoder: boxes are modules of the package in "
+          "the order in which they ran.")
