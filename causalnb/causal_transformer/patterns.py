@@ -39,6 +39,6 @@ def _chance(tokens: int, seed: int) -> Tensor:
     draw = torch.Generator().manual_seed(seed)
     numbers = torch.ones(tokens, tokens)
     for i in range(tokens):
-        row = torch.rand(2 * i + 1, generator=draw)
+        row = torch.rand(2 * i + 1, generator=draw, dtype=torch.float32)
         numbers[i, : i + 1], numbers[:i, i] = row[: i + 1], row[i + 1 :]
     return numbers

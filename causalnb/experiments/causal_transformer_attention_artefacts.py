@@ -48,17 +48,10 @@ def layers_until_full(mask) -> int | None:
 
 
 def masks() -> dict:
-    """{name: mask (TOKENS, TOKENS)}, the same at any default precision, with which chance varies."""
-    import torch
-
+    """{name: mask (TOKENS, TOKENS)}."""
     from causalnb.causal_transformer import attention_pattern
 
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        return {name: attention_pattern(name, TOKENS, **settings) for name, settings in MASKS.items()}
-    finally:
-        torch.set_default_dtype(before)
+    return {name: attention_pattern(name, TOKENS, **settings) for name, settings in MASKS.items()}
 
 
 def masks_figure():

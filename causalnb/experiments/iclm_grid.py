@@ -105,6 +105,9 @@ CONTROLS = {
     "published_norm": {"norm_over": "tokens", "aggregation_settings": {"shared": False}},
     "aligned": {"weights": {"epsilon": 0.0, "delta": 0.1}},
     "frozen_router": {"router_trainable": False},
+}
+GATE = {  # what one module can learn: with the paper's adapters, and with every weight
+    "paper_lora": {**ALONE, "lora_rank": 8, "lora_targets": ["q_proj", "k_proj", "v_proj", "o_proj"]},
     "all_weights": {**ALONE, "unfrozen": True, "learning_rate": 1e-3},
 }
 SHIFTS = {  # true ones: no training problem has what these ask for
@@ -135,6 +138,7 @@ def add(id: str, title: str, family: str, arms: dict, seeds: int, cost: float, n
 for family, name, cost in (("acre", "ACRE", 400), ("raven", "RAVEN", 200)):
     add(f"iclm.{family}", f"{name} in two formats: one module, two, an invariant one, an oracle", family,
         TABLE_1, 5, cost)
+    add(f"iclm.gate.{family}", f"{name}: the paper's adapters, and all weights", family, GATE, 3, cost)
     add(f"iclm.variants.{family}", f"{name}: routers and aggregations", family, VARIANTS, 3, cost,
         "34_routing_and_variants")
     add(f"iclm.controls.{family}", f"{name}: an untrained base, equal lengths, other losses", family,

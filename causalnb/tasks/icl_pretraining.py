@@ -64,7 +64,8 @@ def _marks(draw: np.random.Generator) -> dict:
     names = _names(draw, int(draw.integers(3, 9)))
     used = {word for name in names for word in name}
     marks = [word for word in _some(draw, len(used) + 2) if word not in used][:2]
-    groups = [([names[i] for i in draw.permutation(len(names))[: draw.integers(1, 4)]], marks[draw.integers(2)])
+    groups = [([names[i] for i in draw.permutation(len(names))[: draw.integers(1, 4)]],
+               marks[draw.integers(2)])
               for _ in range(int(draw.integers(3, 7)))]
     pieces = icl_rows.plain([word for group, mark in groups for word in (*_joined(group), ">", mark, ";")])
     pieces += icl_rows.plain([icl_rows.SEPARATOR])
