@@ -79,10 +79,9 @@ def run_pairs(run: Run) -> dict:
 
     history = fit(run, model, rows, batches(rows, config["batch"], config["steps"], run.seed), measure)
     history, forgotten = count_forgotten(history, {"train": len(probe)})
-    metrics = {"parameters": model.num_parameters(), "validation_accuracy": history[-1]["accuracy"],
-               **forgotten, **cell_scores(model, cells(found, config["cells"], config["real"]), tokenizer,
-                                          config)}
-    return {"metrics": metrics, "history": history}
+    asked = cells(found, config["cells"], config["real"])
+    metrics = {"parameters": model.num_parameters(), **cell_scores(model, asked, tokenizer, config)}
+    return {"metrics": metrics | forgotten, "history": history}
 
 
 def run_sequence(run: Run) -> dict:
