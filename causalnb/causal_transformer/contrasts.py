@@ -1,4 +1,4 @@
-"""What the Causal Transformer is compared with on pairs of sentences: older models, and an entropy penalty."""
+"""What the Causal Transformer is compared with on sentence pairs: older models, and an entropy penalty."""
 
 import torch
 import torch.nn.functional as F

@@ -1,6 +1,6 @@
-"""Which arms, seeds and settings make the Causal Transformer's tables and Figure 1; this file is in no `code`.
+"""Which arms, seeds and settings make the Causal Transformer's tables and Figure 1.
 
-Settings are part of a result's own hash, so that a new arm makes no old result stale.
+This file is in no `code`: settings are part of a result's own hash, so that a new arm makes no old result stale.
 """
 
 from causalnb.experiments.causal_transformer_runs import run_pairs, run_sequence
@@ -105,8 +105,10 @@ for name in OVERLAP:
         ))
 
 TRIES = 6  # for every model: weight and schedule of its loss, or learning rate and dropout without one
-PLAIN_TRIES = [{"learning_rate": rate, "dropout": share} for share in (0.1, 0.0) for rate in (1e-3, 2e-3, 4e-3)]
-LOSS_TRIES = [{"causal_weight": weight, "ramp": ramp} for ramp in (RAMP, None) for weight in (0.03, 0.1, 0.3)]
+PLAIN_TRIES = [{"learning_rate": rate, "dropout": share}
+               for share in (0.1, 0.0) for rate in (1e-3, 2e-3, 4e-3)]
+LOSS_TRIES = [{"causal_weight": weight, "ramp": ramp}
+              for ramp in (RAMP, None) for weight in (0.03, 0.1, 0.3)]
 SEARCHED = {name: settings for name, settings in TABLE_1.items() if name not in ("constant", "both_stl")}
 
 

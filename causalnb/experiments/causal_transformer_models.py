@@ -1,4 +1,4 @@
-"""The models of the Causal Transformer's experiments: built from settings, trained, asked, and looked into."""
+"""The models of the Causal Transformer's experiments: built, trained, asked, and looked into."""
 
 from math import ceil, floor
 
@@ -21,7 +21,10 @@ def settings(config: dict, steps: int) -> dict:
 
 def build_classifier(config: dict, vocabulary: int, labels: int, steps: int):
     """The model of an arm over a vocabulary: config's `model` is "transformer", "entropy", or a contrast."""
-    from causalnb.causal_transformer import CausalTransformerConfig, CausalTransformerForSequenceClassification
+    from causalnb.causal_transformer import (
+        CausalTransformerConfig,
+        CausalTransformerForSequenceClassification,
+    )
     from causalnb.causal_transformer.contrasts import (
         ContrastConfig,
         ContrastForSequenceClassification,

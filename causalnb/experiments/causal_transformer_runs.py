@@ -1,4 +1,4 @@
-"""One arm on one task of sentence pairs, and on three of them in sequence: train, follow, score every cell."""
+"""One arm on one task of sentence pairs, and on three of them in sequence: train, follow, score."""
 
 from dataclasses import replace
 
@@ -74,7 +74,8 @@ def run_pairs(run: Run) -> dict:
 
     def measure(model) -> dict:
         attention = attention_measures(model, followed)
-        return {"accuracy": float(right(model, validation).mean()), f"{SEEN}train": packed(right(model, probe)),
+        return {"accuracy": float(right(model, validation).mean()),
+                f"{SEEN}train": packed(right(model, probe)),
                 **{name: attention[name] for name in ("violated", "entropy") if attention}}
 
     history = fit(run, model, rows, batches(rows, config["batch"], config["steps"], run.seed), measure)

@@ -1,4 +1,4 @@
-"""Rows of the Causal Transformer's experiments: pairs of sentences as tokens, batches, cells of the tables."""
+"""Rows of the Causal Transformer's experiments: sentence pairs as tokens, batches, cells of tables."""
 
 from causalnb import tasks
 from causalnb.errors import LabError

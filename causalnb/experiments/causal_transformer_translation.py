@@ -51,7 +51,7 @@ def by_batch(model, rows: list[dict], size: int = 128):
 
 
 def told(model, rows: list[dict]) -> dict[str, float]:
-    """loss, the cross-entropy of a label in nats, and accuracy, the share of labels that are the likeliest."""
+    """validation_loss, nats a label, and accuracy, the share of labels that are the likeliest."""
     import torch
     import torch.nn.functional as F
 
