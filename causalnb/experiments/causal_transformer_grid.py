@@ -1,6 +1,7 @@
 """Which arms, seeds and settings make the Causal Transformer's tables and Figure 1.
 
-This file is in no `code`: settings are part of a result's own hash, so that a new arm makes no old result stale.
+This file is in no `code`: settings are part of a result's own hash, so that a new arm makes no old result
+stale.
 """
 
 from causalnb.experiments.causal_transformer_runs import run_pairs, run_sequence
@@ -38,7 +39,7 @@ MODEL = {
     "d_ff": 256,
     "encoder_layers": 2,
     "dropout": 0.1,
-    "pre_norm": False,
+    "pre_norm": True,
     "gcn": "none",
     "blanket": "none",
     "blanket_in": ["encoder"],
