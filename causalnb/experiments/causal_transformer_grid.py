@@ -50,7 +50,7 @@ MODEL = {
     "bf16": False,
 }
 SPARSE = {"pattern": "full", "pattern_width": 3, "pattern_share": 0.25, "relative": 0}
-TRAINING = {"batch": 64, "steps": 2000, "learning_rate": 2e-3, "evaluate_every": 100}
+TRAINING = {"batch": 32, "steps": 4000, "learning_rate": 2e-3, "evaluate_every": 250}
 FOLLOWED = {"validation_rows": 500, "probe_rows": 500, "follow_rows": 48, "map_rows": 200}
 LAPTOP = {**MODEL, **TRAINING, **FOLLOWED, "train_part": "train", "data_seed": 0, "vocabulary": 1000}
 QUICK_MODEL = {"d_model": 8, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "vocabulary": 300}
@@ -102,7 +102,7 @@ for name in OVERLAP:
             arms=TABLE_1,
             settings=pairs_settings(name, minority),
             seeds={"quick": 1, "laptop": 5},
-            cost={"quick": 2, "laptop": 90, "gpu": 120},
+            cost={"quick": 2, "laptop": 95, "gpu": 120},
         ))
 
 TRIES = 6  # for every model: weight and schedule of its loss, or learning rate and dropout without one
@@ -131,7 +131,7 @@ for name in OVERLAP:
         settings=pairs_settings(name, MINORITIES["m5"], data={"family": "other"}, data_seed=1000, real=[],
                                 cells=["validation", "challenge"]),
         seeds={"quick": 1, "laptop": 1},
-        cost={"quick": 2, "laptop": 80, "gpu": 120},
+        cost={"quick": 2, "laptop": 90, "gpu": 120},
     ))
 
 STAGES = {"overlap": OVERLAP["nli"], "paraphrase": OVERLAP["paraphrase"],
@@ -147,7 +147,7 @@ register(Experiment(
     arm_code=OTHERS,
     arms={name: TABLE_1[name] for name in ("bow", "bilstm", "transformer", "both")},
     settings={
-        "laptop": {**MODEL, **TRAINING, "steps": 1000, "validation_rows": 300, "probe_rows": 300,
+        "laptop": {**MODEL, **TRAINING, "steps": 2000, "validation_rows": 300, "probe_rows": 300,
                    "vocabulary": 1500,
                    "stages": [[task, {**spec["data"], "n_validation": 300, "n_test": 1000,
                                       "minority": 0.05}] for task, spec in STAGES.items()]},
@@ -156,7 +156,7 @@ register(Experiment(
         "gpu": GPU,
     },
     seeds={"quick": 1, "laptop": 5},
-    cost={"quick": 3, "laptop": 150, "gpu": 300},
+    cost={"quick": 3, "laptop": 180, "gpu": 300},
 ))
 
 ATTENTIONS = {
