@@ -175,7 +175,8 @@ register(Experiment(
     arms=ATTENTIONS,
     settings={
         "laptop": {**LAPTOP, **SPARSE, "task": "snli", "data": {"source": "snli", "n_validation": 900},
-                   "cells": ["test"], "real": [], "by": "", "mapped": ["test"], "vocabulary": 4000},
+                   "cells": ["test"], "real": [], "by": "", "mapped": ["test"], "vocabulary": 4000,
+                   "steps": 3000},
         "quick": {**QUICK, "data": {"source": "generator", **SMALL}},
         "gpu": GPU,
     },
@@ -195,7 +196,7 @@ for direction in ("en-de", "de-en"):
         code=code("translation", "translation"),
         arms=TABLE_2,
         settings={
-            "laptop": {**MODEL, **TRAINING, "d_model": 128, "d_ff": 512, "decoder_layers": 2,
+            "laptop": {**MODEL, **TRAINING, "steps": 3500, "d_model": 128, "d_ff": 512, "decoder_layers": 2,
                        "label_smoothing": 0.1, "vocabulary": 4000, "data": {**multi30k, "max_words": 10},
                        "data_seed": 0, "cells": ["test", "test2017"], "test_rows": 1000, "beams": 4,
                        "longest": 40, "validation_rows": 300, "map_rows": 100},
