@@ -1,0 +1,129 @@
+"""What the Causal Transformer is compared with on sentence pairs: older models, and an entropy penalty."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput
+
+KINDS = ("constant", "bow", "bilstm")
+
+
+class ContrastConfig(PreTrainedConfig):
+    """Settings of a contrast: its kind among KINDS, width d_model (even), dropout in [0, 1), num_labels.
+
+    Raises ValueError for another kind and for an odd width.
+    """
+
+    model_type = "causal_transformer_contrast"
+
+    def __init__(self, kind: str = "bow", vocab_size: int = 32_000, d_model: int = 512, dropout: float = 0.1,
+                 pad_token_id: int = 0, **kwargs):
+        if kind not in KINDS:
+            raise ValueError(f"kind is {kind!r}: choose among {', '.join(map(repr, KINDS))}")
+        if d_model < 2 or d_model % 2:
+            raise ValueError(f"d_model is {d_model}: choose an even width, one half for each direction")
+        self.kind, self.vocab_size, self.d_model, self.dropout = kind, vocab_size, d_model, dropout
+        super().__init__(pad_token_id=pad_token_id, **kwargs)
+
+
+class ContrastForSequenceClassification(PreTrainedModel):
+    """A label for a pair of sentences, from what each of them is summed up to.
+
+    "bow" is the mean of a sentence's token vectors, which knows no order; "bilstm" the maximum over its
+    tokens of the states of a bidirectional LSTM that reads both sentences; "constant" reads nothing and
+    learns how frequent the labels are. Two sums u and v are compared as [u, v, |u - v|, u v].
+    """
+
+    config_class = ContrastConfig
+    base_model_prefix = "contrast"
+    accepts_loss_kwargs = False
+
+    def __init__(self, config: ContrastConfig):
+        super().__init__(config)
+        width, self.kind = config.d_model, config.kind
+        if self.kind == "constant":
+            self.logits = nn.Parameter(torch.zeros(config.num_labels))
+        else:
+            self.embed_tokens = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
+            self.dropout = nn.Dropout(config.dropout)
+            self.hidden = nn.Linear(4 * width, width)
+            self.classifier = nn.Linear(width, config.num_labels)
+        if self.kind == "bilstm":
+            self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module):
+        """Weights stay as torch draws them."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor,
+                labels: Tensor | None = None, **kwargs) -> CausalTransformerOutput:
+        """Logits (B, num_labels); with labels (B,) the cross-entropy.
+
+        input_ids, attention_mask (1 = a token, padding on the right) and token_type_ids (0 and 1, the two
+        sentences) are (B, T). Raises ValueError where a pair lacks one of its sentences.
+        """
+        if self.kind == "constant":
+            logits = self.logits.expand(len(input_ids), -1)
+        else:
+            logits = self.classifier(self.dropout(F.gelu(self.hidden(self.dropout(
+                self._compared(input_ids, attention_mask.bool(), token_type_ids))))))
+        loss = None if labels is None else F.cross_entropy(logits.float(), labels)
+        return CausalTransformerOutput(loss=loss, logits=logits,
+                                       task_loss=None if loss is None else loss.detach())
+
+    def _compared(self, input_ids, mask, types) -> Tensor:
+        states = self.dropout(self.embed_tokens(input_ids))
+        if self.kind == "bilstm":
+            packed = pack_padded_sequence(states, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+            states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True,
+                                            total_length=input_ids.shape[1])
+        u, v = (self._summed(states, mask & (types == kind)) for kind in (0, 1))
+        return torch.cat([u, v, (u - v).abs(), u * v], -1)  # (B, 4 D)
+
+    def _summed(self, states, there) -> Tensor:
+        """States (B, T, D) to (B, D), over the tokens that are `there` (B, T)."""
+        if not there.any(1).all():
+            raise ValueError("a pair has tokens of one type alone: give token_type_ids of 0 and 1, for the "
+                             "first sentence and the second")
+        there = there[..., None]
+        if self.kind == "bilstm":
+            return states.masked_fill(~there, -torch.inf).amax(1)
+        return (states * there).sum(1) / there.sum(1)
+
+
+class EntropyPenaltyForSequenceClassification(CausalTransformerForSequenceClassification):
+    """The control of the Markov-blanket loss: causal_weight times the mean entropy of attention's rows.
+
+    It makes attention sparse and knows of no graph. blanket of its configuration should be "none".
+    """
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
+                token_type_ids: Tensor | None = None, labels: Tensor | None = None,
+                output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
+        """As CausalTransformerForSequenceClassification; causal_loss is the entropy in nats."""
+        weight = 0.0 if labels is None else self.causal_weight()
+        out = super().forward(input_ids, attention_mask, token_type_ids, labels,
+                              output_attentions or weight > 0)
+        if weight > 0:
+            entropy = row_entropy(out.encoder_attentions, attention_mask)
+            out.loss, out.causal_loss = out.loss + weight * entropy, entropy.detach()
+        if not output_attentions:
+            out.encoder_attentions = None
+        return out
+
+
+def row_entropy(maps: tuple[Tensor, ...], valid: Tensor | None = None) -> Tensor:
+    """Mean entropy in nats of the rows of maps (B, H, T, T), over layers, heads and valid (B, T) tokens.
+
+    Its gradient is finite where a weight is 0.
+    """
+    attention = torch.stack(maps)  # (L, B, H, T, T)
+    smallest = torch.finfo(attention.dtype).tiny
+    rows = -(attention * attention.clamp(min=smallest).log()).sum(-1)
+    if valid is None:
+        return rows.mean()
+    there = valid[:, None].to(rows.dtype).expand_as(rows)
+    return (rows * there).sum() / there.sum()

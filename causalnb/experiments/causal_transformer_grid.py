@@ -1,0 +1,210 @@
+"""Which arms, seeds and settings make the Causal Transformer's tables and Figure 1.
+
+This file is in no `code`: settings are part of a result's own hash, so that a new arm makes no old result
+stale.
+"""
+
+from causalnb.experiments.causal_transformer_runs import run_pairs, run_sequence
+from causalnb.experiments.causal_transformer_translation import run_translation
+from causalnb.lab.registry import Experiment, register
+
+ROOM = tuple(f"causalnb.causal_transformer.{name}" for name in (
+    "configuration", "fused", "layers", "loss", "measure", "model", "patterns", "self_attention", "values",
+    "arcs"))
+LAB = ("causalnb.lab.training", "causalnb.lab.evaluation")
+TASKS = {
+    "overlap": ("overlap", "hans", "sentence_pairs", "bpe"),
+    "paraphrase": ("paraphrase", "sentence_pairs", "bpe"),
+    "snli": ("snli", "sentence_pairs", "bpe"),
+    "sequence": ("overlap", "paraphrase", "fact_check", "sentence_pairs", "bpe"),
+    "translation": ("translation", "sentence_pairs", "bpe"),
+}
+EXPERIMENTS = tuple(f"causalnb.experiments.causal_transformer_{name}" for name in ("models", "tasks"))
+
+
+def code(task: str, *experiments: str) -> tuple[str, ...]:
+    """The modules that results on a task depend on."""
+    return (*ROOM, *(f"causalnb.tasks.{name}" for name in TASKS[task]), *LAB, *EXPERIMENTS,
+            *(f"causalnb.experiments.causal_transformer_{name}" for name in experiments))
+
+
+PAIRS = ("runs", "forgetting")
+CONTRASTS = "causalnb.causal_transformer.contrasts"
+
+RAMP = [0.3, 0.6]  # the weight of the loss rises between these shares of training
+MODEL = {
+    "model": "transformer",
+    "d_model": 64,
+    "num_heads": 4,
+    "d_ff": 256,
+    "encoder_layers": 2,
+    "dropout": 0.1,
+    "pre_norm": True,
+    "gcn": "none",
+    "blanket": "none",
+    "blanket_in": ["encoder"],
+    "self_loop": True,
+    "blanket_settings": {},
+    "causal_weight": 0.1,
+    "ramp": RAMP,
+    "bf16": False,
+}
+SPARSE = {"pattern": "full", "pattern_width": 3, "pattern_share": 0.25, "relative": 0}
+TRAINING = {"batch": 32, "steps": 4000, "learning_rate": 2e-3, "evaluate_every": 250}
+FOLLOWED = {"validation_rows": 500, "probe_rows": 500, "follow_rows": 48, "map_rows": 200}
+LAPTOP = {**MODEL, **TRAINING, **FOLLOWED, "train_part": "train", "data_seed": 0, "vocabulary": 1000}
+QUICK_MODEL = {"d_model": 8, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "vocabulary": 300}
+QUICK_TRAINING = {"batch": 4, "steps": 2, "evaluate_every": 1, "validation_rows": 4}
+QUICK = {**QUICK_MODEL, **QUICK_TRAINING, "probe_rows": 4, "follow_rows": 2, "map_rows": 4}
+GPU = {"d_model": 256, "num_heads": 8, "d_ff": 1024, "encoder_layers": 4, "batch": 256, "steps": 4000,
+       "learning_rate": 5e-4, "evaluate_every": 200, "bf16": True}
+
+GCN, LOSS = {"gcn": "paper"}, {"blanket": "hinge"}
+CONTRAST_ARMS = {kind: {"model": kind} for kind in ("constant", "bow", "bilstm")}
+ENTROPY = {"model": "entropy"}
+TABLE_1 = {**CONTRAST_ARMS, "transformer": {}, "gcn": GCN, "loss": LOSS, "both": {**GCN, **LOSS},
+           "both_stl": {**GCN, **LOSS, "train_part": "challenge_train"}, "entropy": ENTROPY}
+OTHERS = dict.fromkeys((*CONTRAST_ARMS, "entropy"), (CONTRASTS,))  # arms whose models stand in a module more
+SMALL = {"n_train": 40, "n_validation": 8, "n_test": 8}
+OVERLAP = {  # by name: the task, its data at laptop and at quick, its real cells and the column they split by
+    "nli": {"task": "overlap", "data": {"n_train": 12_000, "n_validation": 1000, "n_test": 2000,
+                                        "per_subcase": 100},
+            "quick": {**SMALL, "per_subcase": 2}, "real": ["mnli_contradicting"], "by": "subcase"},
+    "paraphrase": {"task": "paraphrase", "data": {"n_train": 12_000, "n_validation": 1000, "n_test": 2000,
+                                                  "n_challenge": 2000},
+                   "quick": {**SMALL, "n_challenge": 8}, "real": ["paws_qqp"], "by": "kind"},
+}
+MINORITIES = {"m0": 0.0, "m1": 0.01, "m5": 0.05}
+CELLS = ["test", "challenge", "held_out"]
+NOTEBOOK = "11_spurious_correlations"
+NAMES = {"nli": "Entailment", "paraphrase": "Paraphrase"}
+
+
+def pairs_settings(name: str, minority: float, **changes) -> dict[str, dict]:
+    """The profiles' settings of an experiment on one of OVERLAP, laptop's with `changes` over them."""
+    spec = OVERLAP[name]
+    data = {size: {**spec[size], **changes.get("data", {}), "minority": minority}
+            for size in ("data", "quick")}
+    laptop = {**LAPTOP, "task": spec["task"], "real": spec["real"], "by": spec["by"], "cells": CELLS,
+              "mapped": ["challenge"], **changes, "data": data["data"]}
+    return {"laptop": laptop, "quick": {**QUICK, "data": data["quick"], "real": []}, "gpu": GPU}
+
+
+for name in OVERLAP:
+    for suffix, minority in MINORITIES.items():
+        register(Experiment(
+            id=f"causal_transformer.overlap.{name}.{suffix}",
+            title=f"{NAMES[name]} where word overlap misleads, {100 * minority:g} % of counter-examples",
+            run=run_pairs,
+            notebook=NOTEBOOK,
+            code=code(OVERLAP[name]["task"], *PAIRS),
+            arm_code=OTHERS,
+            arms=TABLE_1,
+            settings=pairs_settings(name, minority),
+            seeds={"quick": 1, "laptop": 5},
+            cost={"quick": 2, "laptop": 95, "gpu": 120},
+        ))
+
+TRIES = 6  # for every model: weight and schedule of its loss, or learning rate and dropout without one
+PLAIN_TRIES = [{"learning_rate": rate, "dropout": share}
+               for share in (0.1, 0.0) for rate in (1e-3, 2e-3, 4e-3)]
+LOSS_TRIES = [{"causal_weight": weight, "ramp": ramp}
+              for ramp in (RAMP, None) for weight in (0.03, 0.1, 0.3)]
+SEARCHED = {name: settings for name, settings in TABLE_1.items() if name not in ("constant", "both_stl")}
+
+
+def tries(settings: dict) -> list[dict]:
+    """The settings that the search tries for an arm, TRIES of them."""
+    penalised = "blanket" in settings or settings == ENTROPY
+    return [{**settings, **one} for one in (LOSS_TRIES if penalised else PLAIN_TRIES)]
+
+
+for name in OVERLAP:
+    register(Experiment(
+        id=f"causal_transformer.search.{name}",
+        title=f"{NAMES[name]}: {TRIES} tries for every arm, on other templates and other seeds",
+        run=run_pairs,
+        notebook=NOTEBOOK,
+        code=(*code(OVERLAP[name]["task"], *PAIRS), CONTRASTS),
+        arms={f"{arm}_{number}": one for arm, settings in SEARCHED.items()
+              for number, one in enumerate(tries(settings))},
+        settings=pairs_settings(name, MINORITIES["m5"], data={"family": "other"}, data_seed=1000, real=[],
+                                cells=["validation", "challenge"]),
+        seeds={"quick": 1, "laptop": 1},
+        cost={"quick": 2, "laptop": 90, "gpu": 120},
+    ))
+
+STAGES = {"overlap": OVERLAP["nli"], "paraphrase": OVERLAP["paraphrase"],
+          "fact_check": {"data": {"n_train": 12_000, "n_validation": 1000, "n_test": 2000,
+                                  "n_challenge": 2000},
+                         "quick": {**SMALL, "n_challenge": 8}}}
+register(Experiment(
+    id="causal_transformer.sequence",
+    title="Entailment, paraphrase, fact checking, one after the other: what is kept of each",
+    run=run_sequence,
+    notebook=NOTEBOOK,
+    code=code("sequence", *PAIRS),
+    arm_code=OTHERS,
+    arms={name: TABLE_1[name] for name in ("bow", "bilstm", "transformer", "both")},
+    settings={
+        "laptop": {**MODEL, **TRAINING, "steps": 2000, "validation_rows": 300, "probe_rows": 300,
+                   "vocabulary": 1500,
+                   "stages": [[task, {**spec["data"], "n_validation": 300, "n_test": 1000,
+                                      "minority": 0.05}] for task, spec in STAGES.items()]},
+        "quick": {**QUICK_MODEL, **QUICK_TRAINING, "probe_rows": 4,
+                  "stages": [[task, spec["quick"]] for task, spec in STAGES.items()]},
+        "gpu": GPU,
+    },
+    seeds={"quick": 1, "laptop": 5},
+    cost={"quick": 3, "laptop": 180, "gpu": 300},
+))
+
+ATTENTIONS = {
+    "full": {},
+    **{kind: {"pattern": kind} for kind in ("band", "dilated", "random", "star")},
+    "block": {"pattern": "block", "pattern_width": 8},
+    "relative": {"relative": 8},
+    "both": TABLE_1["both"],
+}
+register(Experiment(
+    id="causal_transformer.snli",
+    title="SNLI-10k: the Markov blanket against attention that is sparse from the start",
+    run=run_pairs,
+    notebook="12_translation_and_inference",
+    code=code("snli", *PAIRS),
+    arms=ATTENTIONS,
+    settings={
+        "laptop": {**LAPTOP, **SPARSE, "task": "snli", "data": {"source": "snli", "n_validation": 900},
+                   "cells": ["test"], "real": [], "by": "", "mapped": ["test"], "vocabulary": 4000,
+                   "steps": 3000},
+        "quick": {**QUICK, "data": {"source": "generator", **SMALL}},
+        "gpu": GPU,
+    },
+    seeds={"quick": 1, "laptop": 3},
+    cost={"quick": 2, "laptop": 150, "gpu": 120},
+))
+
+TABLE_2 = {"vanilla": {}, "gcn": GCN, "loss_encoder": LOSS,
+           "loss_both": {**LOSS, "blanket_in": ["encoder", "decoder"]}}
+for direction in ("en-de", "de-en"):
+    multi30k = {"source": "multi30k", "direction": direction}
+    register(Experiment(
+        id=f"causal_transformer.translation.{direction.replace('-', '_')}",
+        title=f"Multi30k, {' to '.join(direction.upper().split('-'))}, short sentences",
+        run=run_translation,
+        notebook="12_translation_and_inference",
+        code=code("translation", "translation"),
+        arms=TABLE_2,
+        settings={
+            "laptop": {**MODEL, **TRAINING, "steps": 3500, "d_model": 128, "d_ff": 512, "decoder_layers": 2,
+                       "label_smoothing": 0.1, "vocabulary": 4000, "data": {**multi30k, "max_words": 10},
+                       "data_seed": 0, "cells": ["test", "test2017"], "test_rows": 1000, "beams": 4,
+                       "longest": 40, "validation_rows": 300, "map_rows": 100},
+            "quick": {**QUICK_MODEL, **QUICK_TRAINING, "decoder_layers": 1, "cells": ["test"], "test_rows": 2,
+                      "beams": 2, "longest": 4, "map_rows": 2,
+                      "data": {**SMALL, "source": "generator", "direction": direction}},
+            "gpu": {**GPU, "decoder_layers": 4, "vocabulary": 8000, "data": multi30k, "longest": 80},
+        },
+        seeds={"quick": 1, "laptop": 3},
+        cost={"quick": 2, "laptop": 400, "gpu": 400},
+    ))

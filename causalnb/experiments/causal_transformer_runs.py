@@ -1,0 +1,123 @@
+"""One arm on one task of sentence pairs, and on three of them in sequence: train, follow, score."""
+
+from dataclasses import replace
+
+from causalnb.experiments.causal_transformer_forgetting import SEEN, count_forgotten, packed
+from causalnb.experiments.causal_transformer_models import (
+    attention_measures,
+    build_classifier,
+    fit,
+    predictions,
+    right,
+)
+from causalnb.experiments.causal_transformer_tasks import (
+    LABELS,
+    batches,
+    cells,
+    encoded,
+    pair_tokenizer,
+    parts,
+)
+from causalnb.lab.registry import Run
+
+
+def spread(rows: list, n: int) -> list:
+    """n rows, or all if there are fewer, at equal distances: of every template of a cell in order."""
+    step = max(1, len(rows) // n)
+    return rows[::step][:n]
+
+
+def scores(rows: list[dict], predicted, labels: tuple[str, ...], by: str = "") -> dict[str, float]:
+    """accuracy and macro_f (of the labels that occur), and accuracies by label and by the column `by`."""
+    import numpy as np
+    from sklearn.metrics import f1_score
+
+    truth = np.array([row["label"] for row in rows])
+    hits, groups = predicted == truth, {}
+    for row, hit in zip(rows, hits, strict=True):
+        for name in (labels[row["label"]], row.get(by)):
+            if name is not None:
+                groups.setdefault(name, []).append(hit)
+    macro = f1_score(truth, predicted, labels=np.unique(truth), average="macro", zero_division=0)
+    return {"accuracy": float(hits.mean()), "macro_f": float(macro),
+            **{name: float(np.mean(group)) for name, group in groups.items()}}
+
+
+def cell_scores(model, found: dict[str, list[dict]], tokenizer, config: dict) -> dict[str, float]:
+    """{cell_measure: value} of all cells: `scores`, how many rows, and of the `mapped` ones the attention."""
+    metrics = {}
+    for cell, rows in found.items():
+        ready = encoded(rows, tokenizer)
+        values = scores(rows, predictions(model, ready), LABELS[config["task"]], config["by"])
+        if cell in config["mapped"]:
+            values |= attention_measures(model, spread(ready, config["map_rows"]))
+        metrics |= {f"{cell}_{name}": value for name, value in {"rows": len(rows), **values}.items()}
+    return metrics
+
+
+def run_pairs(run: Run) -> dict:
+    """Train an arm on config's `train_part` of its task and score all cells.
+
+    The history follows accuracy on validation pairs, attention on `follow_rows` of them, and how many of
+    `probe_rows` training pairs are right and were forgotten.
+    """
+    from transformers import set_seed
+
+    config = run.config
+    found = parts(config["task"], config["data"], run.seed + config["data_seed"])
+    tokenizer = pair_tokenizer(found["train"], config["vocabulary"])
+    rows = encoded(found[config["train_part"]], tokenizer)
+    validation = encoded(found["validation"], tokenizer)[: config["validation_rows"]]
+    probe, followed = spread(rows, config["probe_rows"]), spread(validation, config["follow_rows"])
+    set_seed(run.seed)
+    model = build_classifier(config, len(tokenizer), len(LABELS[config["task"]]), config["steps"])
+
+    def measure(model) -> dict:
+        attention = attention_measures(model, followed)
+        return {"accuracy": float(right(model, validation).mean()),
+                f"{SEEN}train": packed(right(model, probe)),
+                **{name: attention[name] for name in ("violated", "entropy") if attention}}
+
+    history = fit(run, model, rows, batches(rows, config["batch"], config["steps"], run.seed), measure)
+    history, forgotten = count_forgotten(history, {"train": len(probe)})
+    asked = cells(found, config["cells"], config["real"])
+    metrics = {"parameters": model.num_parameters(), **cell_scores(model, asked, tokenizer, config)}
+    return {"metrics": metrics | forgotten, "history": history}
+
+
+def run_sequence(run: Run) -> dict:
+    """Train an arm on one task after the other; accuracies of all tasks after each, and what was forgotten.
+
+    Each task has labels of its own, and is asked for these alone. Metrics: after_TASK_OTHER, and _challenge.
+    """
+    from transformers import set_seed
+
+    config, stages = run.config, dict(run.config["stages"])
+    found = {task: parts(task, data, run.seed) for task, data in stages.items()}
+    tokenizer = pair_tokenizer([row for one in found.values() for row in one["train"]], config["vocabulary"])
+    among, first = {}, 0
+    for task in stages:
+        among[task] = slice(first, first := first + len(LABELS[task]))
+    rows = {task: {part: encoded(one[part], tokenizer, among[task].start)
+                   for part in ("train", "validation", "test", "challenge")} for task, one in found.items()}
+    probes = {task: spread(one["train"], config["probe_rows"]) for task, one in rows.items()}
+    set_seed(run.seed)
+    model = build_classifier(config, len(tokenizer), first, config["steps"])
+
+    def share(task: str, part: str) -> float:
+        return float(right(model, rows[task][part], among[task]).mean())
+
+    def measure(model) -> dict:
+        return {f"accuracy_{task}": share(task, "validation") for task in stages} | {
+            f"{SEEN}{task}": packed(right(model, probes[task], among[task])) for task in stages}
+
+    history, metrics = [], {"parameters": model.num_parameters()}
+    for task in stages:
+        order = batches(rows[task]["train"], config["batch"], config["steps"], run.seed)
+        stage = fit(replace(run, folder=run.folder / task), model, rows[task]["train"], order, measure)
+        history += [{"task": task, **entry} for entry in stage]
+        for other in stages:
+            metrics |= {f"after_{task}_{other}": share(other, "test"),
+                        f"after_{task}_{other}_challenge": share(other, "challenge")}
+    history, forgotten = count_forgotten(history, {task: len(probe) for task, probe in probes.items()})
+    return {"metrics": metrics | forgotten, "history": history}

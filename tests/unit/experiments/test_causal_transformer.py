@@ -1,0 +1,302 @@
+"""Rows, models, forgotten examples and scores of the Causal Transformer's experiments, by hand."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from causalnb.causal_transformer import CausalTransformerForSequenceClassification
+from causalnb.errors import DataError, LabError
+from causalnb.experiments import causal_transformer_forgetting as forgetting
+from causalnb.experiments import causal_transformer_grid as grid
+from causalnb.experiments import causal_transformer_models as models
+from causalnb.experiments import causal_transformer_runs as runs
+from causalnb.experiments import causal_transformer_tasks as tasks
+from causalnb.experiments import causal_transformer_translation as translation
+from causalnb.lab import registry
+from causalnb.tasks import overlap, paraphrase
+
+NLI = "causal_transformer.overlap.nli.m5"
+DE = "causal_transformer.translation.en_de"
+
+
+def config(arm="transformer", id=NLI, profile="quick", **changes):
+    return registry.config(id, arm, profile) | changes
+
+
+def run_of(folder, id=NLI, arm="transformer", progress=lambda *_: None, **changes):
+    return registry.Run(id, arm, 0, "quick", config(arm, id, **changes), folder, "cpu", progress)
+
+
+@pytest.fixture(scope="module")
+def nli():
+    rows = overlap.pairs(60, 0.05)
+    tokenizer = tasks.pair_tokenizer(rows, 600)
+    return rows, tokenizer, tasks.encoded(rows, tokenizer)
+
+
+def built(arm="transformer", labels=2, vocabulary=600, steps=4, **changes):
+    torch.manual_seed(0)
+    return models.build_classifier(config(arm, **changes), vocabulary, labels, steps).eval()
+
+
+# rows
+
+
+def test_a_pair_is_two_sentences_of_two_types(nli):
+    rows, tokenizer, ready = nli
+    row = tasks.encoded(rows[:1], tokenizer, 2)[0]
+    first = row["token_type_ids"].index(1)
+    assert row["input_ids"][0] == tasks.BOS and row["input_ids"][first - 1] == tasks.EOS
+    assert row["token_type_ids"] == [0] * first + [1] * (len(row["input_ids"]) - first)
+    said = [tokenizer.decode(part, skip_special_tokens=True).strip()
+            for part in (row["input_ids"][:first], row["input_ids"][first:])]
+    assert said == [rows[0]["sentence1"].lower(), rows[0]["sentence2"].lower()]
+    assert row["labels"] == rows[0]["label"] + 2 == ready[0]["labels"] + 2
+
+
+def test_batches_hold_every_row_once_and_like_lengths(nli):
+    ready = nli[2]
+    order = tasks.batches(ready, 7, 18, 0, window=4)
+    assert order == tasks.batches(ready, 7, 18, 0, window=4) != tasks.batches(ready, 7, 18, 1, window=4)
+    for once in (order[:9], order[9:]):
+        assert sorted(i for batch in once for i in batch) == [*range(60)]
+
+    def widths(order):
+        lengths = [[len(ready[i]["input_ids"]) for i in batch] for batch in order]
+        return sum(max(some) - min(some) for some in lengths)
+
+    assert widths(order) < widths(tasks.batches(ready, 7, 18, 0, window=1)) / 2
+
+
+def test_a_batch_is_padded_and_masked(nli):
+    ready = sorted(nli[2], key=lambda row: len(row["input_ids"]))
+    batch = tasks.collate([ready[0], ready[-1]])
+    short, long = (len(ready[i]["input_ids"]) for i in (0, -1))
+    assert batch["input_ids"].shape == (2, long) and batch["attention_mask"].sum(1).tolist() == [short, long]
+    assert (batch["input_ids"][0, short:] == tasks.PAD).all()
+    assert batch["labels"].tolist() == [ready[0]["labels"], ready[-1]["labels"]]
+
+
+def test_cells_are_parts_and_published_sets():
+    found = {"test": [{"label": 0}]}
+    assert tasks.cells(found, ["test"], []) == found
+    with pytest.raises(LabError, match="no cell 'paws': choose among test, paws_qqp"):
+        tasks.cells(found, [], ["paws"])
+    try:
+        real = tasks.cells(found, [], ["paws_qqp", "mnli_contradicting"])
+    except DataError as error:
+        pytest.skip(str(error))
+    assert [len(rows) for rows in real.values()] == [677, 261]
+    ready = tasks.encoded(real["paws_qqp"], tasks.pair_tokenizer(paraphrase.pairs(50), 600))
+    assert models.predictions(built(), ready[:20]).shape == (20,)  # words that were never seen have tokens
+
+
+def test_a_spread_has_every_part():
+    assert runs.spread([*range(10)], 5) == [0, 2, 4, 6, 8] and runs.spread([1, 2], 5) == [1, 2]
+    rows = runs.spread(overlap.challenge(2), 30)
+    assert {row["subcase"] for row in rows} == {*overlap.SUBCASES}
+
+
+# models
+
+
+def test_settings_alone_make_the_arms():
+    vanilla, gcn, loss, both, entropy = map(built, ("transformer", "gcn", "loss", "both", "entropy"))
+    assert vanilla.num_parameters() == loss.num_parameters() == entropy.num_parameters()
+    assert vanilla.num_parameters() < gcn.num_parameters() == both.num_parameters()
+    assert [len(model.losses) for model in (vanilla, gcn, loss, both, entropy)] == [0, 0, 1, 1, 0]
+    assert {type(built(arm)).__name__ for arm in ("constant", "bow", "bilstm")} == {
+        "ContrastForSequenceClassification"}
+    stl = config("both_stl")
+    assert {key for key in stl if stl[key] != config("both")[key]} == {"train_part"}
+
+
+def test_the_ramp_is_in_passes():
+    made = built("loss", steps=50, ramp=[0.3, 0.61])
+    assert made.config.causal_ramp == [15, 31] and built("loss", steps=2).config.causal_ramp == [0, 2]
+    assert built("loss", ramp=None).causal_weight() == config("loss")["causal_weight"]
+
+
+def test_predictions_are_in_order_and_among_the_labels_asked(nli):
+    ready, model = nli[2], built(labels=6)
+    found = models.predictions(model, ready, batch=7)
+    alone = [models.predictions(model, [row])[0] for row in ready[:10]]
+    assert found[:10].tolist() == alone and len(found) == len(ready)
+    some = models.predictions(model, ready, among=slice(2, 4))
+    assert set(some) <= {2, 3}
+    assert models.right(model, ready).tolist() == (found == [row["labels"] for row in ready]).tolist()
+
+
+def test_attention_is_measured_where_there_is_one(nli):
+    assert models.attention_measures(built("bow"), nli[2][:4]) == {}
+    found = models.attention_measures(built("both"), nli[2][:4])
+    assert {"violated", "entropy", "loops", "two_cycles", "hubs", "cycles"} <= set(found)
+    assert all(0 <= found[name] <= 1 for name in ("violated", "loops", "two_cycles", "hubs", "cycles"))
+    sure = torch.eye(5).roll(1, 0).expand(2, 1, 5, 5)
+    flat = torch.full((2, 1, 5, 5), 0.2)
+    mixed = models.map_measures((sure, flat), torch.ones(2, 5))
+    assert mixed["cycles"] == mixed["violated"] == 0.5 and mixed["loops"] == 0
+
+
+@pytest.mark.parametrize("arm", ["bow", "bilstm", "transformer", "both", "entropy"])
+def test_every_arm_learns(arm, nli, tmp_path):
+    """30 steps on 60 pairs: the loss falls by a tenth at least."""
+    run = run_of(tmp_path, arm=arm, steps=30, evaluate_every=10, d_model=16, batch=20, learning_rate=1e-2,
+                 causal_weight=0.01, dropout=0.0)
+    torch.manual_seed(0)
+    model = models.build_classifier(run.config, len(nli[1]), 2, 30)
+    history = models.fit(run, model, nli[2], tasks.batches(nli[2], 20, 30, 0))
+    assert history[-1]["loss"] < 0.9 * history[0]["loss"]
+
+
+# what is forgotten and what is right
+
+
+def test_bits_are_kept_in_digits():
+    right = np.arange(13) % 3 == 0
+    assert (forgetting.unpacked(forgetting.packed(right), 13) == right).all()
+    assert len(forgetting.packed(right)) == 4
+
+
+def test_forgotten_examples_by_hand():
+    looks = [[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 1, 0], [0, 0, 1, 1]]
+    history = [{"step": i, "right_a": forgetting.packed(look)} for i, look in enumerate(looks)]
+    found, total = forgetting.count_forgotten(history, {"a": 4})
+    assert [entry["forgotten_a"] for entry in found] == [0, 1, 1, 1]
+    assert [entry["learned_a"] for entry in found] == [0.5, 0.5, 0.5, 0.5]
+    assert total == {"events_a": 3, "forgotten_a": 0.5} and "right_a" not in found[0]
+    assert "right_a" in history[0]
+
+
+def test_scores_by_hand():
+    rows = [{"label": label, "kind": kind} for label, kind in ((0, "a"), (0, "b"), (1, "b"), (1, "b"))]
+    found = runs.scores(rows, np.array([0, 1, 1, 1]), ("no", "yes"), "kind")
+    assert found == pytest.approx({"accuracy": 0.75, "macro_f": (2 / 3 + 4 / 5) / 2, "no": 0.5, "yes": 1.0,
+                                   "a": 1.0, "b": 2 / 3})
+    assert set(runs.scores(rows, np.zeros(4), ("no", "yes"))) == {"accuracy", "macro_f", "no", "yes"}
+    one = runs.scores(rows[:2], np.array([0, 0]), ("no", "yes"))
+    assert one == {"accuracy": 1.0, "macro_f": 1.0, "no": 1.0}
+
+
+def test_a_stopped_run_counts_the_same(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(done, total, note):
+        if done == 3:
+            raise Stop
+
+    changes = dict(steps=4, evaluate_every=1, learning_rate=0.05)
+    whole = runs.run_pairs(run_of(tmp_path / "whole", **changes))
+    with pytest.raises(Stop):
+        runs.run_pairs(run_of(tmp_path / "cut", progress=stop, **changes))
+    assert runs.run_pairs(run_of(tmp_path / "cut", **changes)) == whole
+    assert len(whole["history"]) == 4
+
+
+def test_halves_of_the_challenge_are_told_apart(tmp_path):
+    metrics = runs.run_pairs(run_of(tmp_path, arm="constant"))["metrics"]
+    for cell in ("challenge", "held_out"):
+        halves = [metrics[f"{cell}_{label}"] for label in overlap.LABELS]
+        assert sorted(halves) == [0, 1] and metrics[f"{cell}_accuracy"] == 0.5
+        assert {f"{cell}_{subcase}" for subcase in overlap.SUBCASES} <= set(metrics)
+
+
+def test_tasks_in_sequence_have_labels_of_their_own(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(runs, "fit", lambda run, model, rows, order, measure: seen.append(
+        (run.folder.name, model, {row["labels"] for row in rows})) or [{"step": 1, **measure(model)}])
+    found = runs.run_sequence(run_of(tmp_path, "causal_transformer.sequence", "both"))
+    assert [(name, labels) for name, _, labels in seen] == [
+        ("overlap", {0, 1}), ("paraphrase", {2, 3}), ("fact_check", {4, 5})]
+    assert isinstance(seen[0][1], CausalTransformerForSequenceClassification)
+    assert seen[0][1].config.num_labels == 6
+    names = {f"after_{one}_{other}{part}" for one in grid.STAGES for other in grid.STAGES
+             for part in ("", "_challenge")}
+    assert names < set(found["metrics"]) and len(found["history"]) == 3
+    assert [entry["task"] for entry in found["history"]] == [*grid.STAGES]
+
+
+# which arms there are
+
+
+def test_every_arm_of_the_search_has_as_many_tries_and_other_templates():
+    for name in grid.OVERLAP:
+        arms = registry.arms(f"causal_transformer.search.{name}")
+        counts = {arm: sum(one.rpartition("_")[0] == arm for one in arms) for arm in grid.SEARCHED}
+        assert set(counts.values()) == {grid.TRIES} and sum(counts.values()) == len(arms)
+        tried = config(arms[0], f"causal_transformer.search.{name}", "laptop")
+        test = config("transformer", f"causal_transformer.overlap.{name}.m5", "laptop")
+        assert tried["data"] == test["data"] | {"family": "other"} and tried["data_seed"] != test["data_seed"]
+        assert not tried["real"]
+
+
+def test_minorities_differ_in_their_data_alone():
+    for name in grid.OVERLAP:
+        settings = [config("both", f"causal_transformer.overlap.{name}.{suffix}", "laptop")
+                    for suffix in grid.MINORITIES]
+        rates = [one["data"].pop("minority") for one in settings]
+        assert rates == [0, 0.01, 0.05] and settings[0] == settings[1] == settings[2]
+
+
+def test_table_3_has_all_attentions():
+    arms = registry.arms("causal_transformer.snli")
+    assert {"full", "band", "dilated", "block", "random", "star", "relative", "both"} == set(arms)
+    patterns = {config(arm, "causal_transformer.snli")["pattern"] for arm in arms}
+    assert patterns == {"full", "band", "dilated", "block", "random", "star"}
+
+
+# translation
+
+
+@pytest.fixture(scope="module")
+def captions():
+    rows = [{"source": f"a {word} dog", "target": f"ein {word} Hund"} for word in ("big", "red", "old")]
+    tokenizer = translation.bpe.tokenizer([text for row in rows for text in row.values()], 280)
+    return rows, tokenizer, translation.encoded(rows, tokenizer)
+
+
+def test_targets_end_and_do_not_begin(captions):
+    rows, tokenizer, ready = captions
+    batch = translation.collate(ready[:1] + [ready[1] | {"labels": ready[1]["labels"][:2]}])
+    assert batch["input_ids"][0, 0] == tasks.BOS and batch["labels"][0, -1] == tasks.EOS
+    assert tokenizer.decode(batch["labels"][0], skip_special_tokens=True).strip() == rows[0]["target"]
+    assert (batch["labels"][1, 2:] == translation.IGNORED).all() and batch["attention_mask"].all()
+
+
+def test_what_was_learned_by_heart_is_translated(captions, tmp_path):
+    rows, tokenizer, ready = captions
+    run = run_of(tmp_path, DE, "vanilla", steps=60, evaluate_every=60, d_model=16, d_ff=32, batch=3,
+                 learning_rate=2e-2, dropout=0.0, label_smoothing=0.0)
+    torch.manual_seed(0)
+    model = translation.build_translator(run.config, len(tokenizer), 60)
+    history = models.fit(run, model, ready, tasks.batches(ready, 3, 60, 0),
+                         lambda model: translation.told(model, ready), translation.collate)
+    assert history[-1]["accuracy"] == 1 and history[-1]["validation_loss"] < 0.3
+    for beams in (1, 2):
+        assert translation.translations(model, ready, tokenizer, beams, 20) == [row["target"] for row in rows]
+    found = translation.attention_of(model, ready)
+    assert found["decoder_cycles"] == 0 <= found["encoder_violated"] <= 1
+
+
+def test_bleu_of_a_copy_is_100():
+    pytest.importorskip("sacrebleu", reason="BLEU needs the package sacrebleu")
+    bleu = translation.bleu_metric()
+    assert bleu.corpus_score(["a dog in the park"], [["a dog in the park"]]).score == pytest.approx(100)
+
+
+def test_a_missing_sacrebleu_is_named_before_anything_is_trained(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    with pytest.raises(LabError, match="needs the package sacrebleu.*pip install sacrebleu"):
+        translation.run_translation(run_of(tmp_path, DE, "vanilla"))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_loss_is_in_the_stacks_of_its_arm():
+    stacks = {arm: [*translation.build_translator(config(arm, DE), 300, 4).losses]
+              for arm in registry.arms(DE)}
+    assert stacks == {"vanilla": [], "gcn": [], "loss_encoder": ["encoder"],
+                      "loss_both": ["encoder", "decoder"]}
