@@ -11,7 +11,7 @@ from causalnb.lab.registry import Experiment, register
 ROOM = tuple(f"causalnb.causal_transformer.{name}" for name in (
     "configuration", "fused", "layers", "loss", "measure", "model", "patterns", "self_attention", "values",
     "arcs"))
-LAB = ("causalnb.lab.training", "causalnb.lab.evaluation")
+LAB = ("causalnb.lab.training", "causalnb.lab.evaluation", "causalnb.lab.batches")
 TASKS = {
     "overlap": ("overlap", "hans", "sentence_pairs", "bpe"),
     "paraphrase": ("paraphrase", "sentence_pairs", "bpe"),

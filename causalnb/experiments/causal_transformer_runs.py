@@ -12,12 +12,12 @@ from causalnb.experiments.causal_transformer_models import (
 )
 from causalnb.experiments.causal_transformer_tasks import (
     LABELS,
-    batches,
     cells,
     encoded,
     pair_tokenizer,
     parts,
 )
+from causalnb.lab.batches import grouped
 from causalnb.lab.registry import Run
 
 
@@ -78,7 +78,7 @@ def run_pairs(run: Run) -> dict:
                 f"{SEEN}train": packed(right(model, probe)),
                 **{name: attention[name] for name in ("violated", "entropy") if attention}}
 
-    history = fit(run, model, rows, batches(rows, config["batch"], config["steps"], run.seed), measure)
+    history = fit(run, model, rows, grouped(rows, config["batch"], config["steps"], run.seed), measure)
     history, forgotten = count_forgotten(history, {"train": len(probe)})
     asked = cells(found, config["cells"], config["real"])
     metrics = {"parameters": model.num_parameters(), **cell_scores(model, asked, tokenizer, config)}
@@ -113,7 +113,7 @@ def run_sequence(run: Run) -> dict:
 
     history, metrics = [], {"parameters": model.num_parameters()}
     for task in stages:
-        order = batches(rows[task]["train"], config["batch"], config["steps"], run.seed)
+        order = grouped(rows[task]["train"], config["batch"], config["steps"], run.seed)
         stage = fit(replace(run, folder=run.folder / task), model, rows[task]["train"], order, measure)
         history += [{"task": task, **entry} for entry in stage]
         for other in stages:

@@ -59,20 +59,3 @@ def padded(rows: list[dict], names: tuple[str, ...], filler: int = PAD) -> dict:
     lengths = torch.tensor([len(row[names[0]]) for row in rows])
     width = found[names[0]].shape[1]
     return found | {"attention_mask": (torch.arange(width) < lengths[:, None]).long()}
-
-
-def batches(rows: list[dict], size: int, steps: int, seed: int, window: int = 16) -> list[list[int]]:
-    """`steps` batches of row numbers; of every `window` batches of a permutation rows of like lengths meet.
-
-    A permutation ends with a smaller batch where `size` does not divide the rows.
-    """
-    from numpy.random import default_rng
-
-    draw, found = default_rng(seed), []
-    while len(found) < steps:
-        order = draw.permutation(len(rows)).tolist()
-        for at in range(0, len(order), window * size):
-            near = sorted(order[at : at + window * size], key=lambda i: len(rows[i]["input_ids"]))
-            chunks = [near[i : i + size] for i in range(0, len(near), size)]
-            found += [chunks[i] for i in draw.permutation(len(chunks))]
-    return found[:steps]

@@ -2,7 +2,8 @@
 
 from causalnb.errors import LabError
 from causalnb.experiments.causal_transformer_models import fit, map_measures, settings
-from causalnb.experiments.causal_transformer_tasks import BOS, EOS, PAD, batches, padded, parts
+from causalnb.experiments.causal_transformer_tasks import BOS, EOS, PAD, padded, parts
+from causalnb.lab.batches import grouped
 from causalnb.lab.registry import Run
 from causalnb.tasks import bpe
 
@@ -106,7 +107,7 @@ def run_translation(run: Run) -> dict:
     validation = rows["validation"][: config["validation_rows"]]
     set_seed(run.seed)
     model = build_translator(config, len(tokenizer), config["steps"])
-    order = batches(rows["train"], config["batch"], config["steps"], run.seed)
+    order = grouped(rows["train"], config["batch"], config["steps"], run.seed)
     history = fit(run, model, rows["train"], order, lambda model: told(model, validation), collate)
     metrics = {"parameters": model.num_parameters(), "train_rows": len(rows["train"])}
     for part in config["cells"]:

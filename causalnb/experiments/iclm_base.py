@@ -1,22 +1,9 @@
 """The base of the ICLM experiments: a small language model that all modules share, before any task."""
 
 from causalnb.experiments.iclm_models import answers_right, base_file, encoded, fit, small_llama
+from causalnb.lab.batches import grouped
 from causalnb.lab.registry import Run
 from causalnb.tasks import icl_pretraining
-
-
-def grouped(rows: list[dict], batch: int, steps: int, window: int = 16, seed: int = 0) -> list[list[int]]:
-    """`steps` batches of rows of like lengths: in permutations of all rows, `window` batches are sorted."""
-    from numpy.random import default_rng
-
-    draw, found = default_rng(seed), []
-    while len(found) < steps:
-        order = draw.permutation(len(rows)).tolist()
-        for at in range(0, len(order), window * batch):
-            near = sorted(order[at : at + window * batch], key=lambda i: len(rows[i]["input_ids"]))
-            chunks = [near[i : i + batch] for i in range(0, len(near), batch)]
-            found += [chunks[i] for i in draw.permutation(len(chunks))]
-    return found[:steps]
 
 
 def run_base(run: Run) -> dict:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from causalnb.experiments.iclm_models import build_model, modules_of
+from causalnb.experiments.iclm_models import answers_right, build_model, modules_of
 from causalnb.experiments.iclm_runs import cell_scores, followed, prepared, trained_parameters, tuned
-from causalnb.experiments.iclm_tasks import training_rows
+from causalnb.experiments.iclm_tasks import test_rows, training_rows
 from causalnb.lab.registry import Run
 
 TASKS = ("acre", "raven")  # in their order
@@ -64,6 +64,16 @@ def scores(model, config: dict, prefix: str) -> dict[str, float]:
             for name, value in cell_scores(model, config, cell).items()}
 
 
+def exact_scores(model, config: dict, prefix: str) -> dict[str, float]:
+    """Of scores() the exact answers of the whole model alone."""
+    found = {}
+    for cell in config["cells"]:
+        for format, rows in test_rows(config, cell).items():
+            right = answers_right(model, prepared(rows, config))
+            found[f"{prefix}_{config['family']}_{cell}_{format}_exact"] = sum(right) / len(right)
+    return found
+
+
 def run_continual(run: Run) -> dict:
     """Tune an arm on ACRE, then on RAVEN; cells before and after, and after with one part put back.
 
@@ -91,7 +101,7 @@ def run_continual(run: Run) -> dict:
         metrics |= scores(model, config, "after")
     for part in PARTS if routed else ():
         with put_back(model, before, part):
-            metrics |= scores(model, first, f"{part}_back")
+            metrics |= exact_scores(model, first, f"{part}_back")
     if run.config["map_rows"]:
         history += [{"task": task, **row} for task, config in zip(TASKS, (first, second))
                     for row in followed(model, config)]

@@ -212,7 +212,7 @@ register(Experiment(
     title="The small language model that all modules share, before any task",
     run=run_base,
     notebook=NOTEBOOK,
-    code=(*TASKS, "causalnb.tasks.icl_pretraining", "causalnb.lab.training",
+    code=(*TASKS, "causalnb.tasks.icl_pretraining", "causalnb.lab.training", "causalnb.lab.batches",
           "causalnb.experiments.iclm_models", "causalnb.experiments.iclm_base"),
     arms={"base": {}},
     settings={

@@ -111,20 +111,32 @@ def at_labels(model, rows: list[dict], batch: int = 128):
         yield chosen, given["labels"][:, 1:][where], where.nonzero()[:, 0], out
 
 
-def answers_right(model, rows: list[dict]) -> list[bool]:
-    """Of each encoded row whether every label is the likeliest word: an exact answer, decoded greedily.
+def answered(model, rows: list[dict]) -> list[tuple[bool, int | None]]:
+    """(whether every label is the likeliest word, the domain module it is routed to) of each encoded row.
 
     Greedy decoding writes the whole answer if and only if each of its words is the likeliest after the ones
-    before it.
+    before it. A plain decoder, or one module alone, routes nothing: None.
     """
     import torch
 
-    right = [False] * len(rows)
+    found = [(False, None)] * len(rows)
     for chosen, targets, owner, out in at_labels(model, rows):
         missed = torch.zeros(len(chosen)).index_add(0, owner, (out.logits.argmax(-1) != targets).float())
-        for i, count in zip(chosen, missed.tolist(), strict=True):
-            right[i] = count == 0
-    return right
+        given = getattr(out, "module", None)
+        modules = given.tolist() if given is not None else [None] * len(chosen)
+        for i, count, module in zip(chosen, missed.tolist(), modules, strict=True):
+            found[i] = count == 0, module
+    return found
+
+
+def answers_right(model, rows: list[dict]) -> list[bool]:
+    """Of each encoded row whether every label is the likeliest word: an exact answer, decoded greedily."""
+    return [right for right, _ in answered(model, rows)]
+
+
+def modules_of(model, rows: list[dict]) -> list[int]:
+    """The domain module that each encoded row is routed to."""
+    return [module for _, module in answered(model, rows)]
 
 
 def likelihoods(model, rows: list[dict]) -> list[float]:
@@ -137,13 +149,4 @@ def likelihoods(model, rows: list[dict]) -> list[float]:
         sums = torch.zeros(len(chosen)).index_add(0, owner, words)
         for i, value in zip(chosen, sums.tolist(), strict=True):
             found[i] = value
-    return found
-
-
-def modules_of(model, rows: list[dict]) -> list[int]:
-    """The domain module that each encoded row is routed to."""
-    found = [0] * len(rows)
-    for chosen, _, _, out in at_labels(model, rows):
-        for i, module in zip(chosen, out.module.tolist(), strict=True):
-            found[i] = module
     return found

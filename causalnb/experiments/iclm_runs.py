@@ -2,13 +2,13 @@
 
 from causalnb.experiments import iclm_maps, iclm_tasks
 from causalnb.experiments.iclm_models import (
+    answered,
     answers_right,
     build_model,
     collate,
     encoded,
     fit,
     likelihoods,
-    modules_of,
     row_order,
 )
 from causalnb.lab.registry import Run
@@ -69,12 +69,12 @@ def cell_scores(model, config: dict, cell: str) -> dict[str, float]:
     found = {}
     for format, rows in iclm_tasks.test_rows(config, cell).items():
         ready, name = prepared(rows, config), f"{cell}_{format}"
-        found[f"{name}_exact"] = sum(answers_right(model, ready)) / len(ready)
+        right, modules = zip(*answered(model, ready), strict=True)
+        found[f"{name}_exact"] = sum(right) / len(right)
         if config["family"] == "raven":
             found[f"{name}_choice"] = choices_right(model, rows[: config["choice_rows"]], config)
         if config["routed_by"] != "router":
             continue
-        modules = modules_of(model, ready)
         shares = [modules.count(i) / len(modules) for i in range(config["num_modules"])]
         found |= {f"{name}_module{i}": share for i, share in enumerate(shares)}
         alone = {"domain": shares.index(max(shares))}

@@ -1,12 +1,11 @@
 """Results of ICLM's experiments, made up: maps, layers and clusters whose structure is known."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from causalnb.experiments import iclm_grid
 from causalnb.experiments.iclm_routing_artefacts import SIX
-from causalnb.lab import registry, results
+from causalnb.lab import registry
+from tests.unit.experiments.made_up import counted, number, write
 
 SEEDS = {"iclm.acre": 4, "iclm.raven": 4, "iclm.variants.acre": 3, "iclm.variants.raven": 3,
          "iclm.controls.acre": 3, "iclm.controls.raven": 3, "iclm.clusters": 1}
@@ -15,11 +14,6 @@ ARMS = {"iclm.acre": ("iclm",), "iclm.raven": ("iclm",), "iclm.controls.acre": (
 FORMATS = ("text", "symbolic")
 BLOCKS = [[0], [1, 2], [3, 4]]  # of the layers of every module
 STEPS = range(40, 441, 40)
-
-
-def number(*parts) -> float:
-    """A value in (0, 1) of its own for each text."""
-    return int(results.config_hash({"of": parts}), 16) / 16**16
 
 
 def family_of(experiment: str) -> str:
@@ -104,19 +98,14 @@ def store(monkeypatch, folder, each: int = 5) -> None:
     for name in ("RESULTS", "FIGURES", "CACHE"):
         monkeypatch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
     for id, seeds in SEEDS.items():
-        spec = replace(registry.experiment(id), seeds={"laptop": seeds})
-        monkeypatch.setitem(registry._experiments, id, spec)
+        spec = counted(monkeypatch, id, seeds)
         for arm in ARMS.get(id, spec.arms):
-            config = registry.config(id, arm, "quick")
             for seed in range(seeds):
                 if id == "iclm.clusters":
                     said, past = clusters(arm, each)
                 else:
                     said, past = metrics(id, arm, seed), history(id, arm, seed, each)
-                results.write(results.Result(
-                    id, arm, seed, "quick", config, results.config_hash(config),
-                    results.code_hash(spec.code_of(arm)), said, past, "cpu", {},
-                    {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"))
+                write(spec, arm, seed, said, past)
 
 
 def real(id: str, arm: str, folder) -> dict:

@@ -1,18 +1,13 @@
 """Results of ICLM's experiments, made up: every metric a number in (0, 1) of its own, histories that fall."""
 
-from dataclasses import replace
 from itertools import product
 
 from causalnb.experiments.iclm_tasks import FORMATS
-from causalnb.lab import registry, results
+from causalnb.lab import registry
+from tests.unit.experiments.made_up import counted, number, write
 
 PAIRS = ("router|router", "router|invariant", "router|0", "router|1", "invariant|invariant", "invariant|0",
          "invariant|1", "0|0", "0|1", "1|1")
-
-
-def number(*parts) -> float:
-    """A value in (0, 1) of its own for each text."""
-    return int(results.config_hash({"of": parts}), 16) / 16**16
 
 
 def sent(experiment: str, arm: str, seed: int, cell: str, format: str) -> float:
@@ -54,12 +49,7 @@ def history(experiment: str, arm: str, seed: int) -> list[dict]:
 def store(monkeypatch, seeds: dict[str, int]) -> None:
     """Write quick results of {experiment: seeds}, registered with that many seeds."""
     for id, count in seeds.items():
-        spec = replace(registry.experiment(id), seeds={"laptop": count})
-        monkeypatch.setitem(registry._experiments, id, spec)
+        spec = counted(monkeypatch, id, count)
         for arm in spec.arms:
-            config = registry.config(id, arm, "quick")
             for seed in range(count):
-                results.write(results.Result(
-                    id, arm, seed, "quick", config, results.config_hash(config),
-                    results.code_hash(spec.code_of(arm)), metrics(id, arm, seed), history(id, arm, seed),
-                    "cpu", {}, {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"))
+                write(spec, arm, seed, metrics(id, arm, seed), history(id, arm, seed))

@@ -15,6 +15,7 @@ from causalnb.experiments import causal_transformer_runs as runs
 from causalnb.experiments import causal_transformer_tasks as tasks
 from causalnb.experiments import causal_transformer_translation as translation
 from causalnb.lab import registry
+from causalnb.lab.batches import grouped
 from causalnb.tasks import overlap, paraphrase
 
 NLI = "causal_transformer.overlap.nli.m5"
@@ -54,20 +55,6 @@ def test_a_pair_is_two_sentences_of_two_types(nli):
             for part in (row["input_ids"][:first], row["input_ids"][first:])]
     assert said == [rows[0]["sentence1"].lower(), rows[0]["sentence2"].lower()]
     assert row["labels"] == rows[0]["label"] + 2 == ready[0]["labels"] + 2
-
-
-def test_batches_hold_every_row_once_and_like_lengths(nli):
-    ready = nli[2]
-    order = tasks.batches(ready, 7, 18, 0, window=4)
-    assert order == tasks.batches(ready, 7, 18, 0, window=4) != tasks.batches(ready, 7, 18, 1, window=4)
-    for once in (order[:9], order[9:]):
-        assert sorted(i for batch in once for i in batch) == [*range(60)]
-
-    def widths(order):
-        lengths = [[len(ready[i]["input_ids"]) for i in batch] for batch in order]
-        return sum(max(some) - min(some) for some in lengths)
-
-    assert widths(order) < widths(tasks.batches(ready, 7, 18, 0, window=1)) / 2
 
 
 def test_a_batch_is_padded_and_masked(nli):
@@ -147,7 +134,7 @@ def test_every_arm_learns(arm, nli, tmp_path):
                  causal_weight=0.01, dropout=0.0)
     torch.manual_seed(0)
     model = models.build_classifier(run.config, len(nli[1]), 2, 30)
-    history = models.fit(run, model, nli[2], tasks.batches(nli[2], 20, 30, 0))
+    history = models.fit(run, model, nli[2], grouped(nli[2], 20, 30, 0))
     assert history[-1]["loss"] < 0.9 * history[0]["loss"]
 
 
@@ -272,7 +259,7 @@ def test_what_was_learned_by_heart_is_translated(captions, tmp_path):
                  learning_rate=2e-2, dropout=0.0, label_smoothing=0.0)
     torch.manual_seed(0)
     model = translation.build_translator(run.config, len(tokenizer), 60)
-    history = models.fit(run, model, ready, tasks.batches(ready, 3, 60, 0),
+    history = models.fit(run, model, ready, grouped(ready, 3, 60, 0),
                          lambda model: translation.told(model, ready), translation.collate)
     assert history[-1]["accuracy"] == 1 and history[-1]["validation_loss"] < 0.3
     for beams in (1, 2):

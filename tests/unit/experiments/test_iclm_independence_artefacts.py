@@ -10,7 +10,8 @@ from causalnb.experiments import iclm_independence_artefacts as made
 from causalnb.lab import figures, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
-from tests.unit.experiments.iclm_made_up_scores import history, number, sent, store
+from tests.unit.experiments.iclm_made_up_scores import history, sent, store
+from tests.unit.experiments.made_up import number
 
 SEEDS = 2  # in the second one the modules have changed places
 

@@ -15,7 +15,8 @@ from causalnb.lab import registry, results
 from causalnb.lab.statistics import mean_ci, wilson
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import decide
-from tests.unit.experiments.iclm_made_up_scores import history, metrics, number, store
+from tests.unit.experiments.iclm_made_up_scores import history, metrics, store
+from tests.unit.experiments.made_up import number
 
 SEEDS = 3
 

@@ -12,7 +12,8 @@ from causalnb.experiments import iclm_routing_artefacts as made
 from causalnb.lab import figures, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.verdicts import claims
-from tests.unit.experiments.iclm_made_up import BLOCKS, metrics, number, real, store, text_module
+from tests.unit.experiments.iclm_made_up import BLOCKS, metrics, real, store, text_module
+from tests.unit.experiments.made_up import number
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,7 +16,8 @@ from causalnb.iclm import ProbabilityAggregation
 from causalnb.lab import figures, registry, results
 from causalnb.lab.statistics import mean_ci, paired
 from causalnb.lab.verdicts import claims, decide
-from tests.unit.experiments.iclm_made_up import STEPS, information, number, real, store
+from tests.unit.experiments.iclm_made_up import STEPS, information, real, store
+from tests.unit.experiments.made_up import number
 
 
 @pytest.fixture(scope="module", autouse=True)
