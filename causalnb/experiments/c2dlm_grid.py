@@ -181,7 +181,7 @@ for size, more in SIZES.items():
     add(f"c2dlm.stg.{size.lower()}", f"The spurious token game, size {size}", "stg",
         arms(*GUIDED, "isolated", *(["no_v"] if size == "L" else [])), 5 if size == "L" else 3, 50, **more)
 add("c2dlm.stg.many", "The spurious token game with 20,000 people, without a pre-trained base", "stg",
-    arms("diffusion_scratch", "c2dlm_scratch", "placebo_scratch", "isolated_scratch"), 3, 130, **MANY)
+    arms("diffusion_scratch", "c2dlm_scratch", "placebo_scratch", "isolated_scratch"), 5, 130, **MANY)
 ranked = {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()}
 add("c2dlm.cot.normal", "Chains of thought in causal order, guided and not", "cot",
     arms("autoregressive", "placebo") | ranked, 5, 130)

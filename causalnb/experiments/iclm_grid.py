@@ -100,6 +100,8 @@ VARIANTS = {
 CONTROLS = {
     "untrained": {**MAPS, "pretrained": False, "base": ""},
     "matched": {**MAPS, "matched": 8},
+}
+LOSSES = {  # and a router that is not trained: on one family
     "no_information": {"weights": {"epsilon": 0.0}},
     "published_information": {"direction": "reverse", "clamp": 1e-6},
     "published_norm": {"norm_over": "tokens", "aggregation_settings": {"shared": False}},
@@ -142,7 +144,7 @@ for family, name, cost in (("acre", "ACRE", 400), ("raven", "RAVEN", 200)):
     add(f"iclm.variants.{family}", f"{name}: routers and aggregations", family, VARIANTS, 3, cost,
         "34_routing_and_variants")
     add(f"iclm.controls.{family}", f"{name}: an untrained base, equal lengths, other losses", family,
-        CONTROLS, 3, cost)
+        CONTROLS | (LOSSES if family == "raven" else {}), 3, cost)
 for name, (family, changes) in SHIFTS.items():
     add(f"iclm.shift.{name}", f"A true shift, {name.replace('_', ' ')}: one module or ICLM at its strongest",
         family, {**FINETUNED, "iclm": {}, "strong": STRONG}, 6, 300, **changes)  # six: see sign_flip

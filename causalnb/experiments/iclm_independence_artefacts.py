@@ -5,7 +5,7 @@ from itertools import product
 from causalnb.experiments import iclm_reasoning_artefacts as reasoning
 from causalnb.experiments.c2dlm_curves import draw_curve
 from causalnb.experiments.iclm_reasoning_artefacts import FAMILIES, FORMATS, SETS
-from causalnb.lab.registry import artefact
+from causalnb.lab.registry import arms, artefact
 
 HELPERS = ("causalnb.experiments.iclm_reasoning_artefacts", "causalnb.experiments.c2dlm_curves",
            "causalnb.experiments.iclm_tasks", "causalnb.tasks.acre", "causalnb.tasks.raven",
@@ -349,9 +349,11 @@ def fig4(families=FAMILIES, profile: str | None = None):
 
 
 def control_rows(families=FAMILIES, profile: str | None = None) -> list[tuple[str, str, dict]]:
-    """(family, arm, {column: Series by seed}) of ICLM and every control."""
+    """(family, arm, {column: Series by seed}) of ICLM and every control that a family has."""
     found = []
     for family, arm in product(families, NAMES):
+        if arm != "iclm" and arm not in arms(home(family, arm)):
+            continue
         table, end = scores(family, arm, profile), at_end(histories(family, arm, profile))
         first = next(iter(SETS[family]))
         told = {f"exact, {which}": table[reasoning.columns(family, which=name)].mean(axis=1)
