@@ -45,8 +45,8 @@ def _lookup(draw: np.random.Generator) -> dict:
 
 
 def _names(draw: np.random.Generator, n: int) -> list[list[str]]:
-    """n names, either a word each, or of three words each, which then recur in other names."""
-    if draw.integers(2):
+    """n names, a word each, or one time in three of three words each, which then recur in other names."""
+    if draw.integers(3):
         return [[word] for word in _some(draw, n)]
     pools = np.array(_some(draw, 9)).reshape(3, 3)
     kinds = draw.choice(27, n, replace=False)
@@ -83,7 +83,7 @@ def _lacking(draw: np.random.Generator) -> dict:
 
 SKILLS: dict[str, Callable[[np.random.Generator], dict]] = {
     "copy": _copy, "lookup": _lookup, "marks": _marks, "lacking": _lacking}
-_SHARES = {"copy": 1, "lookup": 1, "marks": 4, "lacking": 2, "pvr": 1}  # the harder, the more
+_SHARES = {"copy": 1, "lookup": 4, "marks": 3, "lacking": 1, "pvr": 1}  # marks need look-up first
 
 
 def _context(row: dict, words: int) -> dict:
