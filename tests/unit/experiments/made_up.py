@@ -1,4 +1,4 @@
-"""Made-up results for tests of tables and figures: numbers that a test can recompute, stored as a run would."""
+"""Made-up results for tests of tables and figures: numbers a test can recompute, stored as by a run."""
 
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ def counted(monkeypatch, id: str, seeds: int) -> registry.Experiment:
 def write(spec: registry.Experiment, arm: str, seed: int, metrics: dict, history: list[dict]) -> None:
     """Store these as the fresh result of a run in the quick profile."""
     config = registry.config(spec.id, arm, "quick")
+    hashes = results.config_hash(config), results.code_hash(spec.code_of(arm))
     results.write(results.Result(
-        spec.id, arm, seed, "quick", config, results.config_hash(config), results.code_hash(spec.code_of(arm)),
-        metrics, history, "cpu", {}, {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"))
+        spec.id, arm, seed, "quick", config, *hashes, metrics, history, "cpu", {},
+        {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"))
