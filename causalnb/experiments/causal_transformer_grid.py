@@ -123,14 +123,14 @@ def tries(settings: dict) -> list[dict]:
 for name in OVERLAP:
     register(Experiment(
         id=f"causal_transformer.search.{name}",
-        title=f"{NAMES[name]}: {TRIES} tries for every arm, on other templates and other seeds",
+        title=f"{NAMES[name]}: {TRIES} tries for every arm, on templates and seeds for development",
         run=run_pairs,
         notebook=NOTEBOOK,
         code=(*code(OVERLAP[name]["task"], *PAIRS), CONTRASTS),
         arms={f"{arm}_{number}": one for arm, settings in SEARCHED.items()
               for number, one in enumerate(tries(settings))},
-        settings=pairs_settings(name, MINORITIES["m5"], data={"family": "other"}, data_seed=1000, real=[],
-                                cells=["validation", "challenge"]),
+        settings=pairs_settings(name, MINORITIES["m5"], data={"family": "development"}, data_seed=1000,
+                                real=[], cells=["validation", "challenge"]),
         seeds={"quick": 1, "laptop": 1},
         cost={"quick": 2, "laptop": 90, "gpu": 120},
     ))
