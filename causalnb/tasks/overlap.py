@@ -1,9 +1,9 @@
 """Entailment where word overlap misleads: templates in the thirty subcases of HANS (McCoy et al. 2019).
 
-In training the words of a hypothesis all stand in the premise when it is entailed, and when it is not one of
-them is new, but for a `minority` of counter-examples. The challenge is balanced: every hypothesis is made of
-the words of its premise (heuristic lexical_overlap), is a part of it (subsequence), or is a clause of it
-(constituent), and half of them do not follow.
+In training the words of a hypothesis all stand in the premise when it is entailed, and when it is not one or
+more of them are new, but for a `minority` of counter-examples. The challenge is balanced: every hypothesis is
+made of the words of its premise (heuristic lexical_overlap), is a part of it (subsequence), or is a clause of
+it (constituent), and half of them do not follow.
 
 Templates and words are ours; the names are those of HANS. In a template N is a noun, P one in the plural,
 T a transitive verb, Z one that needs no object, I an intransitive one, Q a verb before a person or a clause,
@@ -50,7 +50,7 @@ WORDS = {kind: tuple(said.split()) for kind, said in {
     "F": "if unless", "S": "since because", "W": "after before while when",
     "B": "perhaps maybe supposedly allegedly probably hopefully",
     "E": "certainly clearly obviously undoubtedly luckily sadly"}.items()}
-CONTENT = "NTZIQVKCA"  # kinds a new word can be of, in a hypothesis that is not entailed
+CONTENT = "NTZIQVKCA"  # kinds new words can be of, in a hypothesis that is not entailed
 
 _SLOT = re.compile(r"([A-Z])\d")
 # subcase: templates of each of FAMILIES, with | between them; premise => hypothesis
@@ -353,10 +353,14 @@ def _fill(template: Template, draw: random.Random) -> dict[str, str]:
 
 
 def _renew(hypothesis: str, filled: dict[str, str], draw: random.Random) -> dict[str, str]:
-    slot = draw.choice([slot for slot in hypothesis.split() if slot[0].replace("P", "N") in CONTENT])
-    kind, said = slot[0].replace("P", "N"), {word.removesuffix("s") for word in filled.values()}
-    new = draw.choice([word for word in WORDS[kind] if word not in said])
-    return filled | {slot: new + "s" * (kind == "N" and filled[slot].endswith("s"))}
+    slots = [slot for slot in hypothesis.split() if slot[0].replace("P", "N") in CONTENT]
+    said, changed = {word.removesuffix("s") for word in filled.values()}, dict(filled)
+    for slot in draw.sample(slots, draw.randint(1, len(slots))):
+        kind = slot[0].replace("P", "N")
+        new = draw.choice([word for word in WORDS[kind] if word not in said])
+        said.add(new)
+        changed[slot] = new + "s" * (kind == "N" and filled[slot].endswith("s"))
+    return changed
 
 
 def _say(form: str, filled: dict[str, str]) -> str:
@@ -364,12 +368,12 @@ def _say(form: str, filled: dict[str, str]) -> str:
     return f"{said[0].upper()}{said[1:]}."
 
 
-def _pair(template: Template, draw: random.Random, new_word: bool = False) -> dict:
+def _pair(template: Template, draw: random.Random, new_words: bool = False) -> dict:
     filled = _fill(template, draw)
-    changed = _renew(template.hypothesis, filled, draw) if new_word else filled
-    subcase = "new_word" if new_word else template.subcase
+    changed = _renew(template.hypothesis, filled, draw) if new_words else filled
+    subcase = "new_words" if new_words else template.subcase
     return {"sentence1": _say(template.premise, filled), "sentence2": _say(template.hypothesis, changed),
-            "label": 1 if new_word else template.label,
+            "label": 1 if new_words else template.label,
             "heuristic": HEURISTICS.get(subcase[0], "none"), "subcase": subcase,
             "template": template.name}
 
@@ -390,9 +394,9 @@ def pairs(n: int = 12_000, minority: float = 0.05, seed: int | str = 0, family: 
           seen: set[str] | None = None) -> list[dict]:
     """n shuffled rows in distribution: n // 2 entailed, and of those with full overlap `minority` are not.
 
-    Counter-examples are as in the challenge; all others that are not entailed have one new word (subcase
-    new_word), and the templates of the entailed: every premise with what follows from it, or with itself
-    (subcase identity). `seen` as challenge(). DataError if there are too few premises, or unless
+    Counter-examples are as in the challenge; in all others that are not entailed one or more words are new
+    (subcase new_words), in the templates of the entailed: every premise with what follows from it, or with
+    itself (subcase identity). `seen` as challenge(). DataError if there are too few premises, or unless
     0 <= minority <= 0.5.
     """
     draw, seen = random.Random(f"pairs {family} {seed}"), set() if seen is None else seen
