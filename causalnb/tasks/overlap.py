@@ -1,9 +1,9 @@
 """Entailment where word overlap misleads: templates in the thirty subcases of HANS (McCoy et al. 2019).
 
-In training the words of a hypothesis all stand in the premise when it is entailed, and when it is not one of
-them is new, but for a `minority` of counter-examples. The challenge is balanced: every hypothesis is made of
-the words of its premise (heuristic lexical_overlap), is a part of it (subsequence), or is a clause of it
-(constituent), and half of them do not follow.
+In training the words of a hypothesis all stand in the premise when it is entailed, and when it is not one or
+more of them are new, but for a `minority` of counter-examples. The challenge is balanced: every hypothesis is
+made of the words of its premise (heuristic lexical_overlap), is a part of it (subsequence), or is a clause of
+it (constituent), and half of them do not follow.
 
 Templates and words are ours; the names are those of HANS. In a template N is a noun, P one in the plural,
 T a transitive verb, Z one that needs no object, I an intransitive one, Q a verb before a person or a clause,
@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
 from causalnb.tasks import sentence_pairs
+from causalnb.tasks.sentence_pairs import FAMILIES
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
 LABELS = ("entailment", "non-entailment")
 HEURISTICS = {"l": "lexical_overlap", "s": "subsequence", "c": "constituent"}  # by the first letter
-FAMILIES = ("main", "other")
 SOURCES = ("generator", "hans")
 WORDS = {kind: tuple(said.split()) for kind, said in {
     "N": "pilot farmer baker nurse painter singer guard sailor poet teacher plumber tailor miner gardener "
@@ -50,157 +50,247 @@ WORDS = {kind: tuple(said.split()) for kind, said in {
     "F": "if unless", "S": "since because", "W": "after before while when",
     "B": "perhaps maybe supposedly allegedly probably hopefully",
     "E": "certainly clearly obviously undoubtedly luckily sadly"}.items()}
-CONTENT = "NTZIQVKCA"  # kinds a new word can be of, in a hypothesis that is not entailed
+CONTENT = "NTZIQVKCA"  # kinds new words can be of, in a hypothesis that is not entailed
 
 _SLOT = re.compile(r"([A-Z])\d")
-# subcase: templates of the main family | templates of the other; premise => hypothesis
+# subcase: templates of each of FAMILIES, with | between them; premise => hypothesis
 _TEMPLATES = {
     "ln_subject/object_swap": """
         the N1 T1 the N2 => the N2 T1 the N1
         |
-        the N1 T1 the N2 in the C1 => the N2 T1 the N1 in the C1""",
+        the N1 T1 the N2 in the C1 => the N2 T1 the N1 in the C1
+        |
+        the A1 N1 T1 the N2 => the N2 T1 the A1 N1
+        in the C1 , the N1 T1 the N2 => in the C1 , the N2 T1 the N1""",
     "ln_preposition": """
         the N1 L1 the N2 T1 the N3 => the N3 T1 the N2
         the N1 T1 the N2 L1 the N3 => the N3 T1 the N2
         |
-        the N1 T1 the N2 L1 the N3 => the N1 T1 the N3""",
+        the N1 T1 the N2 L1 the N3 => the N1 T1 the N3
+        |
+        the N1 L1 the N2 T1 the N3 in the C1 => the N3 T1 the N2
+        the N1 T1 the A1 N2 L1 the N3 => the N3 T1 the A1 N2""",
     "ln_relative_clause": """
         the N1 that the N2 T1 T2 the N3 => the N1 T1 the N2
         the N1 that T1 the N2 T2 the N3 => the N3 T2 the N2
         the N1 T1 the N2 that T2 the N3 => the N3 T2 the N2
         |
-        the N1 T1 the N2 that the N3 T2 => the N2 T2 the N3""",
+        the N1 T1 the N2 that the N3 T2 => the N2 T2 the N3
+        |
+        the N1 that T1 the N2 was1 T2 by the N3 => the N3 T1 the N2
+        the N1 that the N2 T1 was1 T2 by the N3 => the N1 T1 the N2""",
     "ln_passive": """
         the N1 was1 T1 by the N2 => the N1 T1 the N2
         |
-        the N1 that I1 was1 T1 by the N2 => the N1 T1 the N2""",
+        the N1 that I1 was1 T1 by the N2 => the N1 T1 the N2
+        |
+        the A1 N1 was1 T1 by the N2 => the A1 N1 T1 the N2
+        in the C1 , the N1 was1 T1 by the N2 => the N1 T1 the N2""",
     "ln_conjunction": """
         the N1 and the N2 T1 the N3 => the N1 T1 the N2
         the N1 T1 the N2 and the N3 => the N2 T1 the N3
         |
-        the N1 I1 , and the N2 T1 the N3 => the N1 T1 the N3""",
+        the N1 I1 , and the N2 T1 the N3 => the N1 T1 the N3
+        |
+        the N1 and the N2 T1 the N3 in the C1 => the N1 T1 the N2
+        the N1 was1 T1 by the N2 and the N3 => the N3 T1 the N2""",
     "le_relative_clause": """
         the N1 that the N2 T1 T2 the N3 => the N2 T1 the N1
         the N1 T1 the N2 that the N3 T2 => the N3 T2 the N2
         |
-        the N1 that the N2 T1 I1 => the N2 T1 the N1""",
+        the N1 that the N2 T1 I1 => the N2 T1 the N1
+        |
+        the N1 that the N2 T1 was1 T2 by the N3 => the N2 T1 the N1
+        in the C1 , the N1 T1 the N2 that the N3 T2 => the N3 T2 the N2""",
     "le_around_prepositional_phrase": """
         the N1 L1 the N2 T1 the N3 => the N1 T1 the N3
         the N1 L1 the N2 I1 => the N1 I1
         |
-        the N1 L1 the N2 was1 T1 by the N3 => the N1 was1 T1 by the N3""",
+        the N1 L1 the N2 was1 T1 by the N3 => the N1 was1 T1 by the N3
+        |
+        the N1 L1 the N2 T1 the N3 in the C1 => the N1 T1 the N3
+        the A1 N1 L1 the N2 I1 => the A1 N1 I1""",
     "le_around_relative_clause": """
         the N1 that T1 the N2 T2 the N3 => the N1 T2 the N3
         the N1 that the N2 T1 T2 the N3 => the N1 T2 the N3
         |
-        the N1 that I1 T1 the N2 => the N1 T1 the N2""",
+        the N1 that I1 T1 the N2 => the N1 T1 the N2
+        |
+        the N1 that T1 the N2 was1 T2 by the N3 => the N1 was1 T2 by the N3
+        the A1 N1 that the N2 T1 I1 => the A1 N1 I1""",
     "le_conjunction": """
         the N1 and the N2 T1 the N3 => the N1 T1 the N3
         the N1 T1 the N2 and the N3 => the N1 T1 the N3
         |
-        the N1 T1 the N2 and T2 the N3 => the N1 T2 the N3""",
+        the N1 T1 the N2 and T2 the N3 => the N1 T2 the N3
+        |
+        the N1 and the N2 T1 the N3 in the C1 => the N1 T1 the N3
+        the N1 was1 T1 by the N2 and the N3 => the N1 was1 T1 by the N3""",
     "le_passive": """
         the N1 was1 T1 by the N2 => the N2 T1 the N1
         |
-        the N1 that I1 was1 T1 by the N2 => the N2 T1 the N1""",
+        the N1 that I1 was1 T1 by the N2 => the N2 T1 the N1
+        |
+        the A1 N1 was1 T1 by the N2 => the N2 T1 the A1 N1
+        in the C1 , the N1 was1 T1 by the N2 => the N2 T1 the N1""",
     "sn_NP/S": """
         the N1 Q1 the N2 T1 the N3 => the N1 Q1 the N2
         the N1 Q1 the N2 I1 => the N1 Q1 the N2
         |
-        the N1 Q1 the N2 was2 T1 by the N3 => the N1 Q1 the N2""",
+        the N1 Q1 the N2 was2 T1 by the N3 => the N1 Q1 the N2
+        |
+        the A1 N1 Q1 the N2 T1 the N3 => the A1 N1 Q1 the N2
+        the N1 Q1 the N2 L1 the N3 I1 => the N1 Q1 the N2""",
     "sn_PP_on_subject": """
         the N1 L1 the N2 T1 the N3 => the N2 T1 the N3
         the N1 L1 the N2 I1 => the N2 I1
         |
-        the N1 L1 the N2 L2 the N3 T1 the N4 => the N3 T1 the N4""",
+        the N1 L1 the N2 L2 the N3 T1 the N4 => the N3 T1 the N4
+        |
+        the N1 L1 the N2 T1 the N3 in the C1 => the N2 T1 the N3
+        the A1 N1 L1 the N2 I1 => the N2 I1""",
     "sn_relative_clause_on_subject": """
         the N1 that T1 the N2 T2 the N3 => the N2 T2 the N3
         the N1 that T1 the N2 I1 => the N2 I1
         |
-        the N1 that was1 T1 by the N2 T2 the N3 => the N2 T2 the N3""",
+        the N1 that was1 T1 by the N2 T2 the N3 => the N2 T2 the N3
+        |
+        the N1 that T1 the N2 T2 the N3 in the C1 => the N2 T2 the N3
+        the A1 N1 that T1 the N2 I1 => the N2 I1""",
     "sn_past_participle": """
         the N1 Z1 in the C1 I1 => the N1 Z1 in the C1
         the N1 Z1 in the C1 T1 the N2 => the N1 Z1 in the C1
         |
-        the N1 T1 the N2 Z1 in the C1 => the N2 Z1 in the C1""",
+        the N1 T1 the N2 Z1 in the C1 => the N2 Z1 in the C1
+        |
+        the A1 N1 Z1 in the C1 I1 => the A1 N1 Z1 in the C1
+        the N1 Z1 in the C1 was1 T1 by the N2 => the N1 Z1 in the C1""",
     "sn_NP/Z": """
         W1 the N1 Z1 the N2 I1 => the N1 Z1 the N2
         W1 the N1 Z1 the N2 T1 the N3 => the N1 Z1 the N2
         |
-        W1 the N1 Z1 the N2 was2 T1 by the N3 => the N1 Z1 the N2""",
+        W1 the N1 Z1 the N2 was2 T1 by the N3 => the N1 Z1 the N2
+        |
+        W1 the A1 N1 Z1 the N2 I1 => the A1 N1 Z1 the N2
+        W1 the N1 Z1 the N2 L1 the N3 I1 => the N1 Z1 the N2""",
     "se_conjunction": """
         the N1 T1 the N2 and the N3 => the N1 T1 the N2
         the N1 and the N2 T1 the N3 => the N2 T1 the N3
         |
-        the N1 T1 the N2 and I1 => the N1 T1 the N2""",
+        the N1 T1 the N2 and I1 => the N1 T1 the N2
+        |
+        the N1 and the N2 T1 the N3 in the C1 => the N2 T1 the N3
+        the N1 was1 T1 by the N2 and the N3 => the N1 was1 T1 by the N2""",
     "se_adjective": """
         A1 P1 T1 the N2 => P1 T1 the N2
         A1 P1 I1 => P1 I1
         |
-        A1 P1 L1 the N2 I1 => P1 L1 the N2 I1""",
+        A1 P1 L1 the N2 I1 => P1 L1 the N2 I1
+        |
+        A1 P1 T1 the N2 in the C1 => P1 T1 the N2 in the C1
+        A1 P1 was1 T1 by the N2 => P1 was1 T1 by the N2""",
     "se_understood_object": """
         the N1 Z1 the N2 => the N1 Z1
         |
-        the N1 Z1 the N2 that I1 => the N1 Z1""",
+        the N1 Z1 the N2 that I1 => the N1 Z1
+        |
+        the A1 N1 Z1 the N2 => the A1 N1 Z1
+        the N1 Z1 the N2 in the C1 => the N1 Z1""",
     "se_relative_clause_on_obj": """
         the N1 T1 the N2 that T2 the N3 => the N1 T1 the N2
         the N1 T1 the N2 that the N3 T2 => the N1 T1 the N2
         |
-        the N1 T1 the N2 that was2 T2 by the N3 => the N1 T1 the N2""",
+        the N1 T1 the N2 that was2 T2 by the N3 => the N1 T1 the N2
+        |
+        the A1 N1 T1 the N2 that T2 the N3 => the A1 N1 T1 the N2
+        in the C1 , the N1 T1 the N2 that the N3 T2 => the N1 T1 the N2""",
     "se_PP_on_obj": """
         the N1 T1 the N2 L1 the N3 => the N1 T1 the N2
         |
-        the N1 T1 the N2 L1 the N3 that I1 => the N1 T1 the N2""",
+        the N1 T1 the N2 L1 the N3 that I1 => the N1 T1 the N2
+        |
+        the N1 T1 the A1 N2 L1 the N3 => the N1 T1 the A1 N2
+        in the C1 , the N1 T1 the N2 L1 the N3 => the N1 T1 the N2""",
     "cn_embedded_under_if": """
         F1 the N1 I1 , the N2 T1 the N3 => the N1 I1
         F1 the N1 T1 the N2 , the N3 I1 => the N1 T1 the N2
         |
-        the N1 T1 the N2 F1 the N3 I1 => the N3 I1""",
+        the N1 T1 the N2 F1 the N3 I1 => the N3 I1
+        |
+        F1 the A1 N1 I1 , the N2 T1 the N3 => the A1 N1 I1
+        F1 the N1 was1 T1 by the N2 , the N3 I1 => the N1 was1 T1 by the N2""",
     "cn_after_if_clause": """
         F1 the N1 I1 , the N2 T1 the N3 => the N2 T1 the N3
         F1 the N1 T1 the N2 , the N3 I1 => the N3 I1
         |
-        F1 the N1 I1 and the N2 I2 , the N3 T1 the N4 => the N3 T1 the N4""",
+        F1 the N1 I1 and the N2 I2 , the N3 T1 the N4 => the N3 T1 the N4
+        |
+        F1 the A1 N1 I1 , the N2 T1 the N3 => the N2 T1 the N3
+        F1 the N1 was1 T1 by the N2 , the N3 I1 => the N3 I1""",
     "cn_embedded_under_verb": """
         the N1 V1 that the N2 T1 the N3 => the N2 T1 the N3
         the N1 V1 that the N2 I1 => the N2 I1
         |
-        the N1 L1 the N2 V1 that the N3 I1 => the N3 I1""",
+        the N1 L1 the N2 V1 that the N3 I1 => the N3 I1
+        |
+        the A1 N1 V1 that the N2 I1 => the N2 I1
+        the N1 V1 that the N2 was2 T1 by the N3 => the N2 was2 T1 by the N3""",
     "cn_disjunction": """
         the N1 I1 , or the N2 T1 the N3 => the N1 I1
         the N1 I1 , or the N2 T1 the N3 => the N2 T1 the N3
         |
-        the N1 I1 , the N2 I2 , or the N3 I3 => the N2 I2""",
+        the N1 I1 , the N2 I2 , or the N3 I3 => the N2 I2
+        |
+        the N1 T1 the N2 , or the N3 I1 => the N1 T1 the N2
+        the N1 I1 , or the N2 was2 T1 by the N3 => the N2 was2 T1 by the N3""",
     "cn_adverb": """
         B1 the N1 T1 the N2 => the N1 T1 the N2
         B1 the N1 I1 => the N1 I1
         |
-        the N1 I1 , and B1 the N2 I2 => the N2 I2""",
+        the N1 I1 , and B1 the N2 I2 => the N2 I2
+        |
+        B1 the A1 N1 I1 => the A1 N1 I1
+        B1 the N1 was1 T1 by the N2 => the N1 was1 T1 by the N2""",
     "ce_embedded_under_since": """
         S1 the N1 I1 , the N2 T1 the N3 => the N1 I1
         S1 the N1 T1 the N2 , the N3 I1 => the N1 T1 the N2
         |
-        the N1 T1 the N2 S1 the N3 I1 => the N3 I1""",
+        the N1 T1 the N2 S1 the N3 I1 => the N3 I1
+        |
+        S1 the A1 N1 I1 , the N2 T1 the N3 => the A1 N1 I1
+        S1 the N1 was1 T1 by the N2 , the N3 I1 => the N1 was1 T1 by the N2""",
     "ce_after_since_clause": """
         S1 the N1 I1 , the N2 T1 the N3 => the N2 T1 the N3
         S1 the N1 T1 the N2 , the N3 I1 => the N3 I1
         |
-        S1 the N1 I1 and the N2 I2 , the N3 T1 the N4 => the N3 T1 the N4""",
+        S1 the N1 I1 and the N2 I2 , the N3 T1 the N4 => the N3 T1 the N4
+        |
+        S1 the A1 N1 I1 , the N2 T1 the N3 => the N2 T1 the N3
+        S1 the N1 was1 T1 by the N2 , the N3 I1 => the N3 I1""",
     "ce_embedded_under_verb": """
         the N1 K1 that the N2 T1 the N3 => the N2 T1 the N3
         the N1 K1 that the N2 I1 => the N2 I1
         |
-        the N1 L1 the N2 K1 that the N3 I1 => the N3 I1""",
+        the N1 L1 the N2 K1 that the N3 I1 => the N3 I1
+        |
+        the A1 N1 K1 that the N2 I1 => the N2 I1
+        the N1 K1 that the N2 was2 T1 by the N3 => the N2 was2 T1 by the N3""",
     "ce_conjunction": """
         the N1 I1 , and the N2 T1 the N3 => the N1 I1
         the N1 I1 , and the N2 T1 the N3 => the N2 T1 the N3
         |
-        the N1 I1 , the N2 I2 , and the N3 I3 => the N2 I2""",
+        the N1 I1 , the N2 I2 , and the N3 I3 => the N2 I2
+        |
+        the N1 T1 the N2 , and the N3 I1 => the N1 T1 the N2
+        the N1 I1 , and the N2 was2 T1 by the N3 => the N2 was2 T1 by the N3""",
     "ce_adverb": """
         E1 the N1 T1 the N2 => the N1 T1 the N2
         E1 the N1 I1 => the N1 I1
         |
-        the N1 I1 , and E1 the N2 I2 => the N2 I2""",
+        the N1 I1 , and E1 the N2 I2 => the N2 I2
+        |
+        E1 the A1 N1 I1 => the A1 N1 I1
+        E1 the N1 was1 T1 by the N2 => the N1 was1 T1 by the N2""",
 }
 SUBCASES = tuple(_TEMPLATES)  # in the order of HANS
 
@@ -263,10 +353,14 @@ def _fill(template: Template, draw: random.Random) -> dict[str, str]:
 
 
 def _renew(hypothesis: str, filled: dict[str, str], draw: random.Random) -> dict[str, str]:
-    slot = draw.choice([slot for slot in hypothesis.split() if slot[0].replace("P", "N") in CONTENT])
-    kind, said = slot[0].replace("P", "N"), {word.removesuffix("s") for word in filled.values()}
-    new = draw.choice([word for word in WORDS[kind] if word not in said])
-    return filled | {slot: new + "s" * (kind == "N" and filled[slot].endswith("s"))}
+    slots = [slot for slot in hypothesis.split() if slot[0].replace("P", "N") in CONTENT]
+    said, changed = {word.removesuffix("s") for word in filled.values()}, dict(filled)
+    for slot in draw.sample(slots, draw.randint(1, len(slots))):
+        kind = slot[0].replace("P", "N")
+        new = draw.choice([word for word in WORDS[kind] if word not in said])
+        said.add(new)
+        changed[slot] = new + "s" * (kind == "N" and filled[slot].endswith("s"))
+    return changed
 
 
 def _say(form: str, filled: dict[str, str]) -> str:
@@ -274,12 +368,12 @@ def _say(form: str, filled: dict[str, str]) -> str:
     return f"{said[0].upper()}{said[1:]}."
 
 
-def _pair(template: Template, draw: random.Random, new_word: bool = False) -> dict:
+def _pair(template: Template, draw: random.Random, new_words: bool = False) -> dict:
     filled = _fill(template, draw)
-    changed = _renew(template.hypothesis, filled, draw) if new_word else filled
-    subcase = "new_word" if new_word else template.subcase
+    changed = _renew(template.hypothesis, filled, draw) if new_words else filled
+    subcase = "new_words" if new_words else template.subcase
     return {"sentence1": _say(template.premise, filled), "sentence2": _say(template.hypothesis, changed),
-            "label": 1 if new_word else template.label,
+            "label": 1 if new_words else template.label,
             "heuristic": HEURISTICS.get(subcase[0], "none"), "subcase": subcase,
             "template": template.name}
 
@@ -300,9 +394,9 @@ def pairs(n: int = 12_000, minority: float = 0.05, seed: int | str = 0, family: 
           seen: set[str] | None = None) -> list[dict]:
     """n shuffled rows in distribution: n // 2 entailed, and of those with full overlap `minority` are not.
 
-    Counter-examples are as in the challenge; all others that are not entailed have one new word (subcase
-    new_word), and the templates of the entailed: every premise with what follows from it, or with itself
-    (subcase identity). `seen` as challenge(). DataError if there are too few premises, or unless
+    Counter-examples are as in the challenge; in all others that are not entailed one or more words are new
+    (subcase new_words), in the templates of the entailed: every premise with what follows from it, or with
+    itself (subcase identity). `seen` as challenge(). DataError if there are too few premises, or unless
     0 <= minority <= 0.5.
     """
     draw, seen = random.Random(f"pairs {family} {seed}"), set() if seen is None else seen
@@ -323,8 +417,9 @@ def load(source: str = "generator", n_train: int = 12_000, n_validation: int = 1
          per_subcase: int = 100, minority: float = 0.05, family: str = "main", seed: int = 0) -> DatasetDict:
     """DatasetDict with columns sentence1, sentence2, label, heuristic, subcase, template.
 
-    train, validation and test are pairs(); challenge_train and challenge are challenge() of the same family,
-    held_out of the other. No premise comes twice, and challenge and held_out depend on `seed` alone.
+    train, validation and test are pairs(), challenge_train and challenge are challenge() of the same family;
+    held_out, of the family "other", is there for "main" alone. No premise comes twice, and challenge and
+    held_out depend on `seed` and family alone.
     source="hans" asks the hub for the published data: train and challenge, sentences and labels alone.
     DataError on other values.
     """
@@ -332,12 +427,6 @@ def load(source: str = "generator", n_train: int = 12_000, n_validation: int = 1
     if source == "hans":
         return sentence_pairs.from_hub("jhu-cogsci/hans", None, {"train": "train", "challenge": "validation"},
                                        ("premise", "hypothesis"), LABELS)
-    seen: set[str] = set()
-    templates(family)
-    parts = {"held_out": challenge(per_subcase, f"{seed} held out", FAMILIES[family == FAMILIES[0]], seen),
-             "challenge": challenge(per_subcase, seed, family, seen),
-             "challenge_train": challenge(per_subcase, f"{seed} train", family, seen),
-             "test": pairs(n_test, minority, f"{seed} test", family, seen),
-             "validation": pairs(n_validation, minority, f"{seed} validation", family, seen),
-             "train": pairs(n_train, minority, f"{seed} train", family, seen)}
-    return sentence_pairs.dataset(dict(reversed(parts.items())), LABELS)
+    sizes = {"train": n_train, "validation": n_validation, "test": n_test}
+    return sentence_pairs.dataset(
+        sentence_pairs.parts(challenge, per_subcase, pairs, sizes, minority, family, seed), LABELS)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
 from causalnb.tasks import files, sentence_pairs
+from causalnb.tasks.sentence_pairs import FAMILIES
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
 LABELS = ("other", "paraphrase")
-FAMILIES = ("main", "other")
 SOURCES = ("generator", "paws_qqp", "qqp", "paws_wiki")
 PUBLISHED = "paws/paws_qqp_dev_and_test.tsv"
 COLUMNS = ("id", "sentence1", "sentence2", "label")
@@ -84,6 +84,28 @@ _QUESTIONS = {"main": (
      "what would you say is better, {0} or {1}"),
     ("language", True, "are {0} and {1} related", "is it true that {0} and {1} are related",
      "would you say that {0} and {1} are related"),
+), "development": (
+    ("city", False, "how long is the drive from {0} to {1}", "how many hours is the drive from {0} to {1}",
+     "how much time does the drive from {0} to {1} take"),
+    ("unit", False, "do {0} measure more than {1}", "is it right that {0} measure more than {1}",
+     "can you confirm that {0} measure more than {1}"),
+    ("animal", False, "does a {0} ever attack a {1}", "does it happen that a {0} attacks a {1}",
+     "are there cases where a {0} attacks a {1}"),
+    ("subject", False, "does {0} depend on {1}", "is it right that {0} depends on {1}",
+     "do you think that {0} depends on {1}"),
+    ("language", False, "which words did {0} borrow from {1}",
+     "what are the words that {0} borrowed from {1}",
+     "can you list the words that {0} borrowed from {1}"),
+    ("city", True, "which roads link {0} and {1}", "what are the roads that link {0} and {1}",
+     "can you list the roads that link {0} and {1}"),
+    ("unit", True, "can I add {0} and {1}", "is it possible to add {0} and {1}",
+     "are there ways to add {0} and {1}"),
+    ("animal", True, "do a {0} and a {1} get along", "does it happen that a {0} and a {1} get along",
+     "do you think that a {0} and a {1} get along"),
+    ("subject", True, "which jobs need both {0} and {1}", "what are the jobs that need both {0} and {1}",
+     "can you list the jobs that need both {0} and {1}"),
+    ("language", True, "do {0} and {1} sound alike", "is it right that {0} and {1} sound alike",
+     "can you confirm that {0} and {1} sound alike"),
 )}
 
 
@@ -198,8 +220,9 @@ def load(source: str = "generator", n_train: int = 12_000, n_validation: int = 1
          n_challenge: int = 2000, minority: float = 0.05, family: str = "main", seed: int = 0) -> DatasetDict:
     """DatasetDict with columns sentence1, sentence2, label, and for drawn pairs kind.
 
-    train, validation and test are pairs(); challenge_train and challenge are challenge() of the same family,
-    held_out of the other. No sentence is in two pairs; challenge and held_out depend on `seed` alone.
+    train, validation and test are pairs(), challenge_train and challenge are challenge() of the same family;
+    held_out, of the family "other", is there for "main" alone. No sentence is in two pairs; challenge and
+    held_out depend on `seed` and family alone.
     source="paws_qqp" reads the published challenge, a test part alone; "qqp" and "paws_wiki" are asked for by
     name from the hub. DataError on other values.
     """
@@ -213,12 +236,6 @@ def load(source: str = "generator", n_train: int = 12_000, n_validation: int = 1
         return sentence_pairs.from_hub("google-research-datasets/paws", "labeled_final",
                                        {part: part for part in ("train", "validation", "test")},
                                        ("sentence1", "sentence2"), LABELS)
-    seen: set[str] = set()
-    questions(family)
-    parts = {"held_out": challenge(n_challenge, f"{seed} held out", FAMILIES[family == FAMILIES[0]], seen),
-             "challenge": challenge(n_challenge, seed, family, seen),
-             "challenge_train": challenge(n_challenge, f"{seed} train", family, seen),
-             "test": pairs(n_test, minority, f"{seed} test", family, seen),
-             "validation": pairs(n_validation, minority, f"{seed} validation", family, seen),
-             "train": pairs(n_train, minority, f"{seed} train", family, seen)}
-    return sentence_pairs.dataset(dict(reversed(parts.items())), LABELS)
+    sizes = {"train": n_train, "validation": n_validation, "test": n_test}
+    return sentence_pairs.dataset(
+        sentence_pairs.parts(challenge, n_challenge, pairs, sizes, minority, family, seed), LABELS)

@@ -15,6 +15,7 @@ from causalnb.errors import DataError
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
+FAMILIES = ("main", "other", "development")  # trained on and tested, held out, and to choose settings on
 _WORD = re.compile(r"[a-z0-9']+")
 
 
@@ -93,6 +94,24 @@ def counterexamples(n: int, minority: float) -> int:
         raise DataError(f"A minority of {minority!r} cannot be had with balanced labels: give a share from 0 "
                         f"to 0.5.")
     return round(n * minority / (1 - minority))
+
+
+def parts(challenge: Callable, n_challenge: int, pairs: Callable, sizes: dict[str, int], minority: float,
+          family: str, seed: int) -> dict[str, list[dict]]:
+    """{part: rows} of a task with FAMILIES: pairs() of `sizes`, challenge_train, challenge, and held_out.
+
+    held_out, of the family "other", is there for "main" alone. Parts are drawn from the last to the first
+    with sentences that none had before, so that the last ones do not depend on those for training.
+    """
+    seen: set[str] = set()
+    found = {}
+    if family == "main":
+        found["held_out"] = challenge(n_challenge, f"{seed} held out", "other", seen)
+    found["challenge"] = challenge(n_challenge, seed, family, seen)
+    found["challenge_train"] = challenge(n_challenge, f"{seed} train", family, seen)
+    for part in reversed(sizes):
+        found[part] = pairs(sizes[part], minority, f"{seed} {part}", family, seen)
+    return dict(reversed(found.items()))
 
 
 def check_source(task: str, source: str, sources: Sequence[str]) -> None:

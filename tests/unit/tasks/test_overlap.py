@@ -2,7 +2,7 @@
 import random
 import re
 from collections import Counter
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -35,12 +35,15 @@ class Reading:
         return [facts for facts, end in self.sentence(0) if self.tokens[end:] == ["."]]
 
     def sentence(self, i):
-        """Subordinate or main clauses; (facts, place after)."""
+        """Subordinate or main clauses, or "in the garden," and one; (facts, place after)."""
         if self.kind(i) in ("F", "S"):
             for (one, j), sure in product(list(self.clauses(i + 1)), [self.kind(i) == "S"]):
                 if self.kind(j) == ",":
                     for two, k in self.clause(j + 1):
                         yield one | two if sure else frozenset({(self.tokens[i], one, two)}), k
+        if self.kind(i) == "in" and self.kind(i + 3) == ",":
+            for facts, j in self.clause(i + 4):
+                yield facts | {("in", self.tokens[i + 2], *sorted(map(str, facts)))}, j
         if self.kind(i) == "W":
             for one, j in self.clause(i + 1):
                 for two, k in self.clause(j):
@@ -74,7 +77,7 @@ class Reading:
                     yield facts | more, k
 
     def person(self, i):
-        """(heads, facts, place after) of "the pilot", "happy pilots", with what follows, and joined ones."""
+        """(heads, facts, place after) of "the happy pilot", "pilots", with what follows, and joined ones."""
         for heads, facts, j in self.one(i):
             yield heads, facts, j
             if self.kind(j) == "and":
@@ -82,16 +85,17 @@ class Reading:
                     yield heads + more, facts | others, k
 
     def one(self, i):
-        start = i
-        i += self.kind(i) == "the"
-        if i == start:
-            while self.kind(i) == "A":
-                i += 1
-        if self.kind(i) != "N" or i == start and not self.tokens[i].endswith("s"):
+        bare = self.kind(i) != "the"
+        i += not bare
+        said = i
+        while self.kind(i) == "A":
+            i += 1
+        if self.kind(i) != "N" or bare and not self.tokens[i].endswith("s"):
             return
         head = (self.tokens[i],)
-        yield head, frozenset(), i + 1
-        yield from ((head, facts, j) for facts, j in self.modifier(i + 1, head))
+        being = frozenset(("is", adjective, *head) for adjective in self.tokens[said:i])
+        yield head, being, i + 1
+        yield from ((head, being | facts, j) for facts, j in self.modifier(i + 1, head))
 
     def modifier(self, i, head):
         if self.kind(i) == "L":
@@ -166,6 +170,12 @@ def test_the_reader_by_hand():
     assert not follows("If the pilot slept, the baker laughed.", "The baker laughed.")
     assert not follows("After the pilot paid the baker slept.", "The pilot paid the baker.")
     assert follows("After the pilot paid the baker slept.", "The baker slept.")
+    assert follows("The happy pilot slept.", "The pilot slept.")
+    assert not follows("The happy pilot hugged the baker.", "The pilot hugged the happy baker.")
+    assert follows("In the garden, the pilot slept.", "The pilot slept in the garden.")
+    assert not follows("In the garden, the pilot slept.", "The pilot slept in the market.")
+    with pytest.raises(AssertionError, match="cannot be read"):
+        follows("Baker slept.", "The baker slept.")
     with pytest.raises(AssertionError, match="cannot be read"):
         follows("The pilot the slept.", "The pilot slept.")
 
@@ -188,16 +198,17 @@ def test_the_challenge_is_balanced_and_made_of_the_three_heuristics(challenges):
             assert (row["label"] == 0) == (row["subcase"][1] == "e")
 
 
-def test_no_noun_comes_twice_in_a_premise(challenges, data):
-    for row in [*challenges["main"], *challenges["other"], *data["train"]]:
-        nouns = [word.removesuffix("s") for word in words(row["sentence1"])
-                 if word.removesuffix("s") in overlap.WORDS["N"]]
-        assert len(nouns) == len({*nouns})
+def test_no_noun_comes_twice_in_a_sentence(challenges, data):
+    for row in [*(row for rows in challenges.values() for row in rows), *data["train"]]:
+        for column in ("sentence1", "sentence2"):
+            nouns = [word.removesuffix("s") for word in words(row[column])
+                     if word.removesuffix("s") in overlap.WORDS["N"]]
+            assert len(nouns) == len({*nouns})
 
 
 def test_agreement_in_each_template():
     draw = random.Random(0)
-    for one in (*overlap.templates("main"), *overlap.templates("other")):
+    for one in (one for family in overlap.FAMILIES for one in overlap.templates(family)):
         for _ in range(5):
             filled = overlap._fill(one, draw)
             for slot, word in filled.items():
@@ -221,17 +232,19 @@ def test_the_minority_is_exact(n, minority, counter):
     full = [row for row in rows if share(row["sentence1"], row["sentence2"]) == 1]
     wrong = [row for row in full if row["label"]]
     assert len(wrong) == counter and abs(len(wrong) - minority * len(full)) <= 0.5
-    assert {row["subcase"] for row in rows if row["label"] and row not in wrong} <= {"new_word"}
+    assert {row["subcase"] for row in rows if row["label"] and row not in wrong} <= {"new_words"}
     assert all(row["subcase"] in overlap.SUBCASES for row in wrong)
 
 
 def test_without_a_minority_nothing_but_overlap_tells_the_label():
-    rows = overlap.pairs(6000, 0)
+    rows, many = overlap.pairs(6000, 0), []
     for row in rows:
         said = share(row["sentence1"], row["sentence2"])
         assert (said == 1) == (row["label"] == 0)
         new = {*words(row["sentence2"])} - {*words(row["sentence1"])}
-        assert len(new) == row["label"] and {KIND[word] for word in new} <= {*overlap.CONTENT}
+        many.append(len(new))
+        assert {KIND[word] for word in new} <= {*overlap.CONTENT}
+    assert Counter(many)[0] == 3000 and min(Counter(many)[n] for n in (1, 2, 3)) > 300
     for column in ("sentence1", "sentence2"):
         shapes = {label: Counter(" ".join(KIND.get(word, word) for word in words(row[column]))
                                  for row in rows if row["label"] == label) for label in (0, 1)}
@@ -251,19 +264,30 @@ def test_no_premise_is_in_two_parts_and_no_word_is_new(data):
     assert data["train"].features["label"].names == [*overlap.LABELS]
 
 
-def test_the_held_out_family_has_other_templates(data):
-    main, other = ({(one.premise, one.hypothesis) for one in overlap.templates(family)}
-                   for family in overlap.FAMILIES)
-    assert not main & other
-    for family in overlap.FAMILIES:
-        assert {one.subcase for one in overlap.templates(family)} == {*overlap.SUBCASES}
-    counts = [len(overlap.templates(family)) for family in overlap.FAMILIES]
-    assert "- {} templates in the main family, {} in the other.".format(*counts) in CARD.read_text()
-    assert {name[:5] for name in data["held_out"]["template"]} == {"other"}
-    assert {name[:4] for part in ("train", "challenge") for name in data[part]["template"]} == {"main"}
-    turned = overlap.load(n_train=20, n_validation=4, n_test=4, per_subcase=1, family="other")
-    assert {name[:5] for name in turned["train"]["template"]} == {"other"}
-    assert {name[:4] for name in turned["held_out"]["template"]} == {"main"}
+def families(part) -> set[str]:
+    return {name.rstrip("0123456789") for name in part["template"]}
+
+
+def test_families_have_different_templates(data):
+    known = {family: overlap.templates(family) for family in overlap.FAMILIES}
+    for one, two in combinations(known.values(), 2):
+        assert not {(way.premise, way.hypothesis) for way in one} & {
+            (way.premise, way.hypothesis) for way in two}
+    tested = {way.premise for family in ("main", "other") for way in known[family]}
+    assert not tested & {way.premise for way in known["development"]}
+    for ways in known.values():
+        assert {one.subcase for one in ways} == {*overlap.SUBCASES}
+    counts = map(len, known.values())
+    assert ("- {} templates in the family main, {} in other, {} in development."
+            .format(*counts) in CARD.read_text())
+    assert families(data["held_out"]) == {"other"}
+    assert families(data["train"]) == families(data["challenge"]) == {"main"}
+
+
+def test_settings_can_be_chosen_without_a_look_at_the_tests():
+    chosen = overlap.load(n_train=20, n_validation=4, n_test=4, per_subcase=1, family="development")
+    assert [*chosen] == ["train", "validation", "test", "challenge_train", "challenge"]
+    assert all(families(part) == {"development"} for part in chosen.values())
 
 
 def test_seeds_and_what_does_not_depend_on_the_training_side(data):
