@@ -15,9 +15,10 @@ MODELS = {  # stack -> experiment, what begins its metrics, arm of each column
     "decoder": (DIRECTIONS["DE-EN"], "decoder", {"vanilla": "vanilla", "causal": "loss_both"}),
 }
 MEASURES = {  # metric -> column of the table beside Figure 9
-    "entropy": "entropy of rows, nats", "neighbours": "effective neighbours", "violated": "outside the bounds",
-    "arcs": "strong arcs a node", "loops": "on a self-loop", "two_cycles": "in a two-cycle",
-    "cycles": "on a cycle", "hubs": "hubs", "column_max": "largest column sum"}
+    "entropy": "entropy of rows, nats", "neighbours": "effective neighbours",
+    "violated": "outside the bounds", "arcs": "strong arcs a node", "loops": "on a self-loop",
+    "two_cycles": "in a two-cycle", "cycles": "on a cycle", "hubs": "hubs",
+    "column_max": "largest column sum"}
 HEIGHT = 0.5  # of an arc, in units of its width
 
 
@@ -56,7 +57,8 @@ def maps_figure(profile: str | None = None, seed: int = 0):
 
     fig, axes = plt.subplots(2, 2, figsize=(8.2, 7.6), height_ratios=[1.5, 1])
     told = []
-    for ax, ((stack, column), (tokens, weights)) in zip(axes.flat, panels(profile, seed).items(), strict=True):
+    found = panels(profile, seed)
+    for ax, ((stack, column), (tokens, weights)) in zip(axes.flat, found.items(), strict=True):
         image = ax.imshow(weights.numpy(), vmin=0, vmax=1)
         ax.grid(False)
         ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=6)
@@ -107,11 +109,12 @@ def arcs_figure(profile: str | None = None, seed: int = 0):
 
     fig, axes = plt.subplots(2, 2, figsize=(9.0, 5.6))
     told = []
-    for ax, ((stack, column), (tokens, weights)) in zip(axes.flat, panels(profile, seed).items(), strict=True):
+    found = panels(profile, seed)
+    for ax, ((stack, column), (tokens, weights)) in zip(axes.flat, found.items(), strict=True):
         draw_arcs(ax, tokens, weights)
-        found = counted(weights)
-        said = (f"{found['arcs']} arcs, {found['loops']} self-loops, {found['two_cycles']} two-cycles, "
-                f"{found['cycles']} of {len(tokens)} on a cycle, {found['hubs']} hubs")
+        count = counted(weights)
+        said = (f"{count['arcs']} arcs, {count['loops']} self-loops, {count['two_cycles']} two-cycles, "
+                f"{count['cycles']} of {len(tokens)} on a cycle, {count['hubs']} hubs")
         ax.set_title(f"{stack}, {column}\n{said}", fontsize=8)
         told.append(f"{stack}, {column}: {said}")
     return fig, (f"Tokens on a line with an arc where one reads another with more than {STRONG:.2f} of its "
@@ -162,13 +165,14 @@ def counts_table(profile: str | None = None):
             one, two = (found.loc[arm][f"{prefix}_{metric}"] for arm in arms.values())
             rows.append([stack, name, estimate(mean_ci(one)), estimate(mean_ci(two)),
                          gain((two - one).dropna(), 3)])
-    return Table(f"{SOURCE}.fig9_counts", ["stack", "measure", *MODELS["encoder"][2], "causal - vanilla"], rows,
+    columns = ["stack", "measure", *MODELS["encoder"][2], "causal - vanilla"]
+    return Table(f"{SOURCE}.fig9_counts", columns, rows,
                  "What maps are like over many sentences, all layers and heads: mean ± half of the 95 % "
                  "interval (seeds), and the difference of the same seeds [95 % interval]",
                  "Shares of tokens unless said. A strong arc has more than a third of a token's attention; a "
                  "hub is read strongly by more than two others. Encoders on test pairs of SNLI, decoders on "
-                 "right translations into English, whose first token can read itself alone. The causal encoder "
-                 "has the GCN and the loss, the causal decoder the loss.")
+                 "right translations into English, whose first token can read itself alone. The causal "
+                 "encoder has the GCN and the loss, the causal decoder the loss.")
 
 
 @artefact(f"{SOURCE}.fig9", needs=tuple(id for id, _, _ in MODELS.values()),
@@ -180,7 +184,7 @@ def fig9(profile):
 
     fig, alt = arcs_figure(profile)
     save_figure(fig, f"{SOURCE}.fig9", alt=alt, caption="Strong attention as arcs, on the paper's own pair: "
-                "above the line an earlier token is read, below it a later one; dashed in both directions, rings "
-                "for self-loops, bold for hubs.")
+                "above the line an earlier token is read, below it a later one; dashed in both directions, "
+                "rings for self-loops, bold for hubs.")
     for table in (counts_table(profile), verdict_table(f"{SOURCE}.fig9", profile)):
         save_table(table)

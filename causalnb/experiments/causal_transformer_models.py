@@ -102,7 +102,7 @@ def attention_measures(model, rows: list[dict]) -> dict[str, float]:
 
 
 def shown_map(stack: str, maps, tokens: list[str]) -> list[dict]:
-    """Head 1 of layer 1 among the maps (1, H, T, T) of a stack: a row with stack, token, to_0, ... a query."""
+    """Head 1 of layer 1 of maps (1, H, T, T): for each query a row with stack, token, to_0, to_1, ..."""
     return [{"stack": stack, "token": token} | {f"to_{j}": round(weight, 5) for j, weight in enumerate(row)}
             for token, row in zip(tokens, maps[0][0, 0].tolist(), strict=True)]
 

@@ -86,10 +86,20 @@ def test_table_3_has_an_attention_a_row():
     assert rows["star mask"]["ours: Acc - full"] == made.gain(star - full)
     assert rows["star mask"]["paper: Macro-F"] == "-" and rows["band mask"]["paper: Acc"] == ""
     assert rows["Transformer-XL"]["ours: Acc"] == "not rebuilt"
+    assert rows["block mask"]["tokens seen, of 32"] == str(made.tokens_seen("block"))
     of = 100 * np.array(values(made.SNLI, "random", "test_macro_f"))
     assert rows["random mask"]["ours: Macro-F"] == estimate(mean_ci(of), 2)
     assert "prints 86.7% and 85.2%" in table.notes
     assert f"star mask {made.gain(both - star)}, {made.side(both - star)}" in made.table3_remark()
+
+
+@pytest.mark.parametrize("arm, seen", [("full", 32), ("band", 7), ("dilated", 7), ("block", 8), ("star", 32)])
+def test_the_label_depends_on_what_two_layers_of_a_mask_join(arm, seen, monkeypatch):
+    settings = {"pattern": "full", "pattern_width": 3, **registry.config(made.SNLI, arm, "quick"),
+                "encoder_layers": 2}
+    monkeypatch.setattr(registry, "config", lambda *_: settings)
+    assert made.tokens_seen(arm) == seen == {"full": 32, "star": 32, "block": settings["pattern_width"]}.get(
+        arm, 1 + 2 * 3)
 
 
 def test_claims_are_decided_in_their_units():

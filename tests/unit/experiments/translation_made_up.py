@@ -1,4 +1,4 @@
-"""Results of translation and SNLI-10k, made up: every metric a number of its own, small maps of known kind."""
+"""Results of translation and SNLI-10k, made up: a number of its own for each metric, maps of known kind."""
 
 from itertools import product
 
