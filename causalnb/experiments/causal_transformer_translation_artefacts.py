@@ -223,9 +223,9 @@ def table3(profile: str | None = None):
                  "Table 3: per cent; the paper's on SNLI, one run each; ours on SNLI-10k, mean ± half of the "
                  "95 % interval (seeds)",
                  "SNLI-10k: the published validation pairs as training set, the published test set. The star "
-                 "mask has Star-Transformer's connections and not its layers. The label is read from the first "
-                 "token; what it does not depend on, through all layers, is not seen. For the causal model "
-                 f"the paper's text prints {text_scores()}.")
+                 "mask has Star-Transformer's connections and not its layers. The label is read from the "
+                 "first token; what it does not depend on, through all layers, is not seen. For the causal "
+                 f"model the paper's text prints {text_scores()}.")
 
 
 def text_scores() -> str:

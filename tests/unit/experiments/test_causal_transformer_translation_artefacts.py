@@ -32,7 +32,7 @@ def by_label(table) -> dict[str, dict[str, str]]:
 
 def test_a_gain_has_its_sign_and_its_side():
     assert made.gain([1.0, 2.0, 3.0]) == "+2.00 [-0.48, +4.48] (3)" and made.gain([-1.0], 1) == "-1.0 (1)"
-    assert [made.side(one) for one in ([1, 1.1], [-1, -1.1], [1, -1])] == [
+    assert [made.side(one) for one in ([1, 1.1], [-1, -1.1], [2, -1])] == [
         "above 0", "below 0", "not to be told from 0"]
 
 
