@@ -2,12 +2,13 @@
 
 from math import ceil, floor
 
-from causalnb.experiments.causal_transformer_tasks import collate
+from causalnb.experiments.causal_transformer_tasks import collate, encoded
 from causalnb.lab.registry import Run
 
 PASSED_ON = ("d_model", "num_heads", "d_ff", "encoder_layers", "dropout", "pre_norm", "gcn", "blanket",
              "blanket_in", "self_loop", "blanket_settings", "causal_weight", "pattern", "pattern_width",
              "pattern_share", "relative")  # settings of the room's configuration
+EXAMPLE = ("no, sir i'm afraid i didn't", "yes, of course i did, sir")  # the pair of Figures 8 and 9
 
 
 def settings(config: dict, steps: int) -> dict:
@@ -98,3 +99,27 @@ def attention_measures(model, rows: list[dict]) -> dict[str, float]:
     with torch.no_grad():
         maps = model(**given, output_attentions=True).encoder_attentions
     return map_measures(maps, given["attention_mask"])
+
+
+def shown_map(stack: str, maps, tokens: list[str]) -> list[dict]:
+    """Head 1 of layer 1 of maps (1, H, T, T): for each query a row with stack, token, to_0, to_1, ..."""
+    return [{"stack": stack, "token": token} | {f"to_{j}": round(weight, 5) for j, weight in enumerate(row)}
+            for token, row in zip(tokens, maps[0][0, 0].tolist(), strict=True)]
+
+
+def read_tokens(ids, tokenizer) -> list[str]:
+    """What each of ids (1, T) says, as `shown_map` takes it."""
+    return [tokenizer.decode([one]).strip() for one in ids[0].tolist()]
+
+
+def example_map(model, tokenizer) -> list[dict]:
+    """`shown_map` of a classifier's encoder on the paper's pair."""
+    import torch
+
+    given = collate(encoded([dict(zip(("sentence1", "sentence2"), EXAMPLE), label=0)], tokenizer))
+    del given["labels"]
+    model.eval()
+    with torch.no_grad():
+        maps = model(**{name: value.to(model.device) for name, value in given.items()},
+                     output_attentions=True).encoder_attentions
+    return shown_map("encoder", maps, read_tokens(given["input_ids"], tokenizer))

@@ -6,6 +6,7 @@ from causalnb.experiments.causal_transformer_forgetting import SEEN, count_forgo
 from causalnb.experiments.causal_transformer_models import (
     attention_measures,
     build_classifier,
+    example_map,
     fit,
     predictions,
     right,
@@ -19,6 +20,8 @@ from causalnb.experiments.causal_transformer_tasks import (
 )
 from causalnb.lab.batches import grouped
 from causalnb.lab.registry import Run
+
+EXAMPLE_IN = ("snli",)  # tasks in everyday English, whose tokenizers do not spell the paper's example
 
 
 def spread(rows: list, n: int) -> list:
@@ -59,7 +62,8 @@ def run_pairs(run: Run) -> dict:
     """Train an arm on config's `train_part` of its task and score all cells.
 
     The history follows accuracy on validation pairs, attention on `follow_rows` of them, and how many of
-    `probe_rows` training pairs are right and were forgotten.
+    `probe_rows` training pairs are right and were forgotten. On tasks in EXAMPLE_IN it ends with the map of
+    the paper's example.
     """
     from transformers import set_seed
 
@@ -82,7 +86,8 @@ def run_pairs(run: Run) -> dict:
     history, forgotten = count_forgotten(history, {"train": len(probe)})
     asked = cells(found, config["cells"], config["real"])
     metrics = {"parameters": model.num_parameters(), **cell_scores(model, asked, tokenizer, config)}
-    return {"metrics": metrics | forgotten, "history": history}
+    example = example_map(model, tokenizer) if config["task"] in EXAMPLE_IN else []
+    return {"metrics": metrics | forgotten, "history": history + example}
 
 
 def run_sequence(run: Run) -> dict:

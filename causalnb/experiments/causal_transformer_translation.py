@@ -1,7 +1,14 @@
 """One arm on translation: train on pairs of sentences, decode the test parts, score them by BLEU."""
 
 from causalnb.errors import LabError
-from causalnb.experiments.causal_transformer_models import fit, map_measures, settings
+from causalnb.experiments.causal_transformer_models import (
+    EXAMPLE,
+    fit,
+    map_measures,
+    read_tokens,
+    settings,
+    shown_map,
+)
 from causalnb.experiments.causal_transformer_tasks import BOS, EOS, PAD, padded, parts
 from causalnb.lab.batches import grouped
 from causalnb.lab.registry import Run
@@ -95,8 +102,25 @@ def attention_of(model, rows: list[dict]) -> dict[str, float]:
     return {f"{stack}_{name}": value for stack, one in found.items() for name, value in one.items()}
 
 
+def example_maps(model, tokenizer) -> list[dict]:
+    """`shown_map` of both stacks: the encoder reads the paper's premise, the decoder the hypothesis."""
+    import torch
+
+    (_, given), = by_batch(model, encoded([dict(zip(("source", "target"), EXAMPLE))], tokenizer))
+    model.eval()
+    with torch.no_grad():
+        out = model(**given, output_attentions=True)
+    read = {"encoder": given["input_ids"],
+            "decoder": model.prepare_decoder_input_ids_from_labels(given["labels"])}
+    return [row for stack, ids in read.items()
+            for row in shown_map(stack, out[f"{stack}_attentions"], read_tokens(ids, tokenizer))]
+
+
 def run_translation(run: Run) -> dict:
-    """BLEU (0 to 100) of the test parts, greedy and with beams; sacrebleu's signature ends the history."""
+    """BLEU (0 to 100) of the test parts, greedy and with beams.
+
+    The history ends with sacrebleu's signature and the maps of the paper's example.
+    """
     from transformers import set_seed
 
     config, bleu = run.config, bleu_metric()
@@ -118,4 +142,5 @@ def run_translation(run: Run) -> dict:
             said = translations(model, asked, tokenizer, beams, config["longest"])
             metrics[f"{part}_{name}_bleu"] = bleu.corpus_score(said, [references]).score
     metrics |= attention_of(model, validation[: config["map_rows"]])
-    return {"metrics": metrics, "history": [*history, {"signature": str(bleu.get_signature())}]}
+    return {"metrics": metrics, "history": [*history, {"signature": str(bleu.get_signature())},
+                                            *example_maps(model, tokenizer)]}

@@ -269,6 +269,36 @@ def test_what_was_learned_by_heart_is_translated(captions, tmp_path):
     assert found["decoder_cycles"] == 0 <= found["encoder_violated"] <= 1
 
 
+def test_the_papers_pair_is_kept_as_a_map(captions, nli):
+    rows = runs.example_map(built("both"), nli[1])
+    assert rows[0]["token"] == "<s>" and [row["token"] for row in rows].count("</s>") == 2
+    assert {row["stack"] for row in rows} == {"encoder"}
+    tokenizer = captions[1]
+    torch.manual_seed(0)
+    model = translation.build_translator(config("vanilla", DE), len(tokenizer), 4).eval()
+    found = translation.example_maps(model, tokenizer)
+    parts = {stack: [row for row in found if row["stack"] == stack] for stack in ("encoder", "decoder")}
+    said = ["".join(row["token"] for row in one if row["token"] not in ("<s>", "</s>"))
+            for one in parts.values()]
+    assert said == [sentence.replace(" ", "") for sentence in models.EXAMPLE]
+    for one in (rows, *parts.values()):
+        weights = torch.tensor([[row[f"to_{j}"] for j in range(len(one))] for row in one])
+        assert (weights.sum(1) - 1).abs().max() < 1e-3
+    assert not weights.triu(1).any() and parts["decoder"][-1]["token"] != "</s>"
+    given = tasks.collate(tasks.encoded([{"sentence1": "a", "sentence2": "b", "label": 0}], nli[1]))
+    del given["labels"]
+    with torch.no_grad():
+        maps = built("both", encoder_layers=2)(**given, output_attentions=True).encoder_attentions
+    kept = models.shown_map("encoder", maps, ["x"] * maps[0].shape[2])
+    assert kept[1]["to_2"] == pytest.approx(maps[0][0, 0, 1, 2].item(), abs=1e-5)
+
+
+def test_only_everyday_english_keeps_the_papers_pair(tmp_path):
+    snli = runs.run_pairs(run_of(tmp_path / "snli", "causal_transformer.snli", "full"))["history"]
+    assert len([row for row in snli if row.get("stack") == "encoder"]) > 10
+    assert not any("stack" in row for row in runs.run_pairs(run_of(tmp_path / "nli"))["history"])
+
+
 def test_bleu_of_a_copy_is_100():
     pytest.importorskip("sacrebleu", reason="BLEU needs the package sacrebleu")
     bleu = translation.bleu_metric()

@@ -1,0 +1,190 @@
+"""Figures 8 and 9 of the Causal Transformer: two attention maps, their strong arcs, and counts over many."""
+
+from causalnb.experiments.causal_transformer_translation_artefacts import (
+    DIRECTIONS,
+    SNLI,
+    SOURCE,
+    gain,
+    verdict_table,
+)
+from causalnb.lab.registry import artefact
+
+SHARED = ("causalnb.experiments.causal_transformer_translation_artefacts",)
+MODELS = {  # stack -> experiment, what begins its metrics, arm of each column
+    "encoder": (SNLI, "test", {"vanilla": "full", "causal": "both"}),
+    "decoder": (DIRECTIONS["DE-EN"], "decoder", {"vanilla": "vanilla", "causal": "loss_both"}),
+}
+MEASURES = {  # metric -> column of the table beside Figure 9
+    "entropy": "entropy of rows, nats", "neighbours": "effective neighbours",
+    "violated": "outside the bounds", "arcs": "strong arcs a node", "loops": "on a self-loop",
+    "two_cycles": "in a two-cycle", "cycles": "on a cycle", "hubs": "hubs",
+    "column_max": "largest column sum"}
+HEIGHT = 0.5  # of an arc, in units of its width
+
+
+def example(stack: str, column: str, profile: str | None = None, seed: int = 0):
+    """(tokens, map (T, T)) of head 1 in layer 1 on the paper's pair; LabError where results are missing.
+
+    The encoder is SNLI's and reads both sentences; the decoder writes English and reads the hypothesis. In
+    layer 1 no decoder has looked at its source yet.
+    """
+    import torch
+
+    from causalnb.lab import results
+
+    id, _, arms = MODELS[stack]
+    results.require(id, profile, [arms[column]])
+    found = results.curves(id, profile, [arms[column]])
+    found = found[(found["stack"] == stack) & (found["seed"] == seed)]
+    weights = found[[f"to_{j}" for j in range(len(found))]].to_numpy(float)
+    return [*found["token"]], torch.tensor(weights)
+
+
+def panels(profile: str | None = None, seed: int = 0) -> dict[tuple[str, str], tuple]:
+    """{(stack, column): (tokens, map)} of both figures."""
+    return {(stack, column): example(stack, column, profile, seed)
+            for stack, (_, _, arms) in MODELS.items() for column in arms}
+
+
+# Figure 8
+
+
+def maps_figure(profile: str | None = None, seed: int = 0):
+    """(figure, alt): the four maps as heat maps."""
+    import matplotlib.pyplot as plt
+
+    from causalnb.causal_transformer import describe
+
+    fig, axes = plt.subplots(2, 2, figsize=(8.2, 7.6), height_ratios=[1.5, 1])
+    told = []
+    found = panels(profile, seed)
+    for ax, ((stack, column), (tokens, weights)) in zip(axes.flat, found.items(), strict=True):
+        image = ax.imshow(weights.numpy(), vmin=0, vmax=1)
+        ax.grid(False)
+        ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=6)
+        ax.set_yticks(range(len(tokens)), tokens, fontsize=6)
+        ax.set(xlabel="read", ylabel="reads")
+        spread = describe(weights[None, None], causal=stack == "decoder")["neighbours"]
+        ax.set_title(f"{stack}, {column}: {spread:.1f} effective neighbours", fontsize=9)
+        strongest = [tokens[j] for j in weights.sum(0).topk(2).indices.tolist()]
+        told.append(f"{stack}, {column}: {spread:.1f} effective neighbours a token, most read "
+                    f"{' and '.join(map(repr, strongest))}")
+    fig.colorbar(image, ax=axes, label="attention", shrink=0.5)
+    return fig, (f"Heat maps of attention, head 1 of layer 1, in the runs of seed {seed}. {'; '.join(told)}. "
+                 "The decoder's maps are lower triangular.")
+
+
+@artefact(f"{SOURCE}.fig8", needs=tuple(id for id, _, _ in MODELS.values()), code=SHARED)
+def fig8(profile):
+    """Figure 8: maps of the vanilla and of the causal model on the paper's pair, and the claim on them."""
+    from causalnb.lab.figures import save_figure
+    from causalnb.lab.tables import save_table
+
+    fig, alt = maps_figure(profile)
+    save_figure(fig, f"{SOURCE}.fig8", alt=alt, caption="Attention, head 1 of layer 1, on the paper's own "
+                "pair: encoders trained on SNLI-10k, decoders that translate into English; one seed.")
+    save_table(verdict_table(f"{SOURCE}.fig8", profile))
+
+
+# Figure 9
+
+
+def counted(weights) -> dict[str, int]:
+    """What a map (T, T) draws above the threshold: arcs, loops, two_cycles, nodes on cycles, hubs."""
+    from causalnb.causal_transformer.arcs import MOST_PARENTS, arcs, on_cycle
+
+    graph = arcs(weights[None, None])[0, 0]
+    loops = graph.diagonal()
+    others = graph & ~loops.diag()
+    found = {"arcs": others, "loops": loops, "two_cycles": (others & others.T).triu(),
+             "cycles": on_cycle(others), "hubs": others.sum(0) > MOST_PARENTS}
+    return {name: int(each.sum()) for name, each in found.items()}
+
+
+def arcs_figure(profile: str | None = None, seed: int = 0):
+    """(figure, alt): the same maps as arcs from a token to those it reads with more than a third."""
+    import matplotlib.pyplot as plt
+
+    from causalnb.causal_transformer.arcs import STRONG
+
+    fig, axes = plt.subplots(2, 2, figsize=(9.0, 5.6))
+    told = []
+    found = panels(profile, seed)
+    for ax, ((stack, column), (tokens, weights)) in zip(axes.flat, found.items(), strict=True):
+        draw_arcs(ax, tokens, weights)
+        count = counted(weights)
+        said = (f"{count['arcs']} arcs, {count['loops']} self-loops, {count['two_cycles']} two-cycles, "
+                f"{count['cycles']} of {len(tokens)} on a cycle, {count['hubs']} hubs")
+        ax.set_title(f"{stack}, {column}\n{said}", fontsize=8)
+        told.append(f"{stack}, {column}: {said}")
+    return fig, (f"Tokens on a line with an arc where one reads another with more than {STRONG:.2f} of its "
+                 f"attention, in the runs of seed {seed}. {'; '.join(told)}.")
+
+
+def draw_arcs(ax, tokens: list[str], weights) -> None:
+    """Arcs to earlier tokens above a line, to later ones below it, those of two-cycles dashed.
+
+    Rings are self-loops, tokens in bold hubs.
+    """
+    from matplotlib.patches import Arc
+
+    from causalnb.causal_transformer.arcs import MOST_PARENTS, arcs
+    from causalnb.lab.figures import COLOURS
+
+    graph = arcs(weights[None, None])[0, 0]
+    ax.axhline(0, color="0.7", linestyle="-", marker="", linewidth=0.8, zorder=0)
+    for i, j in graph.nonzero().tolist():
+        if i == j:
+            ax.plot(i, 0, "o", color="none", markeredgecolor=COLOURS["orange"], markersize=6)
+            continue
+        both, width = bool(graph[j, i]), abs(i - j)
+        start = 0 if j < i else 180
+        ax.add_patch(Arc(((i + j) / 2, 0), width, 2 * HEIGHT * width, theta1=start, theta2=start + 180,
+                         linewidth=0.6 + 1.8 * float(weights[i, j]), linestyle="--" if both else "-",
+                         edgecolor=COLOURS["vermillion" if both else "blue"]))
+    ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=6)
+    readers = (graph & ~graph.diagonal().diag()).sum(0)
+    for label, hub in zip(ax.get_xticklabels(), (readers > MOST_PARENTS).tolist(), strict=True):
+        label.set_fontweight("bold" if hub else "normal")
+    reach = HEIGHT * len(tokens)
+    ax.set(xlim=(-0.8, len(tokens) - 0.2), ylim=(-reach if graph.triu(1).any() else -1, reach), yticks=[])
+    ax.grid(False)
+    ax.spines["left"].set_visible(False)
+
+
+def counts_table(profile: str | None = None):
+    """Means over many sentences, all layers and heads: vanilla, causal, and their difference by seeds."""
+    from causalnb.lab import results
+    from causalnb.lab.statistics import mean_ci
+    from causalnb.lab.tables import Table, estimate
+
+    rows = []
+    for stack, (id, prefix, arms) in MODELS.items():
+        found = results.require(id, profile, list(arms.values())).set_index(["arm", "seed"])
+        for metric, name in MEASURES.items():
+            one, two = (found.loc[arm][f"{prefix}_{metric}"] for arm in arms.values())
+            rows.append([stack, name, estimate(mean_ci(one)), estimate(mean_ci(two)),
+                         gain((two - one).dropna(), 3)])
+    columns = ["stack", "measure", *MODELS["encoder"][2], "causal - vanilla"]
+    return Table(f"{SOURCE}.fig9_counts", columns, rows,
+                 "What maps are like over many sentences, all layers and heads: mean ± half of the 95 % "
+                 "interval (seeds), and the difference of the same seeds [95 % interval]",
+                 "Shares of tokens unless said. A strong arc has more than a third of a token's attention; a "
+                 "hub is read strongly by more than two others. Encoders on test pairs of SNLI, decoders on "
+                 "right translations into English, whose first token can read itself alone. The causal "
+                 "encoder has the GCN and the loss, the causal decoder the loss.")
+
+
+@artefact(f"{SOURCE}.fig9", needs=tuple(id for id, _, _ in MODELS.values()),
+          code=(*SHARED, f"causalnb.{SOURCE}.arcs"))
+def fig9(profile):
+    """Figure 9: strong arcs, their counts over many sentences, and the claim on it."""
+    from causalnb.lab.figures import save_figure
+    from causalnb.lab.tables import save_table
+
+    fig, alt = arcs_figure(profile)
+    save_figure(fig, f"{SOURCE}.fig9", alt=alt, caption="Strong attention as arcs, on the paper's own pair: "
+                "above the line an earlier token is read, below it a later one; dashed in both directions, "
+                "rings for self-loops, bold for hubs.")
+    for table in (counts_table(profile), verdict_table(f"{SOURCE}.fig9", profile)):
+        save_table(table)

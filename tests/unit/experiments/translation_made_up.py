@@ -1,0 +1,62 @@
+"""Results of translation and SNLI-10k, made up: a number of its own for each metric, maps of known kind."""
+
+from itertools import product
+
+import torch
+
+from causalnb.causal_transformer import describe
+from causalnb.causal_transformer.arcs import count_arcs
+from causalnb.experiments.causal_transformer_models import shown_map
+from causalnb.experiments.causal_transformer_translation_artefacts import (
+    DECODINGS,
+    DIRECTIONS,
+    SCORES,
+    SNLI,
+    tested,
+)
+from tests.unit.experiments.made_up import counted, number, write
+
+SIGNATURE = "made-up"
+TOKENS = ("<s>", "no", ",", "sir", "</s>")
+FLAT = torch.full((5, 5), 1 / 5)
+MEASURES = (*describe(FLAT[None, None]), *count_arcs(FLAT[None, None]))
+
+
+def drawn(stack: str, arm: str):
+    """The map (5, 5) of an arm: flat in vanilla arms; else a cycle, in the decoder a chain."""
+    if arm in ("full", "vanilla"):
+        flat = FLAT.tril() if stack == "decoder" else FLAT
+        return flat / flat.sum(1, keepdim=True)
+    chain = torch.eye(5).roll(1, 0)
+    if stack == "decoder":
+        chain[0] = torch.eye(5)[0]
+    return chain
+
+
+def metrics(experiment: str, arm: str, seed: int) -> dict:
+    """What a run of SNLI-10k or translation measures, and Tables 2 and 3 and Figure 9 read."""
+    stacks = ["test"] if experiment == SNLI else ["encoder", "decoder"]
+    names = [f"{stack}_{measure}" for stack in stacks for measure in MEASURES]
+    names += [*SCORES.values()] if experiment == SNLI else [
+        f"{cell}_{decoding}_bleu" for cell, decoding in product(tested(), DECODINGS)]
+    return {name: number(experiment, arm, seed, name) for name in names}
+
+
+def history(experiment: str, arm: str) -> list[dict]:
+    """One measurement, the signature of a translation, and the maps of the example."""
+    stacks = ["encoder"] if experiment == SNLI else ["encoder", "decoder"]
+    rows = [{"step": 1, "loss": 1.0}, *([] if experiment == SNLI else [{"signature": SIGNATURE}])]
+    for stack in stacks:
+        rows += shown_map(stack, (drawn(stack, arm)[None, None],), [*TOKENS])
+    return rows
+
+
+def store(monkeypatch, folder, seeds: int = 3) -> None:
+    """Write quick results of the three experiments into folder, registered with that many seeds."""
+    for name in ("RESULTS", "FIGURES", "CACHE"):
+        monkeypatch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
+    for id in (SNLI, *DIRECTIONS.values()):
+        spec = counted(monkeypatch, id, seeds)
+        for arm in spec.arms:
+            for seed in range(seeds):
+                write(spec, arm, seed, metrics(id, arm, seed), history(id, arm))
