@@ -16,10 +16,10 @@ class CausalTransformerConfig(PretrainedConfig):
     "none", in the stacks blanket_in; both "none" is the vanilla Transformer. self_loop is the encoder's
     (Definition 2 gives the decoder none), blanket_settings are further ones of the loss. The loss has weight
     causal_weight >= 0; causal_ramp = [first, last] raises it from 0 to that between two counts of training
-    passes. pattern ("full", "band", "dilated", "block", "random", "star") with pattern_width and
-    pattern_share, and relative, are the encoder's sparse attention and relative positions. dropout in [0, 1)
-    stands everywhere but inside attention; pre_norm puts norms before the sublayers. Raises ValueError for
-    settings out of range.
+    passes. pattern ("full", "band", "dilated", "block", "random", "star") with pattern_width, pattern_share
+    and pattern_global (attention_pattern's global_tokens), and relative, are the encoder's sparse attention
+    and relative positions. dropout in [0, 1) stands everywhere but inside attention; pre_norm puts norms
+    before the sublayers. Raises ValueError for settings out of range.
     """
 
     model_type = "causal_transformer"
@@ -35,9 +35,9 @@ class CausalTransformerConfig(PretrainedConfig):
                  blanket: str = "hinge", blanket_in=STACKS, self_loop: bool | str = True,
                  blanket_settings: dict | None = None, causal_weight: float = 0.1,
                  causal_ramp: list[int] | None = None, pattern: str = "full", pattern_width: int = 1,
-                 pattern_share: float = 0.25, relative: int = 0, label_smoothing: float = 0.0,
-                 pad_token_id: int = 0, bos_token_id: int = 1, eos_token_id: int = 2,
-                 decoder_start_token_id: int = 1, is_encoder_decoder: bool = False,
+                 pattern_share: float = 0.25, pattern_global: int = 0, relative: int = 0,
+                 label_smoothing: float = 0.0, pad_token_id: int = 0, bos_token_id: int = 1,
+                 eos_token_id: int = 2, decoder_start_token_id: int = 1, is_encoder_decoder: bool = False,
                  tie_word_embeddings: bool = True, **kwargs):
         choices = dict(gcn=(gcn, GCN_MODES), activation=(activation, ACTIVATIONS),
                        pattern=(pattern, PATTERNS), blanket=(blanket, (*MODES, "none")))
@@ -64,7 +64,7 @@ class CausalTransformerConfig(PretrainedConfig):
         self.self_loop, self.blanket_settings = self_loop, blanket_settings
         self.causal_weight, self.causal_ramp = causal_weight, causal_ramp
         self.pattern, self.pattern_width, self.pattern_share = pattern, pattern_width, pattern_share
-        self.relative, self.label_smoothing = relative, label_smoothing
+        self.pattern_global, self.relative, self.label_smoothing = pattern_global, relative, label_smoothing
         super().__init__(pad_token_id=pad_token_id, bos_token_id=bos_token_id, eos_token_id=eos_token_id,
                          decoder_start_token_id=decoder_start_token_id, is_encoder_decoder=is_encoder_decoder,
                          tie_word_embeddings=tie_word_embeddings, **kwargs)

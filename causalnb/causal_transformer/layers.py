@@ -145,6 +145,6 @@ class Stack(nn.Module):
             return None
         if self._pattern is None or len(self._pattern) < tokens:
             self._pattern = attention_pattern(config.pattern, tokens, config.pattern_width,
-                                              config.pattern_share)
+                                              config.pattern_share, global_tokens=config.pattern_global)
         self._pattern = self._pattern.to(place.device)
         return self._pattern[place[:, :, None], place[:, None]]

@@ -6,32 +6,36 @@ from torch import Tensor
 PATTERNS = ("full", "band", "dilated", "block", "random", "star")
 
 
-def attention_pattern(kind: str, tokens: int, width: int = 1, share: float = 0.25, seed: int = 0) -> Tensor:
+def attention_pattern(kind: str, tokens: int, width: int = 1, share: float = 0.25, seed: int = 0,
+                      global_tokens: int = 0) -> Tensor:
     """Which keys a query may attend to, (T, T) bool, whatever the sentence; the diagonal is always in.
 
     "band": up to `width` tokens away. "dilated": every second token up to 2 width away. "block": blocks of
     width tokens. "random": each pair by chance with probability `share`. "star": neighbours up to `width`
-    away, and token 0 with all. A pattern of fewer tokens is the corner of one of more, so that padding
-    changes nothing. Raises ValueError for an unknown kind, no token, width below 1 and share outside [0, 1].
+    away, and token 0 with all. The first `global_tokens` see all and are seen by all. A pattern of fewer
+    tokens is the corner of one of more, so that padding changes nothing. Raises ValueError for an unknown
+    kind, no token, width below 1, share outside [0, 1] and global_tokens below 0.
     """
     if kind not in PATTERNS:
         raise ValueError(f"pattern is {kind!r}: choose among {', '.join(map(repr, PATTERNS))}")
-    if tokens < 1 or width < 1 or not 0 <= share <= 1:
-        raise ValueError(f"a pattern of {tokens} tokens has width {width} and share {share}: choose at least "
-                         "1 token, width 1 or more and share in [0, 1]")
+    if tokens < 1 or width < 1 or not 0 <= share <= 1 or global_tokens < 0:
+        raise ValueError(f"a pattern of {tokens} tokens has width {width}, share {share} and {global_tokens} "
+                         "global tokens: choose at least 1 token, width 1 or more, share in [0, 1] and 0 "
+                         "global tokens or more")
     place = torch.arange(tokens)
     away = (place[:, None] - place).abs()
-    if kind == "full":
-        return torch.ones(tokens, tokens, dtype=torch.bool)
-    if kind == "band":
-        return away <= width
-    if kind == "dilated":
-        return (away <= 2 * width) & (away % 2 == 0)
-    if kind == "block":
-        return place[:, None] // width == place // width
     if kind == "star":
-        return (away <= width) | (place[:, None] == 0) | (place == 0)
-    return (_chance(tokens, seed) < share) | (away == 0)
+        kind, global_tokens = "band", max(1, global_tokens)
+    seen = (place[:, None] < global_tokens) | (place < global_tokens)
+    if kind == "full":
+        return torch.ones_like(seen)
+    if kind == "band":
+        return seen | (away <= width)
+    if kind == "dilated":
+        return seen | (away <= 2 * width) & (away % 2 == 0)
+    if kind == "block":
+        return seen | (place[:, None] // width == place // width)
+    return seen | (_chance(tokens, seed) < share) | (away == 0)
 
 
 def _chance(tokens: int, seed: int) -> Tensor:

@@ -12,7 +12,7 @@ from causalnb.lab.registry import artefact
 SHARED = ("causalnb.experiments.causal_transformer_translation_artefacts",)
 MODELS = {  # stack -> experiment, what begins its metrics, arm of each column
     "encoder": (SNLI, "test", {"vanilla": "full", "causal": "both"}),
-    "decoder": (DIRECTIONS["DE-EN"], "decoder", {"vanilla": "vanilla", "causal": "loss_both"}),
+    "decoder": (DIRECTIONS["DE-EN"], "decoder", {"vanilla": "vanilla", "causal": "both"}),
 }
 MEASURES = {  # metric -> column of the table beside Figure 9
     "entropy": "entropy of rows, nats", "neighbours": "effective neighbours",

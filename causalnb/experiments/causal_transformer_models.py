@@ -7,7 +7,7 @@ from causalnb.lab.registry import Run
 
 PASSED_ON = ("d_model", "num_heads", "d_ff", "encoder_layers", "dropout", "pre_norm", "gcn", "blanket",
              "blanket_in", "self_loop", "blanket_settings", "causal_weight", "pattern", "pattern_width",
-             "pattern_share", "relative")  # settings of the room's configuration
+             "pattern_share", "pattern_global", "relative")  # settings of the room's configuration
 EXAMPLE = ("no, sir i'm afraid i didn't", "yes, of course i did, sir")  # the pair of Figures 8 and 9
 
 

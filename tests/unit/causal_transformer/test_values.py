@@ -70,6 +70,12 @@ def test_a_pattern_is_the_corner_of_a_larger_one(kind):
     assert torch.equal(large[:17, :17], small) and large.diagonal().all()
 
 
+@pytest.mark.parametrize("kind", [*PICTURES, "random"])
+def test_global_tokens_see_all_and_are_seen_by_all(kind):
+    plain, found = attention_pattern(kind, 12, 2), attention_pattern(kind, 12, 2, global_tokens=2)
+    assert found[:2].all() and found[:, :2].all() and torch.equal(found[2:, 2:], plain[2:, 2:])
+
+
 def test_random_pairs_have_their_share():
     off = ~torch.eye(60, dtype=torch.bool)
     found = attention_pattern("random", 60, share=0.25)
@@ -83,7 +89,8 @@ def test_random_pairs_have_their_share():
     (dict(kind="ring", tokens=4), "pattern is 'ring': choose among 'full', 'band'"),
     (dict(kind="band", tokens=0), "a pattern of 0 tokens"),
     (dict(kind="band", tokens=4, width=0), "width 0"),
-    (dict(kind="random", tokens=4, share=1.5), "share 1.5: choose at least")])
+    (dict(kind="random", tokens=4, share=1.5), "share 1.5 and 0 global tokens: choose"),
+    (dict(kind="band", tokens=4, global_tokens=-1), "and -1 global tokens: choose at least")])
 def test_bad_patterns_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         attention_pattern(**settings)
