@@ -317,4 +317,4 @@ def test_the_loss_is_in_the_stacks_of_its_arm():
     stacks = {arm: [*translation.build_translator(config(arm, DE), 300, 4).losses]
               for arm in registry.arms(DE)}
     assert stacks == {"vanilla": [], "gcn": [], "loss_encoder": ["encoder"],
-                      "loss_both": ["encoder", "decoder"]}
+                      "loss_both": ["encoder", "decoder"], "both": ["encoder", "decoder"]}
