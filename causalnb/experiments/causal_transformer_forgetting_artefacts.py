@@ -72,9 +72,9 @@ def sequence_figure(profile: str | None = None):
     bars.set_xticks(range(len(tasks)), [NAMES[task] for task in tasks])
     bars.set(ylabel="forgotten at least once, %", title="(a) forgotten training examples")
     bars.set_ylim(bottom=0)
-    for ax, task in zip(lines, tasks, strict=True):
+    for stage, (ax, task) in enumerate(zip(lines, tasks, strict=True), 1):
         told += _after_stages(ax, found, task)
-        ax.set(title=f"(b) {NAMES[task]}", ylim=(0, 103), xlabel="after training on")
+        ax.set(title=f"(b) {stage}: {NAMES[task]}", ylim=(0, 103), xlabel="after stage")
         ax.tick_params(labelleft=ax is lines[0])
     lines[0].set_ylabel("test accuracy, %")
     fig.legend(*lines[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(MODELS))
@@ -98,7 +98,7 @@ def _after_stages(ax, found, task: str) -> list[str]:
                     marker=marker, yerr=np.nan_to_num([one.half for one in each]), capsize=2, label=ARMS[arm])
         told.append(f"{NAMES[task]}, {ARMS[arm]}: " + " / ".join(f"{one.mean:.0f}" for one in each))
     ax.axvline([*STAGES].index(task), color="0.5", linestyle=":", marker="", linewidth=1)
-    ax.set_xticks(range(len(STAGES)), [NAMES[stage].split()[0][:9] for stage in STAGES], rotation=20)
+    ax.set_xticks(range(len(STAGES)), range(1, len(STAGES) + 1))
     return told
 
 

@@ -24,6 +24,7 @@ CONTRASTS = [*((arm, PLAIN) for arm in ("bow", "bilstm", "gcn", "loss", "both", 
 LOOKS = {"constant": ("black", ":", ""), "bow": ("orange", "--", "s"), "bilstm": ("yellow", "-.", "^"),
          PLAIN: ("black", "-", "o"), "gcn": ("sky", "--", "v"), "loss": ("green", "-.", "P"),
          "both": ("blue", "-", "D"), "entropy": ("purple", ":", "X")}
+SAID = {"other": "no paraphrase"}  # labels whose name says too little in a table
 CLAIMS = [f"causal_transformer.claim{number}" for number in (*range(1, 14), 19)]
 
 
@@ -51,9 +52,8 @@ def real_cells(task: str, profile: str | None = None) -> list[str]:
 
 def headings(task: str, profile: str | None = None) -> dict[str, str]:
     """{metric: heading} of a task's full table."""
-    label, other = TASKS[task][2]
-    found = {"test_accuracy": "in distribution", "challenge_accuracy": "challenge",
-             f"challenge_{label}": f"challenge, {label}", f"challenge_{other}": f"challenge, {other}",
+    halves = {f"challenge_{label}": f"challenge, {SAID.get(label, label)}" for label in TASKS[task][2]}
+    found = {"test_accuracy": "in distribution", "challenge_accuracy": "challenge", **halves,
              "held_out_accuracy": "other templates"}
     names = {"mnli_contradicting": "MNLI's contradicting pairs", "paws_qqp": "PAWS-QQP"}
     return found | {f"{cell}_accuracy": names.get(cell, cell) for cell in real_cells(task, profile)}
@@ -127,6 +127,32 @@ def full_table(task: str, found: dict, profile: str | None = None):
                  f"Table 1, {TASKS[task][0]}: accuracy in %, mean ± half of the 95 % interval (seeds)",
                  "With no counter-examples the training pairs do not say what the second half of the "
                  "challenge asks. Published sets are asked of models that never read their words.")
+
+
+def kinds(task: str) -> dict[str, list[str]]:
+    """{heading: metrics whose mean it is} of the challenge: heuristic and half, or kind of question."""
+    from causalnb.tasks import overlap, paraphrase
+
+    if task == "paraphrase":
+        return {kind: [f"challenge_{kind}"] for kind in paraphrase.SAME_WORDS}
+    found = {}
+    for subcase in overlap.SUBCASES:
+        heading = f"{overlap.HEURISTICS[subcase[0]]}, {overlap.LABELS[subcase[1] == 'n']}".replace("_", " ")
+        found.setdefault(heading, []).append(f"challenge_{subcase}")
+    return found
+
+
+def kinds_table(task: str, found: dict):
+    """Every arm on the kinds of a task's challenge pairs, at DECISIVE."""
+    from causalnb.lab.tables import Table
+
+    heads = kinds(task)
+    rows = [[name, *(percent(found[task, DECISIVE].loc[arm, metrics].mean(axis=1))
+                     for metrics in heads.values())] for arm, name in ARMS.items()]
+    return Table(f"causal_transformer.table1_{task}_kinds", ["arm", *heads], rows,
+                 f"Table 1, {TASKS[task][0]}: accuracy in % by kind of challenge pair, {share(DECISIVE)} of "
+                 "counter-examples, mean ± half of the 95 % interval (seeds)",
+                 "BoW reads no order: a kind that it gets right is told by words.")
 
 
 def bert_runs(profile: str | None = None):
@@ -255,7 +281,8 @@ def minority_figure(found: dict):
                         color=COLOURS[colour], linestyle=line, marker=marker, capsize=2, label=ARMS[arm])
             told.append(f"{name}, {ARMS[arm]}: " + " / ".join(f"{one.mean:.0f}" for one in each))
         ax.set_xticks(range(len(MINORITIES)), map(share, MINORITIES))
-        ax.set(xlabel="counter-examples in training", title=f"challenge pairs: {other}", ylim=(-3, 103))
+        ax.set(xlabel="counter-examples in training", ylim=(-3, 103),
+               title=f"challenge pairs: {SAID.get(other, other)}")
     axes[0].set_ylabel("accuracy, %")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     return fig, (f"Two panels, accuracy in % on challenge pairs against the rule, for "
@@ -300,7 +327,8 @@ def build_table1(profile):
 
     found = measured(profile)
     for table in (table1(found, profile), *(full_table(task, found, profile) for task in TASKS),
-                  published_table(profile), contrasts_table(found, profile), verdicts_table(profile)):
+                  *(kinds_table(task, found) for task in TASKS), published_table(profile),
+                  contrasts_table(found, profile), verdicts_table(profile)):
         save_table(table)
     fig, alt = minority_figure(found)
     save_figure(fig, "causal_transformer.table1_minority", alt=alt,
@@ -334,14 +362,15 @@ def search_table(profile: str | None = None):
     from causalnb.lab.tables import Table
 
     found = {task: tries(task, profile) for task in TASKS}
-    first = found["nli"]
     rows = []
-    for key, row in first.iterrows():
-        cells = [f"{100 * one.loc[key, f'{cell}_accuracy']:.1f}" for one in found.values()
+    for arm, number in sorted(found["nli"].index, key=lambda key: ([*ARMS].index(key[0]), key[1])):
+        here = {task: one.loc[(arm, number)] for task, one in found.items()}
+        cells = [f"{100 * one[f'{cell}_accuracy']:.1f}" for one in here.values()
                  for cell in ("validation", "challenge")]
-        rows.append([ARMS[key[0]], row.settings, *cells, "Table 1" if row.used else ""])
+        rows.append([ARMS[arm], here["nli"].settings, *cells,
+                     ", ".join(TASKS[task][0] for task, one in here.items() if one.used)])
     heads = [f"{name}, {cell}" for name, *_ in TASKS.values() for cell in ("validation", "challenge")]
-    return Table("causal_transformer.search", ["arm", "settings", *heads, "used in"], rows,
+    return Table("causal_transformer.search", ["arm", "settings", *heads, "used in Table 1"], rows,
                  "Every try of the search: accuracy in % on the other templates, one seed",
                  f"Data of another seed and of the family of templates that Table 1 holds out; "
                  f"{share(DECISIVE)} of counter-examples. Every arm has as many tries as any other.")

@@ -32,7 +32,8 @@ RUNS = [{"mnli": 0.8, "accuracy": 0.5, "entailment": 0.9, "non-entailment": 0.1}
 def scored(id: str, arm: str, seed: int, cells, labels) -> dict:
     """Metrics of run_pairs: a number of its own for each."""
     names = [f"{cell}_{name}" for cell in cells for name in ("accuracy", *labels)]
-    return {name: number(id, arm, seed, name) for name in (*names, "challenge_violated")}
+    of_kinds = [name for task in made.TASKS for group in made.kinds(task).values() for name in group]
+    return {name: number(id, arm, seed, name) for name in (*names, *of_kinds, "challenge_violated")}
 
 
 def sequence(arm: str, seed: int) -> dict:
@@ -118,6 +119,17 @@ def test_full_tables_have_every_arm_at_every_minority(found):
     line = rows["5 %", "+ both, trained on challenge pairs"]
     assert line["MNLI's contradicting pairs"] == estimate(mean_ci(of), 1)
     assert "PAWS-QQP" in made.full_table("paraphrase", found).columns
+
+
+def test_kinds_of_pairs_are_means_over_their_subcases(found):
+    rows = by_label(made.kinds_table("nli", found))
+    of = [100 * mean(number(made.IDS["nli", "m5"], "bow", seed, f"challenge_{subcase}")
+                     for subcase in overlap.SUBCASES if subcase.startswith("sn")) for seed in range(SEEDS)]
+    assert rows["BoW"]["subsequence, non-entailment"] == estimate(mean_ci(of), 1)
+    assert [len(group) for group in made.kinds("nli").values()] == [5] * 6
+    rows = by_label(made.kinds_table("paraphrase", found))
+    of = 100 * values("paraphrase", "m5", "both", "challenge_swapped")
+    assert rows["+ both"]["swapped"] == estimate(mean_ci(of), 1)
 
 
 def test_published_answers_and_the_spread_of_runs():
@@ -363,9 +375,10 @@ def test_real_runs_measure_what_made_up_results_have(tmp_path):
 
     for task, (_, _, labels) in made.TASKS.items():
         id = made.IDS[task, "m0"]
-        assert set(scored(id, "loss", 0, grid.CELLS, labels)) <= metrics(id, "loss")
-    id = made.SEARCHES["nli"]
-    assert set(scored(id, "bow_0", 0, ("validation", "challenge"), ())) <= metrics(id, "loss_0")
+        there = {f"{cell}_{name}" for cell in grid.CELLS for name in ("accuracy", *labels)}
+        there |= {name for group in made.kinds(task).values() for name in group}
+        assert there | {"challenge_violated"} <= metrics(id, "loss")
+    assert {"validation_accuracy", "challenge_accuracy"} <= metrics(made.SEARCHES["nli"], "loss_0")
     assert set(sequence("bow", 0)) <= metrics(forgetting.SEQUENCE, "bow")
 
 
