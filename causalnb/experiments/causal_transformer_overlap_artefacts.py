@@ -55,8 +55,10 @@ def headings(task: str, profile: str | None = None) -> dict[str, str]:
     halves = {f"challenge_{label}": f"challenge, {SAID.get(label, label)}" for label in TASKS[task][2]}
     found = {"test_accuracy": "in distribution", "challenge_accuracy": "challenge", **halves,
              "held_out_accuracy": "other templates"}
-    names = {"mnli_contradicting": "MNLI's contradicting pairs", "paws_qqp": "PAWS-QQP"}
-    return found | {f"{cell}_accuracy": names.get(cell, cell) for cell in real_cells(task, profile)}
+    real = {"mnli_contradicting": {"accuracy": "MNLI's contradicting pairs"},
+            "paws_qqp": {"accuracy": "PAWS-QQP", "other": f"PAWS-QQP, {SAID['other']}"}}
+    return found | {f"{cell}_{score}": heading for cell in real_cells(task, profile)
+                    for score, heading in real[cell].items()}
 
 
 def percent(values) -> str:

@@ -118,7 +118,9 @@ def test_full_tables_have_every_arm_at_every_minority(found):
     of = 100 * values("nli", "m5", "both_stl", "mnli_contradicting_accuracy")
     line = rows["5 %", "+ both, trained on challenge pairs"]
     assert line["MNLI's contradicting pairs"] == estimate(mean_ci(of), 1)
-    assert "PAWS-QQP" in made.full_table("paraphrase", found).columns
+    rows = by_label(made.full_table("paraphrase", found), 2)
+    of = 100 * values("paraphrase", "m1", "bow", "paws_qqp_other")
+    assert rows["1 %", "BoW"]["PAWS-QQP, no paraphrase"] == estimate(mean_ci(of), 1)
 
 
 def test_kinds_of_pairs_are_means_over_their_subcases(found):
