@@ -1,0 +1,298 @@
+"""Figures 1 and 7 of the Causal Transformer: what three tasks in sequence leave, and what overlap tells."""
+
+from causalnb.experiments.c2dlm_games_artefacts import points
+from causalnb.experiments.causal_transformer_grid import STAGES
+from causalnb.experiments.causal_transformer_overlap_artefacts import ARMS, LOOKS, PUBLISHED, stated
+from causalnb.experiments.causal_transformer_published import GROUPS, PAIRS
+from causalnb.lab.registry import artefact
+
+HELPERS = tuple(f"causalnb.experiments.{name}" for name in (
+    "c2dlm_games_artefacts", "causal_transformer_overlap_artefacts"))
+SEQUENCE = "causal_transformer.sequence"
+MODELS = ("bow", "bilstm", "transformer", "both")
+HATCHES = {"bow": "//", "bilstm": "..", "transformer": "", "both": "xx"}
+NAMES = {"overlap": "entailment", "paraphrase": "paraphrase", "fact_check": "fact check"}
+FORGOTTEN = [f"forgotten_{task}" for task in STAGES]
+SETS = {  # arm of PUBLISHED -> name, label that overlap should tell
+    "snli_train": ("SNLI, validation set", "entailment"),
+    "snli_test": ("SNLI, test set", "entailment"),
+    "mnli": ("MNLI, development set", "entailment"),
+    "mnli_contradicting": ("MNLI, contradicting pairs", "entailment"),
+    "paws_qqp": ("PAWS-QQP", "paraphrase"),
+    "our_nli": ("ours, entailment", "entailment"),
+    "our_challenge": ("ours, challenge", "entailment"),
+    "our_questions": ("ours, questions", "paraphrase"),
+    "our_swapped": ("ours, swapped questions", "paraphrase"),
+}
+CURVES = {"snli_train": ("blue", "-", "o"), "mnli": ("green", "--", "s"), "our_nli": ("purple", "-.", "^"),
+          "paws_qqp": ("vermillion", ":", "D")}
+SHOWN = (  # examples of Figure 7: arm of PUBLISHED, whether the pair has the label that overlap should tell
+    ("snli_train", True), ("mnli", True), ("our_challenge", False), ("mnli_contradicting", False),
+    ("paws_qqp", True), ("paws_qqp", False))
+LEAST = 20  # pairs of a group of which Figure 7 shows a share
+FULL = len(GROUPS) - 1
+
+
+# Figure 1
+
+
+def sequence(profile: str | None = None):
+    """DataFrame of the metrics of MODELS by (arm, seed); LabError where results are missing."""
+    from causalnb.lab import results
+
+    return results.require(SEQUENCE, profile, MODELS).set_index(["arm", "seed"])
+
+
+def probes(profile: str | None = None) -> int:
+    """How many training examples of a task are looked at again and again."""
+    from causalnb.lab import registry
+
+    return registry.config(SEQUENCE, MODELS[0], profile)["probe_rows"]
+
+
+def sequence_figure(profile: str | None = None):
+    """(figure, alt): the share of examples forgotten at least once, and accuracies after each stage."""
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.statistics import mean_ci
+
+    found, tasks = sequence(profile), [*STAGES]
+    fig, (bars, *lines) = plt.subplots(1, 1 + len(tasks), figsize=(9.4, 3.0), width_ratios=[1.7, 1, 1, 1])
+    width, told = 0.8 / len(MODELS), []
+    for place, arm in enumerate(MODELS):
+        each = [mean_ci(100 * found.loc[arm, name]) for name in FORGOTTEN]
+        bars.bar(np.arange(len(tasks)) + (place - (len(MODELS) - 1) / 2) * width, [one.mean for one in each],
+                 width, yerr=np.nan_to_num([one.half for one in each]), color=COLOURS[LOOKS[arm][0]],
+                 hatch=HATCHES[arm], edgecolor="white" if arm == "transformer" else "black", capsize=2,
+                 error_kw={"ecolor": "0.4"})
+        told.append(f"{ARMS[arm]} forgot " + ", ".join(f"{one.mean:.0f} % of {NAMES[task]}"
+                                                       for one, task in zip(each, tasks, strict=True)))
+    bars.set_xticks(range(len(tasks)), [NAMES[task] for task in tasks])
+    bars.set(ylabel="forgotten at least once, %", title="(a) forgotten training examples")
+    bars.set_ylim(bottom=0)
+    for stage, (ax, task) in enumerate(zip(lines, tasks, strict=True), 1):
+        told += _after_stages(ax, found, task)
+        ax.set(title=f"(b) {stage}: {NAMES[task]}", ylim=(0, 103), xlabel="after stage")
+        ax.tick_params(labelleft=ax is lines[0])
+    lines[0].set_ylabel("test accuracy, %")
+    fig.legend(*lines[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(MODELS))
+    return fig, (f"Left, bars: of {probes(profile)} training examples a task the share that was forgotten at "
+                 "least once. Right, a panel for each task with its test accuracy after each of three "
+                 f"stages, its own stage marked by a dotted line. {'; '.join(told)}.")
+
+
+def _after_stages(ax, found, task: str) -> list[str]:
+    """Accuracy on a task after each stage, a line for each of MODELS; what it shows, in words."""
+    import numpy as np
+
+    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.statistics import mean_ci
+
+    told = []
+    for arm in MODELS:
+        each = [mean_ci(100 * found.loc[arm, f"after_{stage}_{task}"]) for stage in STAGES]
+        colour, line, marker = LOOKS[arm]
+        ax.errorbar(range(len(each)), [one.mean for one in each], color=COLOURS[colour], linestyle=line,
+                    marker=marker, yerr=np.nan_to_num([one.half for one in each]), capsize=2, label=ARMS[arm])
+        told.append(f"{NAMES[task]}, {ARMS[arm]}: " + " / ".join(f"{one.mean:.0f}" for one in each))
+    ax.axvline([*STAGES].index(task), color="0.5", linestyle=":", marker="", linewidth=1)
+    ax.set_xticks(range(len(STAGES)), range(1, len(STAGES) + 1))
+    return told
+
+
+def sequence_table(profile: str | None = None):
+    """What each model forgot, and its accuracy on each task after its own stage and at the end."""
+    from causalnb.lab.statistics import mean_ci
+    from causalnb.lab.tables import Table, estimate
+
+    found, last = sequence(profile), [*STAGES][-1]
+    rows = []
+    for arm in MODELS:
+        one = 100 * found.loc[arm]
+        metrics = [*FORGOTTEN, *(f"after_{stage}_{task}" for task in STAGES
+                                 for stage in dict.fromkeys((task, last)))]
+        rows.append([ARMS[arm], *(estimate(mean_ci(one[name]), 1) for name in metrics)])
+    heads = [f"{NAMES[task]}, forgotten" for task in STAGES] + [
+        f"{NAMES[task]}, {'its own stage' if stage == task else 'the end'}"
+        for task in STAGES for stage in dict.fromkeys((task, last))]
+    return Table("causal_transformer.fig1_forgotten", ["model", *heads], rows,
+                 "Three tasks in sequence: examples forgotten at least once and test accuracy, in %, mean ± "
+                 "half of the 95 % interval (seeds)",
+                 f"Of {probes(profile)} training examples a task. What was never learned cannot be "
+                 "forgotten: read each share beside the accuracy after its own stage.")
+
+
+def forgetting_remark(profile: str | None = None) -> str:
+    """The claim on Figure 1 and the whole method beside the plain Transformer, in two sentences."""
+    from causalnb.lab.statistics import mean_ci
+    from causalnb.lab.verdicts import claims, decide
+
+    found = sequence(profile)[FORGOTTEN].mean(axis=1)
+    row = claims("causal_transformer").set_index("id", drop=False).loc["causal_transformer.claim14"]
+    verdict, method = decide(row, profile), mean_ci((found["both"] - found["transformer"]).dropna())
+    return (f"Mean of three tasks: the Transformer forgets {points(verdict.summary)} points of the examples "
+            f"more than BoW and BiLSTM; the claim that it forgets fewer: {verdict}. + both forgets "
+            f"{points(method)} points more than the Transformer.")
+
+
+@artefact("causal_transformer.fig1", needs=(SEQUENCE,), code=HELPERS)
+def fig1(profile):
+    """Figure 1: forgotten examples and accuracies when three tasks are learned in sequence."""
+    from causalnb.lab.figures import save_figure
+    from causalnb.lab.tables import save_table
+
+    fig, alt = sequence_figure(profile)
+    save_figure(fig, "causal_transformer.fig1", alt=alt,
+                caption="Three tasks learned in sequence: what is forgotten, and what is left of each.")
+    save_table(sequence_table(profile))
+
+
+# Figure 7
+
+
+def counted(profile: str | None = None) -> dict[str, list[tuple[int, int]]]:
+    """{arm of PUBLISHED: (pairs, those with the label that overlap should tell) of each of GROUPS}."""
+    from causalnb.lab import results
+
+    found = results.require(PUBLISHED, profile, PAIRS).set_index("arm")
+    return {arm: [(int(row[f"pairs_{k}"]), int(row[f"label_{k}"])) for k in range(len(GROUPS))]
+            for arm, row in found.iterrows()}
+
+
+def shown_pairs(profile: str | None = None) -> list[tuple[str, str, str, str]]:
+    """(set, label, first sentence, second) of the examples SHOWN."""
+    from causalnb.lab import results
+
+    results.require(PUBLISHED, profile, PAIRS)
+    found = results.curves(PUBLISHED, profile, PAIRS).set_index(["arm", "has_label"])
+    told = []
+    for arm, has in SHOWN:
+        row, (name, label) = found.loc[(arm, has)], SETS[arm]
+        told.append((name, label if has else f"not {label}", row.sentence1, row.sentence2))
+    return told
+
+
+def overlap_figure(profile: str | None = None):
+    """(figure, alt): pairs with their common words in blue and bold; the share of a label by overlap."""
+    import matplotlib.pyplot as plt
+
+    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.statistics import wilson
+
+    fig, (texts, ax) = plt.subplots(1, 2, figsize=(8.6, 3.5), width_ratios=[1.05, 1])
+    pairs, found, told = shown_pairs(profile), counted(profile), []
+    for place, (name, label, *sentences) in enumerate(pairs):
+        _pair(texts, 1 - place / len(pairs), f"{name}: {label}", sentences)
+        told.append(f"{name}, {label}: {' / '.join(sentences)}")
+    texts.set_axis_off()
+    for arm, (colour, line, marker) in CURVES.items():
+        there = {k: wilson(labelled, n) for k, (n, labelled) in enumerate(found[arm]) if n >= LEAST}
+        ax.errorbar([*there], [100 * one.mean for one in there.values()], color=COLOURS[colour],
+                    linestyle=line, marker=marker, capsize=2, label=SETS[arm][0],
+                    yerr=[[100 * (one.mean - one.low) for one in there.values()],
+                          [100 * (one.high - one.mean) for one in there.values()]])
+        told.append(f"{SETS[arm][0]}: " + ", ".join(f"{GROUPS[k]} {100 * one.mean:.0f} %"
+                                                    for k, one in there.items()))
+    ax.set_xticks(range(len(GROUPS)), [name.replace(" to ", "\nto ") for name in GROUPS])
+    ax.set(xlabel="words of the second sentence that the first has", ylim=(-3, 103),
+           ylabel="entailment or paraphrase, %")
+    ax.legend(fontsize=7)
+    return fig, ("Left, pairs of sentences, words that both have in blue and bold. Right, a line for each "
+                 f"set: the share of pairs with the label that overlap should tell. {'; '.join(told)}.")
+
+
+def _pair(ax, top: float, title: str, sentences: list[str]) -> None:
+    """A title and two sentences below each other, common words in blue and bold."""
+    from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea, VPacker
+
+    from causalnb.lab.figures import COLOURS
+    from causalnb.tasks.sentence_pairs import words
+
+    common = {*words(sentences[0])} & {*words(sentences[1])}
+    blue = {"color": COLOURS["blue"], "weight": "bold", "size": 8}
+    lines = [TextArea(title, textprops={"style": "italic", "size": 7.5})]
+    for sentence in sentences:
+        said = [TextArea(word, textprops=blue if common & {*words(word)} else {"size": 8})
+                for word in sentence.split()]
+        lines.append(HPacker(children=said, pad=0, sep=2.5))
+    ax.add_artist(AnnotationBbox(VPacker(children=lines, pad=0, sep=1.5), (0, top), frameon=False, pad=0,
+                                 xycoords="axes fraction", box_alignment=(0, 1)))
+
+
+def overlap_table(profile: str | None = None):
+    """How often pairs of every set have the label: all of them, with full overlap, with little."""
+    from causalnb.lab.statistics import wilson
+    from causalnb.lab.tables import Table
+
+    def cell(groups) -> str:
+        n, labelled = map(sum, zip(*groups))
+        if not n:
+            return ""
+        one = wilson(labelled, n)
+        return f"{100 * one.mean:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}] ({n:,})"
+
+    rows = [[name, label, cell(groups), cell(groups[FULL:]), cell(groups[:2])]
+            for (name, label), groups in ((SETS[arm], groups) for arm, groups in counted(profile).items())]
+    return Table("causal_transformer.fig7_overlap",
+                 ["pairs", "label", "all", "every word in common", "less than half in common"], rows,
+                 "How often a pair has the label: %, Wilson's 95 % interval (pairs)",
+                 "In common: words of the second sentence that stand in the first. Of MNLI, the development "
+                 "set without its numerals. HANS itself has 50.0 by design, and every word in common.")
+
+
+def overlap_verdicts(profile: str | None = None) -> list[tuple[str, str, object]]:
+    """(claim, contrast in words, Verdict) of the two claims on overlap; the unit is a pair, not a seed.
+
+    Shares of the groups that are compared with are taken as known. The second claim is read in two ways: as a
+    weaker link than in training, and as its words have it, a link of the other sign within the challenge.
+    """
+    from causalnb.lab.verdicts import verdict
+    from causalnb.tasks import hans
+
+    found, reverse = counted(profile), "causal_transformer.claim16"
+
+    def against(n: int, labelled: int, base: float, direction: int):
+        return verdict([1 - base] * labelled + [-base] * (n - labelled), direction=direction)
+
+    totals = {arm: tuple(map(sum, zip(*found[arm]))) for arm in ("mnli", "paws_qqp")}
+    shares = {arm: labelled / n for arm, (n, labelled) in totals.items()}
+    (n, labelled), published = found["mnli"][FULL], hans.published_rows()
+    entailed = sum(row["label"] == 0 for row in published)
+    return [
+        ("causal_transformer.claim15", "MNLI: full overlap - all pairs",
+         against(n, labelled, shares["mnli"], 1)),
+        (reverse, "full overlap: HANS - MNLI", against(len(published), entailed, labelled / n, -1)),
+        (reverse, "PAWS-QQP: full overlap - all pairs",
+         against(*found["paws_qqp"][FULL], shares["paws_qqp"], -1)),
+    ]
+
+
+def overlap_verdicts_table(profile: str | None = None):
+    """The claims on Figure 7."""
+    from causalnb.lab.tables import Table, estimate
+    from causalnb.lab.verdicts import claims
+
+    rows = claims("causal_transformer").set_index("id", drop=False)
+    cells = [[rows.loc[id].claim, words, stated(rows.loc[id]), estimate(found.summary), found]
+             for id, words, found in overlap_verdicts(profile)]
+    return Table("causal_transformer.fig7_verdicts",
+                 ["the paper's claim", "contrast", "stated", "ours", "verdict"], cells,
+                 "The paper's claims on overlap: difference of shares, mean ± half of the 95 % interval "
+                 "(pairs)",
+                 "In HANS all pairs have full overlap and half are entailed, in PAWS-QQP nearly all have it: "
+                 "there it says nothing, which is less than in training and not the reverse of it.")
+
+
+@artefact("causal_transformer.fig7", needs=(PUBLISHED,), code=HELPERS)
+def fig7(profile):
+    """Figure 7: example pairs and how far overlap tells the label in published sets and in ours."""
+    from causalnb.lab.figures import save_figure
+    from causalnb.lab.tables import save_table
+
+    fig, alt = overlap_figure(profile)
+    save_figure(fig, "causal_transformer.fig7", alt=alt,
+                caption="Example pairs, and the share of entailment or paraphrase by word overlap.")
+    save_table(overlap_table(profile))
+    save_table(overlap_verdicts_table(profile))

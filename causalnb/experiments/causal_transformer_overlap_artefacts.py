@@ -1,0 +1,430 @@
+"""Table 1 of the Causal Transformer with controls and paired differences, and the search before it."""
+
+from causalnb.experiments.c2dlm_games_artefacts import points
+from causalnb.experiments.causal_transformer_grid import MINORITIES, OVERLAP
+from causalnb.experiments.iclm_reasoning_artefacts import sign_flip
+from causalnb.lab.registry import artefact
+
+HELPERS = ("causalnb.experiments.c2dlm_games_artefacts", "causalnb.experiments.iclm_reasoning_artefacts")
+PUBLISHED = "causal_transformer.published"
+TASKS = {  # task -> its name, its columns in the paper, its labels: the one that overlap tells, and the other
+    "nli": ("entailment", ("MNLI-m", "HANS"), ("entailment", "non-entailment")),
+    "paraphrase": ("paraphrase", ("QQP", "PAWS-QQP"), ("paraphrase", "other")),
+}
+IDS = {(task, minority): f"causal_transformer.overlap.{task}.{minority}"
+       for task in OVERLAP for minority in MINORITIES}
+SEARCHES = {task: f"causal_transformer.search.{task}" for task in OVERLAP}
+DECISIVE = "m5"  # the minority that the search used and the claims are decided at
+PLAIN = "transformer"
+ARMS = {"constant": "constant answer", "bow": "BoW", "bilstm": "BiLSTM", PLAIN: "Transformer", "gcn": "+ GCN",
+        "loss": "+ loss", "both": "+ both", "entropy": "+ entropy penalty",
+        "both_stl": "+ both, trained on challenge pairs"}
+CONTRASTS = [*((arm, PLAIN) for arm in ("bow", "bilstm", "gcn", "loss", "both", "entropy")),
+             ("both", "entropy")]
+LOOKS = {"constant": ("black", ":", ""), "bow": ("orange", "--", "s"), "bilstm": ("yellow", "-.", "^"),
+         PLAIN: ("black", "-", "o"), "gcn": ("sky", "--", "v"), "loss": ("green", "-.", "P"),
+         "both": ("blue", "-", "D"), "entropy": ("purple", ":", "X")}
+SAID = {"other": "no paraphrase"}  # labels whose name says too little in a table
+CLAIMS = [f"causal_transformer.claim{number}" for number in (*range(1, 14), 19)]
+
+
+def share(minority: str) -> str:
+    """A key of MINORITIES as a reader says it."""
+    return f"{100 * MINORITIES[minority]:g} %"
+
+
+# Table 1
+
+
+def measured(profile: str | None = None) -> dict[tuple[str, str], object]:
+    """{(task, minority): DataFrame of all arms by (arm, seed)}; LabError where results are missing."""
+    from causalnb.lab import results
+
+    return {key: results.require(id, profile).set_index(["arm", "seed"]) for key, id in IDS.items()}
+
+
+def real_cells(task: str, profile: str | None = None) -> list[str]:
+    """The published sets that a task's models are asked in a profile."""
+    from causalnb.lab import registry
+
+    return registry.config(IDS[task, DECISIVE], PLAIN, profile)["real"]
+
+
+def headings(task: str, profile: str | None = None) -> dict[str, str]:
+    """{metric: heading} of a task's full table."""
+    halves = {f"challenge_{label}": f"challenge, {SAID.get(label, label)}" for label in TASKS[task][2]}
+    found = {"test_accuracy": "in distribution", "challenge_accuracy": "challenge", **halves,
+             "held_out_accuracy": "other templates"}
+    real = {"mnli_contradicting": {"accuracy": "MNLI's contradicting pairs"},
+            "paws_qqp": {"accuracy": "PAWS-QQP", "other": f"PAWS-QQP, {SAID['other']}"}}
+    return found | {f"{cell}_{score}": heading for cell in real_cells(task, profile)
+                    for score, heading in real[cell].items()}
+
+
+def percent(values) -> str:
+    """A table cell: the mean of shares in percent, half of its interval, how many."""
+    from causalnb.lab.statistics import mean_ci
+    from causalnb.lab.tables import estimate
+
+    return estimate(mean_ci([100 * value for value in values]), 1)
+
+
+def published(profile: str | None = None) -> dict[str, dict[str, float]]:
+    """{arm: metrics} of the published files."""
+    from causalnb.lab import results
+
+    found = results.require(PUBLISHED, profile).set_index("arm").drop(columns="seed")
+    return {arm: row.dropna().to_dict() for arm, row in found.iterrows()}
+
+
+def constant_scores(profile: str | None = None) -> dict[str, float]:
+    """{column of the paper: accuracy of its most frequent answer, 0 to 1} of both challenge sets."""
+    from causalnb.tasks import hans
+
+    labels = [row["label"] for row in hans.published_rows()]
+    one = published(profile)["paws_qqp"]
+    pairs, positive = (sum(value for name, value in one.items() if name.startswith(kind))
+                       for kind in ("pairs_", "label_"))
+    likeliest = max(sum(labels), len(labels) - sum(labels)) / len(labels)
+    return {"HANS": likeliest, "PAWS-QQP": max(positive, pairs - positive) / pairs}
+
+
+def printed_scores() -> dict[str, dict[str, float]]:
+    """{row: {column: accuracy in %}} of the paper's Table 1, nan where it prints none."""
+    from causalnb.lab.tables import paper
+
+    table = paper("causal_transformer.table1")
+    return table.pivot(index="row", columns="column", values="value").loc[table.row.unique()].T.to_dict()
+
+
+def table1(found: dict, profile: str | None = None):
+    """Table 1 in its printed shape: the paper's rows, the best constant answer, and ours at DECISIVE."""
+    from causalnb.lab.tables import Table
+
+    columns = [column for _, names, _ in TASKS.values() for column in names]
+    rows = [[f"paper: {row}", *("" if cells[column] != cells[column] else f"{cells[column]:.1f}"
+                                for column in columns)] for row, cells in printed_scores().items()]
+    constant = constant_scores(profile)
+    rows.append(["the most frequent answer", *(f"{100 * constant[column]:.1f}" if column in constant else ""
+                                               for column in columns)])
+    for arm, name in ARMS.items():
+        cells = [percent(found[task, DECISIVE].loc[arm, f"{cell}_accuracy"]) for task in TASKS
+                 for cell in ("test", "challenge")]
+        rows.append([f"ours: {name}", *cells])
+    return Table("causal_transformer.table1", ["", *columns], rows,
+                 "Table 1: accuracy in %; ours: mean ± half of the 95 % interval (seeds)",
+                 f"Ours stand under the columns they imitate: small models and pairs made by templates, "
+                 f"{share(DECISIVE)} of the pairs with full overlap against the rule. The paper's numbers "
+                 "are of one run each; its STL rows mean two different things.")
+
+
+def full_table(task: str, found: dict, profile: str | None = None):
+    """Every arm of a task at every minority, with both halves of the challenge."""
+    from causalnb.lab.tables import Table
+
+    heads = headings(task, profile)
+    rows = [[share(minority), name, *(percent(found[task, minority].loc[arm, metric]) for metric in heads)]
+            for minority in MINORITIES for arm, name in ARMS.items()]
+    return Table(f"causal_transformer.table1_{task}", ["counter-examples", "arm", *heads.values()], rows,
+                 f"Table 1, {TASKS[task][0]}: accuracy in %, mean ± half of the 95 % interval (seeds)",
+                 "With no counter-examples the training pairs do not say what the second half of the "
+                 "challenge asks. Published sets are asked of models that never read their words.")
+
+
+def kinds(task: str) -> dict[str, list[str]]:
+    """{heading: metrics whose mean it is} of the challenge: heuristic and half, or kind of question."""
+    from causalnb.tasks import overlap, paraphrase
+
+    if task == "paraphrase":
+        return {kind: [f"challenge_{kind}"] for kind in paraphrase.SAME_WORDS}
+    found = {}
+    for subcase in overlap.SUBCASES:
+        heading = f"{overlap.HEURISTICS[subcase[0]]}, {overlap.LABELS[subcase[1] == 'n']}".replace("_", " ")
+        found.setdefault(heading, []).append(f"challenge_{subcase}")
+    return found
+
+
+def kinds_table(task: str, found: dict):
+    """Every arm on the kinds of a task's challenge pairs, at DECISIVE."""
+    from causalnb.lab.tables import Table
+
+    heads = kinds(task)
+    rows = [[name, *(percent(found[task, DECISIVE].loc[arm, metrics].mean(axis=1))
+                     for metrics in heads.values())] for arm, name in ARMS.items()]
+    return Table(f"causal_transformer.table1_{task}_kinds", ["arm", *heads], rows,
+                 f"Table 1, {TASKS[task][0]}: accuracy in % by kind of challenge pair, {share(DECISIVE)} of "
+                 "counter-examples, mean ± half of the 95 % interval (seeds)",
+                 "BoW reads no order: a kind that it gets right is told by words.")
+
+
+def bert_runs(profile: str | None = None):
+    """DataFrame of the published runs of BERT: mnli, accuracy on HANS, and its two halves, 0 to 1."""
+    from causalnb.lab import results
+
+    results.require(PUBLISHED, profile, ["bert_runs"])
+    return results.curves(PUBLISHED, profile, ["bert_runs"]).drop(columns=["arm", "seed"])
+
+
+def published_table(profile: str | None = None):
+    """HANS as published predictions answer it, and one fine-tuning of BERT repeated."""
+    from causalnb.lab.tables import Table
+    from causalnb.tasks import hans, overlap
+
+    cells, found = ("accuracy", *overlap.LABELS), published(profile)["hans"]
+    rows = [[model, "", *(f"{100 * found[f'{model}_{cell}']:.1f}" for cell in cells)]
+            for model in hans.MODELS]
+    runs = 100 * bert_runs(profile)
+    each, name = [runs[cell] for cell in ("mnli", *cells)], f"BERT, {len(runs)} runs"
+    rows += [[f"{name}: mean ± sd", *(f"{one.mean():.1f} ± {one.std():.1f}" for one in each)],
+             [f"{name}: range", *(f"{one.min():.1f} to {one.max():.1f}" for one in each)]]
+    return Table("causal_transformer.table1_published", ["model", "MNLI-m", "HANS", *overlap.LABELS], rows,
+                 "Published answers on HANS, scored again: accuracy in %",
+                 "The runs differ in the seed alone, which initialises the classifier and orders the data.")
+
+
+def gap(found: dict, task: str, arm: str, other: str, metric: str, minorities=tuple(MINORITIES)):
+    """Series by seed: arm - other in a metric, mean over minorities, of the seeds that all have."""
+    gaps = [found[task, minority].loc[arm][metric] - found[task, minority].loc[other][metric]
+            for minority in minorities]
+    return (sum(gaps) / len(gaps)).dropna()
+
+
+def tested(differences) -> str:
+    """A table cell: a mean difference in points with its interval, and the p of the sign-flip test."""
+    from causalnb.lab.statistics import mean_ci
+
+    return f"{points(mean_ci(differences))}, p {sign_flip(differences):.2g}"
+
+
+def contrasts_table(found: dict, profile: str | None = None):
+    """Paired differences of arms, in distribution and on the challenge, at each minority and over all."""
+    from causalnb.lab.tables import Table
+
+    rows = []
+    for task, (name, *_) in TASKS.items():
+        real = [f"{cell}_accuracy" for cell in real_cells(task, profile)]
+        for arm, other in CONTRASTS:
+            cells = [tested(gap(found, task, arm, other, "challenge_accuracy", [minority]))
+                     for minority in MINORITIES]
+            cells += [tested(gap(found, task, arm, other, metric))
+                      for metric in ("challenge_accuracy", "test_accuracy", "held_out_accuracy", *real)]
+            rows.append([name, f"{ARMS[arm]} - {ARMS[other]}", *cells, *[""] * (1 - len(real))])
+    heads = [f"challenge, {share(minority)}" for minority in MINORITIES] + [
+        f"{cell}, mean" for cell in ("challenge", "in distribution", "other templates", "published pairs")]
+    seeds = min(len(one.loc[PLAIN]) for one in found.values())
+    return Table("causal_transformer.table1_contrasts", ["task", "difference, points", *heads], rows,
+                 "Table 1: differences of the same seeds, mean [95 % interval] (seeds), and the p of the "
+                 "exact sign-flip test",
+                 f"mean: over {', '.join(map(share, MINORITIES))} of counter-examples. With {seeds} seeds no "
+                 f"p can be below {2 / 2**seeds:.2g}, and nothing is corrected for the {len(rows)} rows.")
+
+
+def at_minority(claim: dict, minority: str) -> dict:
+    """A row of claims.csv, decided at DECISIVE, with the experiments of another minority."""
+    moved = {name: claim[name].replace(f".{DECISIVE}", f".{minority}")
+             for name in ("experiment", "our_treatment", "our_baseline") if isinstance(claim[name], str)}
+    return {**claim, **moved}
+
+
+def decided(ids=tuple(CLAIMS), profile: str | None = None) -> dict[str, tuple]:
+    """{claim: (its row, {minority: Verdict})}; one that is not attempted has DECISIVE's alone."""
+    from causalnb.lab.verdicts import claims, decide
+
+    rows = claims("causal_transformer").set_index("id", drop=False)
+    found = {}
+    for id in ids:
+        row = rows.loc[id].to_dict()
+        attempted = isinstance(row["experiment"], str)
+        found[id] = row, {minority: decide(at_minority(row, minority), profile)
+                          for minority in (MINORITIES if attempted else [DECISIVE])}
+    return found
+
+
+def stated(row: dict) -> str:
+    """What a claim says of its contrast, "higher 4.9 pp"."""
+    size = f" {row['size']:g} {row['unit']}" if row["size"] == row["size"] else ""
+    return ("higher" if row["direction"] == "+" else "lower") + size
+
+
+def verdicts_table(profile: str | None = None):
+    """The claims on Table 1 and on the loss, the contrast at every minority, and the verdict at DECISIVE."""
+    from causalnb.lab.tables import Table, estimate
+
+    def cell(row, verdicts, minority):
+        if minority not in verdicts or verdicts[minority].summary is None:
+            return ""
+        return estimate(verdicts[minority].summary, 1 if row["unit"] == "pp" else 3)
+
+    rows = [[row["claim"], stated(row), *(cell(row, found, minority) for minority in MINORITIES),
+             found[DECISIVE]] for row, found in decided(profile=profile).values()]
+    return Table("causal_transformer.table1_verdicts",
+                 ["the paper's claim", "stated", *(f"ours, {share(minority)}" for minority in MINORITIES),
+                  f"verdict, {share(DECISIVE)}"], rows,
+                 "The paper's claims: mean ± half of the 95 % interval (seeds), and the verdict by rule",
+                 "pp: percentage points; otherwise shares. BiLSTM stands for ESIM, Transformer for BERT "
+                 "trained from scratch, + both for the Causal Transformer.")
+
+
+def minority_figure(found: dict):
+    """(figure, alt): accuracy on the challenge's second half over the minority, a line for each arm."""
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.statistics import mean_ci
+
+    fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 3.0), sharey=True)
+    told = []
+    for ax, (task, (name, _, (_, other))) in zip(axes, TASKS.items()):
+        for place, (arm, (colour, line, marker)) in enumerate(LOOKS.items()):
+            each = [mean_ci(100 * found[task, one].loc[arm, f"challenge_{other}"]) for one in MINORITIES]
+            where = np.arange(len(each)) + 0.03 * (place - len(LOOKS) / 2)
+            ax.errorbar(where, [one.mean for one in each], yerr=np.nan_to_num([one.half for one in each]),
+                        color=COLOURS[colour], linestyle=line, marker=marker, capsize=2, label=ARMS[arm])
+            told.append(f"{name}, {ARMS[arm]}: " + " / ".join(f"{one.mean:.0f}" for one in each))
+        ax.set_xticks(range(len(MINORITIES)), map(share, MINORITIES))
+        ax.set(xlabel="counter-examples in training", ylim=(-3, 103),
+               title=f"challenge pairs: {SAID.get(other, other)}")
+    axes[0].set_ylabel("accuracy, %")
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    return fig, (f"Two panels, accuracy in % on challenge pairs against the rule, for "
+                 f"{', '.join(map(share, MINORITIES))} of counter-examples. {'; '.join(told)}.")
+
+
+def minority_remark(found: dict) -> str:
+    """What counter-examples do for the plain Transformer, and what the method does; a sentence a task."""
+    from causalnb.lab.statistics import mean_ci
+
+    first, *_, last = MINORITIES
+    told = []
+    for task, (name, *_) in TASKS.items():
+        plain = {one: found[task, one].loc[PLAIN, "challenge_accuracy"] for one in (first, last)}
+        data = mean_ci((plain[last] - plain[first]).dropna())
+        method = mean_ci(gap(found, task, "both", PLAIN, "challenge_accuracy"))
+        told.append(f"{name.capitalize()}: {share(last)} of counter-examples in place of {share(first)} "
+                    f"change the plain Transformer's challenge score by {points(data)} points, the whole "
+                    f"method by {points(method)}.")
+    return " ".join(told)
+
+
+def gate_remark(found: dict, wanted: float = 0.9) -> str:
+    """Whether each Transformer has learned what it was trained on, in one sentence a task."""
+    told = []
+    for task, (name, *_) in TASKS.items():
+        scores = {ARMS[arm]: found[task, DECISIVE].loc[arm, "test_accuracy"].mean()
+                  for arm in (PLAIN, "gcn", "loss", "both", "entropy")}
+        short = [f"{arm} ({score:.0%})" for arm, score in scores.items() if score < wanted]
+        told.append(f"{name.capitalize()}: " + (f"below our gate of {wanted:.0%} in distribution are "
+                                                f"{', '.join(short)}; what they lack elsewhere may be this."
+                                                if short else f"all are at or above our gate of {wanted:.0%} "
+                                                "in distribution."))
+    return " ".join(told)
+
+
+@artefact("causal_transformer.table1", needs=(*IDS.values(), PUBLISHED), code=HELPERS)
+def build_table1(profile):
+    """Table 1: its printed shape, both tasks in full, published answers, paired differences, the claims."""
+    from causalnb.lab.figures import save_figure
+    from causalnb.lab.tables import save_table
+
+    found = measured(profile)
+    for table in (table1(found, profile), *(full_table(task, found, profile) for task in TASKS),
+                  *(kinds_table(task, found) for task in TASKS), published_table(profile),
+                  contrasts_table(found, profile), verdicts_table(profile)):
+        save_table(table)
+    fig, alt = minority_figure(found)
+    save_figure(fig, "causal_transformer.table1_minority", alt=alt,
+                caption="What moves the challenge score: counter-examples in training, or the architecture.")
+
+
+# The search
+
+
+def tries(task: str, profile: str | None = None):
+    """DataFrame of all tries: arm, number, what varies (a text), used (as in Table 1), and the scores."""
+    from causalnb.lab import registry, results
+
+    found = results.require(SEARCHES[task], profile)
+    found["try"] = found.arm.str.rpartition("_")[2].astype(int)
+    given, kinds = registry.experiment(SEARCHES[task]).arms, found.arm.str.rpartition("_")[0]
+    settings, used = {}, {}
+    for name, arm in zip(found.arm, kinds, strict=True):
+        siblings = [given[one] for one in given if one.rpartition("_")[0] == arm]
+        keys = [key for key in given[name] if any(one[key] != siblings[0][key] for one in siblings)]
+        settings[name] = ", ".join(f"{key} {given[name][key]}" for key in keys)
+        tried, ran = (registry.config(*where, profile)
+                      for where in ((SEARCHES[task], name), (IDS[task, DECISIVE], arm)))
+        used[name] = all(tried[key] == ran[key] for key in given[name])
+    found["settings"], found["used"] = found.arm.map(settings), found.arm.map(used)
+    return found.assign(arm=kinds).set_index(["arm", "try"]).sort_index()
+
+
+def search_table(profile: str | None = None):
+    """Every try of every arm on both tasks."""
+    from causalnb.lab.tables import Table
+
+    found = {task: tries(task, profile) for task in TASKS}
+    rows = []
+    for arm, number in sorted(found["nli"].index, key=lambda key: ([*ARMS].index(key[0]), key[1])):
+        here = {task: one.loc[(arm, number)] for task, one in found.items()}
+        cells = [f"{100 * one[f'{cell}_accuracy']:.1f}" for one in here.values()
+                 for cell in ("validation", "challenge")]
+        rows.append([ARMS[arm], here["nli"].settings, *cells,
+                     ", ".join(TASKS[task][0] for task, one in here.items() if one.used)])
+    heads = [f"{name}, {cell}" for name, *_ in TASKS.values() for cell in ("validation", "challenge")]
+    return Table("causal_transformer.search", ["arm", "settings", *heads, "used in Table 1"], rows,
+                 "Every try of the search: accuracy in % on the other templates, one seed",
+                 f"Data of another seed and of the family of templates that Table 1 holds out; "
+                 f"{share(DECISIVE)} of counter-examples. Every arm has as many tries as any other.")
+
+
+def search_figure(profile: str | None = None):
+    """(figure, alt): the challenge score of every try, a column for each arm; those used are filled."""
+    import matplotlib.pyplot as plt
+
+    from causalnb.lab.figures import COLOURS
+
+    fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 2.6), sharey=True)
+    told = []
+    for ax, (task, (name, *_)) in zip(axes, TASKS.items()):
+        found = tries(task, profile)
+        arms = [arm for arm in ARMS if arm in found.index]
+        for place, arm in enumerate(arms):
+            one = found.loc[arm]
+            for number, row in one.iterrows():
+                ax.plot(place + 0.1 * (number - (len(one) - 1) / 2), 100 * row.challenge_accuracy, "o",
+                        color=COLOURS["blue"], fillstyle="full" if row.used else "none", linestyle="")
+            told.append(f"{name}, {ARMS[arm]}: {100 * one.challenge_accuracy.min():.0f} to "
+                        f"{100 * one.challenge_accuracy.max():.0f}")
+        ax.set_xticks(range(len(arms)), [ARMS[arm] for arm in arms], rotation=30, ha="right")
+        ax.set(title=name)
+    axes[0].set_ylabel("challenge, %")
+    return fig, ("Two panels, a column of dots for each arm: the challenge score of every try in %, filled "
+                 f"where Table 1 uses the settings. {'; '.join(told)}.")
+
+
+def search_remark(profile: str | None = None) -> str:
+    """For each task, how far tries of one arm are apart, and best tries of different arms."""
+    told = []
+    for task, (name, *_) in TASKS.items():
+        scores = 100 * tries(task, profile).challenge_accuracy
+        spread = (scores.groupby("arm").max() - scores.groupby("arm").min()).mean()
+        best = scores.groupby("arm").max()
+        told.append(f"{name.capitalize()}: the best and the worst try of an arm are {spread:.1f} points "
+                    f"apart on average; with its best try, + both scores {best['both'] - best[PLAIN]:+.1f} "
+                    f"points against the Transformer with its best.")
+    return " ".join(told)
+
+
+@artefact("causal_transformer.search", needs=tuple(SEARCHES.values()), code=HELPERS, extra=True,
+          printed_as="ours", kind="measured", notebook="11_spurious_correlations",
+          shows="every try of the search for learning rates, dropout and weights of the loss")
+def build_search(profile):
+    """The search."""
+    from causalnb.lab.figures import save_figure
+    from causalnb.lab.tables import save_table
+
+    save_table(search_table(profile))
+    fig, alt = search_figure(profile)
+    save_figure(fig, "causal_transformer.search_tries", alt=alt,
+                caption="Every try of the search, on templates that Table 1 does not train on.")

@@ -1,0 +1,398 @@
+"""Table 1, Figures 1 and 7 and the search of the Causal Transformer say what made-up results say."""
+
+from statistics import mean
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from causalnb.errors import DataError, LabError
+from causalnb.experiments import causal_transformer_forgetting_artefacts as forgetting
+from causalnb.experiments import causal_transformer_grid as grid
+from causalnb.experiments import causal_transformer_overlap_artefacts as made
+from causalnb.experiments import causal_transformer_published as published
+from causalnb.experiments.c2dlm_games_artefacts import points
+from causalnb.lab import registry, results
+from causalnb.lab.statistics import mean_ci, wilson
+from causalnb.lab.tables import estimate
+from causalnb.lab.verdicts import claims
+from causalnb.tasks import hans, overlap
+from tests.unit.experiments.made_up import counted, number, write
+
+SEEDS = 3
+REAL = {"nli": ["mnli_contradicting"], "paraphrase": ["paws_qqp"]}
+COUNTS = {arm: [(10 * k, k) for k in range(1, 6)] for arm in published.PAIRS} | {
+    "mnli": [(100, 10), (100, 20), (100, 40), (100, 60), (100, 90)],
+    "paws_qqp": [(0, 0), (0, 0), (1, 0), (40, 20), (160, 30)]}
+RUNS = [{"mnli": 0.8, "accuracy": 0.5, "entailment": 0.9, "non-entailment": 0.1},
+        {"mnli": 0.9, "accuracy": 0.7, "entailment": 1.0, "non-entailment": 0.4}]
+
+
+def scored(id: str, arm: str, seed: int, cells, labels) -> dict:
+    """Metrics of run_pairs: a number of its own for each."""
+    names = [f"{cell}_{name}" for cell in cells for name in ("accuracy", *labels)]
+    of_kinds = [name for task in made.TASKS for group in made.kinds(task).values() for name in group]
+    return {name: number(id, arm, seed, name) for name in (*names, *of_kinds, "challenge_violated")}
+
+
+def sequence(arm: str, seed: int) -> dict:
+    """Metrics of run_sequence."""
+    names = [f"after_{one}_{other}" for one in grid.STAGES for other in grid.STAGES] + forgetting.FORGOTTEN
+    return {name: number("sequence", arm, seed, name) for name in names}
+
+
+def of_file(arm: str) -> tuple[dict, list]:
+    """Metrics and history of run_published."""
+    if arm == "hans":
+        return {f"{model}_{name}": number(model, name) for model in hans.MODELS
+                for name in ("accuracy", *overlap.LABELS)}, []
+    if arm == "bert_runs":
+        return {"runs": 2.0}, RUNS
+    counts = {f"{name}_{k}": float(pair[i]) for k, pair in enumerate(COUNTS[arm])
+              for i, name in enumerate(("pairs", "label"))}
+    return counts, [{"sentence1": "The cat saw a dog.", "sentence2": "A dog saw the cat?", "has_label": has}
+                    for has in (True, False)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("overlap")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RESULTS", "FIGURES", "CACHE"):
+            patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
+        patch.setattr(made, "real_cells", lambda task, profile=None: REAL[task])
+        for (task, _), id in made.IDS.items():
+            for arm in (spec := counted(patch, id, SEEDS)).arms:
+                for seed in range(SEEDS):
+                    write(spec, arm, seed, scored(id, arm, seed, (*grid.CELLS, *REAL[task]),
+                                                  made.TASKS[task][2]), [])
+        for id in made.SEARCHES.values():
+            for arm in (spec := counted(patch, id, 1)).arms:
+                write(spec, arm, 0, scored(id, arm, 0, ("validation", "challenge"), ()), [])
+        for arm in (spec := counted(patch, forgetting.SEQUENCE, SEEDS)).arms:
+            for seed in range(SEEDS):
+                write(spec, arm, seed, sequence(arm, seed), [])
+        for arm in (spec := counted(patch, made.PUBLISHED, 1)).arms:
+            write(spec, arm, 0, *of_file(arm))
+        with results.stored_only():
+            yield
+
+
+@pytest.fixture(scope="module")
+def found():
+    return made.measured()
+
+
+def values(task, minority, arm, metric) -> np.ndarray:
+    id = made.IDS[task, minority]
+    return np.array([number(id, arm, seed, metric) for seed in range(SEEDS)])
+
+
+def by_label(table, columns: int = 1) -> dict:
+    key = (lambda row: row[0]) if columns == 1 else (lambda row: tuple(row[:columns]))
+    return {key(row): dict(zip(table.columns, row, strict=True)) for row in table.rows}
+
+
+# Table 1
+
+
+def test_table_1_has_the_printed_rows_the_constant_answer_and_ours(found):
+    rows = by_label(made.table1(found))
+    assert rows["paper: Causal Transformer"]["PAWS-QQP"] == "78.1"
+    assert rows["paper: Causal Transformer (STL)"]["MNLI-m"] == ""
+    assert rows["the most frequent answer"] == {"": "the most frequent answer", "MNLI-m": "", "HANS": "50.0",
+                                                "QQP": "", "PAWS-QQP": f"{100 * 151 / 201:.1f}"}
+    of = 100 * values("paraphrase", "m5", "gcn", "challenge_accuracy")
+    assert rows["ours: + GCN"]["PAWS-QQP"] == estimate(mean_ci(of), 1)
+    assert len(rows) == 10 + 1 + 9
+
+
+def test_full_tables_have_every_arm_at_every_minority(found):
+    table = made.full_table("nli", found)
+    rows = by_label(table, 2)
+    assert len(rows) == len(table.rows) == 27
+    for minority, share in (("m0", "0 %"), ("m1", "1 %")):
+        of = 100 * values("nli", minority, "entropy", "challenge_non-entailment")
+        assert rows[share, "+ entropy penalty"]["challenge, non-entailment"] == estimate(mean_ci(of), 1)
+    of = 100 * values("nli", "m5", "both_stl", "mnli_contradicting_accuracy")
+    line = rows["5 %", "+ both, trained on challenge pairs"]
+    assert line["MNLI's contradicting pairs"] == estimate(mean_ci(of), 1)
+    rows = by_label(made.full_table("paraphrase", found), 2)
+    of = 100 * values("paraphrase", "m1", "bow", "paws_qqp_other")
+    assert rows["1 %", "BoW"]["PAWS-QQP, no paraphrase"] == estimate(mean_ci(of), 1)
+
+
+def test_kinds_of_pairs_are_means_over_their_subcases(found):
+    rows = by_label(made.kinds_table("nli", found))
+    of = [100 * mean(number(made.IDS["nli", "m5"], "bow", seed, f"challenge_{subcase}")
+                     for subcase in overlap.SUBCASES if subcase.startswith("sn")) for seed in range(SEEDS)]
+    assert rows["BoW"]["subsequence, non-entailment"] == estimate(mean_ci(of), 1)
+    assert [len(group) for group in made.kinds("nli").values()] == [5] * 6
+    rows = by_label(made.kinds_table("paraphrase", found))
+    of = 100 * values("paraphrase", "m5", "both", "challenge_swapped")
+    assert rows["+ both"]["swapped"] == estimate(mean_ci(of), 1)
+
+
+def test_published_answers_and_the_spread_of_runs():
+    rows = by_label(made.published_table())
+    assert rows["SPINN"]["non-entailment"] == f"{100 * number('SPINN', 'non-entailment'):.1f}"
+    assert rows["BERT, 2 runs: range"]["HANS"] == "50.0 to 70.0"
+    assert rows["BERT, 2 runs: mean ± sd"]["MNLI-m"] == f"85.0 ± {10 / 2**0.5:.1f}"
+
+
+def test_contrasts_pair_seeds_and_average_minorities(found):
+    rows = by_label(made.contrasts_table(found), 2)
+    gaps = [values("nli", minority, "both", "challenge_accuracy")
+            - values("nli", minority, "transformer", "challenge_accuracy") for minority in grid.MINORITIES]
+    line = rows["entailment", "+ both - Transformer"]
+    assert line["challenge, 1 %"] == f"{points(mean_ci(gaps[1]))}, p {made.sign_flip(gaps[1]):.2g}"
+    assert line["challenge, mean"].startswith(points(mean_ci(np.mean(gaps, axis=0))))
+    real = np.mean([values("paraphrase", minority, "both", "paws_qqp_accuracy")
+                    - values("paraphrase", minority, "entropy", "paws_qqp_accuracy")
+                    for minority in grid.MINORITIES], axis=0)
+    line = rows["paraphrase", "+ both - + entropy penalty"]
+    assert line["published pairs, mean"].startswith(points(mean_ci(real)))
+    assert len(rows) == 14 and "below 0.25" in made.contrasts_table(found).notes
+
+
+def test_contrasts_without_published_sets_leave_their_column_empty(found, monkeypatch):
+    monkeypatch.setattr(made, "real_cells", lambda task, profile=None: [])
+    assert {row[-1] for row in made.contrasts_table(found).rows} == {""}
+
+
+def test_claims_are_decided_at_one_minority_and_shown_at_all():
+    found = made.decided()
+    row, verdicts = found["causal_transformer.claim4"]
+    for minority in grid.MINORITIES:
+        gap = 100 * (values("paraphrase", minority, "both", "challenge_accuracy")
+                     - values("paraphrase", minority, "transformer", "challenge_accuracy"))
+        assert verdicts[minority].summary.mean == pytest.approx(gap.mean())
+        assert verdicts[minority].size == 37.5
+    _, verdicts = found["causal_transformer.claim13"]
+    gap = np.mean([values(task, "m1", "transformer", "challenge_accuracy")
+                   - values(task, "m1", "bilstm", "challenge_accuracy") for task in made.TASKS], axis=0)
+    assert verdicts["m1"].summary.mean == pytest.approx(gap.mean())
+    _, verdicts = found["causal_transformer.claim19"]
+    having, without = (np.mean([values(task, "m5", arm, "challenge_violated")
+                                for task in made.TASKS for arm in arms], axis=0)
+                       for arms in (("loss", "both"), ("transformer", "gcn")))
+    gap = having - without
+    assert verdicts["m5"].summary.mean == pytest.approx(gap.mean())
+    attempted = {id for id, (_, one) in found.items() if len(one) == 3}
+    assert attempted == {f"causal_transformer.claim{n}" for n in (3, 4, 5, 6, 7, 8, 13, 19)}
+    table = made.verdicts_table()
+    assert [str(row[-1])[:13] for row in table.rows].count("not attempted") == len(found) - len(attempted)
+    line = next(row for row in table.rows if "no pre-training" in row[0] and "HANS" in row[0])
+    gap = 100 * (values("nli", "m0", "both", "challenge_accuracy")
+                 - values("nli", "m0", "transformer", "challenge_accuracy"))
+    assert line[1:3] == ["higher 35.3 pp", estimate(mean_ci(gap), 1)]
+
+
+def test_remarks_are_read_from_the_results(found):
+    data = (values("nli", "m5", "transformer", "challenge_accuracy")
+            - values("nli", "m0", "transformer", "challenge_accuracy"))
+    assert (f"5 % of counter-examples in place of 0 % change the plain Transformer's challenge score by "
+            f"{points(mean_ci(data))} points") in made.minority_remark(found)
+    lowest = min(mean(values("nli", "m5", arm, "test_accuracy"))
+                 for arm in ("transformer", "gcn", "loss", "both", "entropy"))
+    assert "Entailment: all are at or above" in made.gate_remark(found, lowest - 1e-6)
+    assert "Entailment: below our gate" in made.gate_remark(found, lowest + 1e-6)
+
+
+def test_the_figure_shows_the_half_against_the_rule(found):
+    fig, alt = made.minority_figure(found)
+    plt.close(fig)
+    for ax, task in zip(fig.axes, made.TASKS):
+        other = made.TASKS[task][2][1]
+        drawn = [line.get_ydata().astype(float) for line in ax.lines]
+        for arm in made.LOOKS:
+            expected = [100 * values(task, minority, arm, f"challenge_{other}").mean()
+                        for minority in grid.MINORITIES]
+            assert any(len(one) == len(expected) and np.allclose(one, expected) for one in drawn)
+    assert "5 % of counter-examples" in alt
+
+
+# The search
+
+
+def test_every_try_is_shown_and_the_one_in_use_is_marked():
+    found = made.tries("nli")
+    assert len(found) == len(grid.SEARCHED) * grid.TRIES
+    assert set(found.groupby("arm").used.sum()) <= {0, 1}
+    for arm, settings in grid.SEARCHED.items():
+        config = registry.config(made.IDS["nli", "m5"], arm, "quick")
+        for place, one in enumerate(grid.tries(settings)):
+            row = found.loc[(arm, place)]
+            assert row.used == all(config[key] == value for key, value in one.items())
+            assert row.challenge_accuracy == number(made.SEARCHES["nli"], f"{arm}_{place}", 0,
+                                                    "challenge_accuracy")
+    table = made.search_table()
+    assert len(table.rows) == len({tuple(row[:2]) for row in table.rows}) == len(found)
+
+
+def test_the_search_is_drawn_and_summed_up():
+    fig, _ = made.search_figure()
+    plt.close(fig)
+    assert [len(ax.lines) for ax in fig.axes] == [len(grid.SEARCHED) * grid.TRIES] * 2
+    scores = 100 * made.tries("paraphrase").challenge_accuracy
+    best = scores.groupby("arm").max()
+    last = made.search_remark().partition("Paraphrase")[2]
+    assert f"{best['both'] - best['transformer']:+.1f} points against" in last
+
+
+# Figure 1
+
+
+def test_figure_1_shows_forgotten_shares_and_accuracies():
+    fig, alt = forgetting.sequence_figure()
+    plt.close(fig)
+    bars, *lines = fig.axes
+    heights = [bar.get_height() for bar in bars.patches]
+    expected = [100 * np.mean([number("sequence", arm, seed, name) for seed in range(SEEDS)])
+                for arm in forgetting.MODELS for name in forgetting.FORGOTTEN]
+    assert heights == pytest.approx(expected)
+    for ax, task in zip(lines, grid.STAGES):
+        after = [100 * np.mean([number("sequence", "bilstm", seed, f"after_{stage}_{task}")
+                                for seed in range(SEEDS)]) for stage in grid.STAGES]
+        assert any(np.allclose(line.get_ydata(), after) for line in ax.lines if len(line.get_ydata()) == 3)
+    assert "BiLSTM forgot" in alt
+
+
+def test_the_table_of_figure_1_has_both_ends():
+    rows = by_label(forgetting.sequence_table())
+    for head, metric in (("entailment, its own stage", "after_overlap_overlap"),
+                         ("entailment, the end", "after_fact_check_overlap"),
+                         ("fact check, forgotten", "forgotten_fact_check")):
+        of = [100 * number("sequence", "both", seed, metric) for seed in range(SEEDS)]
+        assert rows["+ both"][head] == estimate(mean_ci(of), 1)
+    assert "fact check, the end" not in rows["+ both"]  # its own stage is the end
+
+
+def test_forgetting_is_decided_against_both_older_models():
+    def forgotten(arm, seed):
+        return mean(number("sequence", arm, seed, name) for name in forgetting.FORGOTTEN)
+
+    gap = [forgotten("transformer", seed) - (forgotten("bow", seed) + forgotten("bilstm", seed)) / 2
+           for seed in range(SEEDS)]
+    assert f"the Transformer forgets {points(mean_ci(gap))} points" in forgetting.forgetting_remark()
+
+
+# Figure 7
+
+
+def test_overlap_is_counted_in_groups_by_hand():
+    rows = [{"sentence1": "a b c d", "sentence2": said, "label": label}
+            for said, label in (("a b", 0), ("a x", 1), ("x y", 0), ("a b c x", 0), ("d", 1))]
+    found = published.count_overlaps(rows, 0)
+    assert [found[f"pairs_{k}"] for k in range(5)] == [1, 0, 1, 1, 2]
+    assert [found[f"label_{k}"] for k in range(5)] == [1, 0, 0, 1, 1]
+    assert [published.group_of(share) for share in (0, 0.25, 0.6, 0.75, 0.99, 1)] == [0, 1, 2, 3, 3, 4]
+
+
+def test_examples_are_short_differ_and_overlap():
+    long = " ".join("abcdefghij")
+    rows = [{"sentence1": one, "sentence2": two, "label": label} for one, two, label in (
+        ("a b", "a b", 0), ("a b", "c", 0), (long, "a", 1), ("a b", "b", 1), ("a b c", "c", 0),
+        ("a b", "a", 0))]
+    assert published.examples(rows, 0) == [
+        {"sentence1": "a b c", "sentence2": "c", "has_label": True},
+        {"sentence1": "a b", "sentence2": "b", "has_label": False}]
+
+
+def test_the_table_of_overlaps_has_wilsons_intervals():
+    rows = by_label(forgetting.overlap_table())
+    one = wilson(90, 100)
+    assert rows["MNLI, development set"]["every word in common"] == (
+        f"90.0 [{100 * one.low:.1f}, {100 * one.high:.1f}] (100)")
+    assert rows["MNLI, development set"]["less than half in common"].startswith("15.0 [")
+    assert rows["PAWS-QQP"]["less than half in common"] == "" and set(forgetting.SETS) == set(published.PAIRS)
+
+
+def test_figure_7_leaves_small_groups_out_and_marks_common_words():
+    fig, alt = forgetting.overlap_figure()
+    plt.close(fig)
+    legend = [text.get_text() for text in fig.axes[1].get_legend().get_texts()]
+    assert legend == [forgetting.SETS[arm][0] for arm in forgetting.CURVES]
+    assert "PAWS-QQP: 3/4 to 1 50 %, all words 19 %" in alt and "SNLI, validation set: 1/4 to 1/2 10 %" in alt
+    words = {text.get_text(): text.get_weight() for text in fig.axes[0].findobj(plt.Text)}
+    assert words["cat?"] == "bold"
+    assert "ours, challenge, not entailment: The cat saw a dog. / A dog saw the cat?" in alt
+
+
+def test_uncommon_words_are_plain():
+    fig, ax = plt.subplots()
+    forgetting._pair(ax, 1, "title", ["A dog barks.", "The dog sleeps ?"])
+    plt.close(fig)
+    words = {text.get_text(): text.get_weight() for text in ax.findobj(plt.Text)}
+    assert words["dog"] == "bold" and words["barks."] == words["sleeps"] == words["?"] == "normal"
+
+
+def test_claims_on_overlap_count_pairs():
+    (_, _, one), (_, _, hans_verdict), (_, _, paws) = forgetting.overlap_verdicts()
+    assert one.label == "reproduced" and one.summary.mean == pytest.approx(0.9 - 220 / 500)
+    assert one.summary.n == 100 and paws.summary.n == 160
+    assert hans_verdict.summary.mean == pytest.approx(0.5 - 0.9) and hans_verdict.summary.n == 30_000
+    assert paws.summary.mean == pytest.approx(30 / 160 - 50 / 201)
+    reasons = claims("causal_transformer").set_index("id").reason
+    assert {id for id, *_ in forgetting.overlap_verdicts()} == {
+        id for id in reasons.index if "Figure 7" in str(reasons[id])}
+
+
+# Files
+
+
+def run(arm: str, folder, **changes) -> dict:
+    config = registry.config(made.PUBLISHED, arm, "quick") | changes
+    return published.run_published(registry.Run(made.PUBLISHED, arm, 0, "quick", config, folder, "cpu", None))
+
+
+def test_our_own_pairs_are_counted_without_files(tmp_path):
+    for arm in ("our_nli", "our_questions", "our_challenge", "our_swapped"):
+        counts = run(arm, tmp_path, minority=0.1)["metrics"]
+        against = 0.1 if arm in ("our_nli", "our_questions") else 0.5
+        assert 1 - counts["label_4"] / counts["pairs_4"] == pytest.approx(against, abs=0.01)
+
+
+def test_files_hold_what_their_scores_are_made_of(tmp_path):
+    try:
+        real = {arm: run(arm, tmp_path) for arm in ("paws_qqp", "hans", "bert_runs")}
+    except DataError as error:
+        pytest.skip(str(error))
+    counts = real["paws_qqp"]["metrics"]
+    assert [sum(counts[f"{name}_{k}"] for k in range(5)) for name in ("pairs", "label")] == [677, 191]
+    assert set(real["hans"]["metrics"]) == set(of_file("hans")[0])
+    assert real["hans"]["metrics"]["BERT_accuracy"] == pytest.approx(0.548, abs=5e-4)
+    runs = pd.DataFrame(real["bert_runs"]["history"])
+    assert len(runs) == 100 and set(runs) == set(RUNS[0])
+    assert np.allclose(runs.accuracy, (runs.entailment + runs["non-entailment"]) / 2, atol=1e-6)
+    assert round(100 * runs.accuracy.mean(), 1) == 56.7
+
+
+def test_real_runs_measure_what_made_up_results_have(tmp_path):
+    def metrics(id, arm):
+        config = registry.config(id, arm, "quick")
+        return set(registry.experiment(id).run(registry.Run(
+            id, arm, 0, "quick", config, tmp_path / id / arm, "cpu", lambda *_: None))["metrics"])
+
+    for task, (_, _, labels) in made.TASKS.items():
+        id = made.IDS[task, "m0"]
+        there = {f"{cell}_{name}" for cell in grid.CELLS for name in ("accuracy", *labels)}
+        there |= {name for group in made.kinds(task).values() for name in group}
+        assert there | {"challenge_violated"} <= metrics(id, "loss")
+    assert {"validation_accuracy", "challenge_accuracy"} <= metrics(made.SEARCHES["nli"], "loss_0")
+    assert set(sequence("bow", 0)) <= metrics(forgetting.SEQUENCE, "bow")
+
+
+def test_artefacts_are_built_and_a_missing_result_is_named():
+    for id in ("table1", "search", "fig1", "fig7"):
+        assert all(file.is_file() for file in registry.build(f"causal_transformer.{id}"))
+        assert registry.status(f"causal_transformer.{id}", "quick")[0] == "built"
+    gone = results.path(made.IDS["nli", "m1"], "bow", 1)
+    kept = gone.read_bytes()
+    gone.unlink()
+    try:
+        with pytest.raises(LabError, match=f"1 of 27 quick results of {made.IDS['nli', 'm1']} are not"):
+            made.measured()
+    finally:
+        gone.write_bytes(kept)
