@@ -117,9 +117,9 @@ def questions(family: str = "main") -> list[Question]:
 
 
 def ask(way: str, things: Sequence[str], end: str, front: bool = False) -> str:
-    """The question about these two things, with `end` last, or in front of it."""
+    """The question about these two things, with `end` last, or in front of it: the same words and signs."""
     said = way.format(*things)
-    said = f"{end}, {said}?" if front else f"{said} {end}?"
+    said = f"{end} {said}?" if front else f"{said} {end}?"
     return said[0].upper() + said[1:]
 
 
