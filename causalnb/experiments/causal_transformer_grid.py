@@ -200,7 +200,8 @@ for direction in ("en-de", "de-en"):
         code=code("translation", "translation"),
         arms=TABLE_2,
         settings={
-            "laptop": {**MODEL, **TRAINING, "steps": 3500, "d_model": 128, "d_ff": 512, "decoder_layers": 2,
+            "laptop": {**MODEL, **TRAINING, "batch": 64, "steps": 1200, "learning_rate": 1e-3,
+                       "d_model": 128, "d_ff": 512, "decoder_layers": 2,
                        "label_smoothing": 0.1, "vocabulary": 4000, "data": {**multi30k, "max_words": 10},
                        "data_seed": 0, "cells": ["test", "test2017"], "test_rows": 1000, "beams": 4,
                        "longest": 40, "validation_rows": 300, "map_rows": 100},
@@ -210,5 +211,5 @@ for direction in ("en-de", "de-en"):
             "gpu": {**GPU, "decoder_layers": 4, "vocabulary": 8000, "data": multi30k, "longest": 80},
         },
         seeds={"quick": 1, "laptop": 3},
-        cost={"quick": 2, "laptop": 400, "gpu": 400},
+        cost={"quick": 2, "laptop": 250, "gpu": 400},
     ))
