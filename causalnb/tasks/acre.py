@@ -36,8 +36,8 @@ PARTS = ("train", "val", "test")
 KINDS = ("OnOffOff", "OnOnOff")  # the three views after habituation
 REGIMES = ("IID", "Comp", "Sys", "comp_true", "sys_true")
 SLOTS = tuple(f"o{i}" for i in range(10))  # names of objects in the compact symbolic format
-WORDS = (">", ";", "and", "light", *(str(label) for label in range(len(STATES))), *STATES, *SLOTS, *COLOURS,
-         *SHAPES, *MATERIALS)
+NAMES = tuple("-".join((colour, material, shape)) for colour, shape, material in OBJECTS)  # in the text one
+WORDS = (">", ";", "and", "light", *(str(label) for label in range(len(STATES))), *STATES, *SLOTS, *NAMES)
 
 _ALL = tuple(range(len(OBJECTS)))
 _TRAIN_COLOURS = {"cube": ("gray", "blue", "brown", "yellow"), "cylinder": ("red", "green", "purple", "cyan")}
@@ -333,7 +333,7 @@ def dense_queries(problem: Problem, draw: np.random.Generator, sets: int = 4) ->
 def _named(objects: Iterable[int], names: dict[int, str] | None) -> list[str]:
     if names is not None:
         return [names[one] for one in objects]
-    words = [word for one in objects for word in ("and", *OBJECTS[one])]
+    words = [word for one in objects for word in ("and", NAMES[one])]
     return words[1:]
 
 
@@ -358,8 +358,8 @@ def rows(problems: Sequence[Problem], format: str = "symbolic", seed: int = 0, d
          sets: int = 4, shared: bool = False) -> list[dict]:
     """Compact rows of problems: a row a query, or with `dense` a row a problem that asks dense_queries().
 
-    symbolic: an object is one of SLOTS, by an injection drawn anew for each row; text: an object is its three
-    words. Answers are other words in each unless `shared`; separators are the same. Both formats ask the same
+    symbolic: an object is one of SLOTS, by an injection drawn anew for each row; text: an object is one of
+    NAMES. Answers are other words in each unless `shared`; separators are the same. Both formats ask the same
     queries for the same seed. Besides icl_rows' keys a row has `format`, `problem` (its place in the list),
     `query` (its place in the problem; -1 if dense), `label` and `type` of its last query, and `slots`: the
     ids that stand behind SLOTS, -1 for those unused. DataError on an unknown format.
@@ -399,7 +399,7 @@ def _read_group(words: list[str], row: dict) -> tuple[tuple[int, ...], int]:
     label = (STATES if answer in STATES else _ANSWERS["symbolic"]).index(answer)
     if row["format"] == "symbolic":
         return tuple(row["slots"][SLOTS.index(word)] for word in said), label
-    return tuple(_ID[" ".join(said[i:i + 3])] for i in range(0, len(said), 3)), label
+    return tuple(map(NAMES.index, said)), label
 
 
 def parse_problems(text: str, source: str) -> list[Problem]:

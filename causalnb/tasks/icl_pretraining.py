@@ -44,34 +44,16 @@ def _lookup(draw: np.random.Generator) -> dict:
     return icl_rows.make(pieces)
 
 
-def _names(draw: np.random.Generator, n: int) -> list[list[str]]:
-    """n names, a word each, or one time in three of three words each, which then recur in other names."""
-    if draw.integers(3):
-        return [[word] for word in _some(draw, n)]
-    pools = np.array(_some(draw, 9)).reshape(3, 3)
-    kinds = draw.choice(27, n, replace=False)
-    return [[str(pool[kind // base % 3]) for pool, base in zip(pools, (9, 3, 1))] for kind in kinds]
-
-
-def _joined(names: Sequence[Sequence[str]]) -> list[str]:
-    """One-word names side by side, longer ones with "and" between them."""
-    between = ["and"] if len(names[0]) > 1 else []
-    return [word for i, name in enumerate(names) for word in (*(between if i else []), *name)]
-
-
 def _marks(draw: np.random.Generator) -> dict:
     """Groups of names with one of two marks each; of every name: the marks of its groups, in their order."""
-    names = _names(draw, int(draw.integers(3, 9)))
-    used = {word for name in names for word in name}
-    marks = [word for word in _some(draw, len(used) + 2) if word not in used][:2]
-    groups = [([names[i] for i in draw.permutation(len(names))[: draw.integers(1, 4)]],
-               marks[draw.integers(2)])
+    *names, first, second = _some(draw, int(draw.integers(5, 11)))
+    groups = [(draw.permutation(names)[: draw.integers(1, 4)].tolist(), (first, second)[draw.integers(2)])
               for _ in range(int(draw.integers(3, 7)))]
-    pieces = icl_rows.plain([word for group, mark in groups for word in (*_joined(group), ">", mark, ";")])
+    pieces = icl_rows.plain([word for group, mark in groups for word in (*group, ">", mark, ";")])
     pieces += icl_rows.plain([icl_rows.SEPARATOR])
-    for i in draw.permutation(len(names)):
-        found = [mark for group, mark in groups if names[i] in group]
-        pieces += icl_rows.plain([*names[i], ">"]) + [(word, icl_rows.ANSWER) for word in (*found, ";")]
+    for name in draw.permutation(names).tolist():
+        found = [mark for group, mark in groups if name in group]
+        pieces += icl_rows.plain([name, ">"]) + [(word, icl_rows.ANSWER) for word in (*found, ";")]
     return icl_rows.make(pieces)
 
 
@@ -83,7 +65,7 @@ def _lacking(draw: np.random.Generator) -> dict:
 
 SKILLS: dict[str, Callable[[np.random.Generator], dict]] = {
     "copy": _copy, "lookup": _lookup, "marks": _marks, "lacking": _lacking}
-_SHARES = {"copy": 1, "lookup": 4, "marks": 3, "lacking": 1, "pvr": 1}  # marks need look-up first
+_SHARES = {"copy": 1, "lookup": 2, "marks": 2, "lacking": 2, "pvr": 1}
 
 
 def _context(row: dict, words: int) -> dict:
