@@ -110,8 +110,8 @@ for name in OVERLAP:
             cost={"quick": 2, "laptop": 105, "gpu": 120},
         ))
 
-TRIES = 4  # for every model: weight and schedule of its loss, or learning rate and dropout without one
-PLAIN_TRIES = [{"learning_rate": rate} for rate in (5e-4, 1e-3, 2e-3)] + [{"dropout": 0.1}]
+TRIES = 4  # for every model: weight and schedule of its loss, or learning rate without one
+PLAIN_TRIES = [{"learning_rate": rate} for rate in (1e-3, 2e-3, 4e-3, 8e-3)]
 LOSS_TRIES = [{"causal_weight": weight} for weight in (0.03, 0.1, 0.3)] + [{"ramp": None}]
 SEARCHED = {name: settings for name, settings in TABLE_1.items() if name != "constant"}
 
