@@ -386,10 +386,10 @@ def search_figure(profile: str | None = None):
 
     from causalnb.lab.figures import COLOURS
 
+    every = [(name, tries(task, profile)) for task, (name, *_) in TASKS.items()]
     fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 2.6), sharey=True)
     told = []
-    for ax, (task, (name, *_)) in zip(axes, TASKS.items()):
-        found = tries(task, profile)
+    for ax, (name, found) in zip(axes, every, strict=True):
         arms = [arm for arm in ARMS if arm in found.index]
         for place, arm in enumerate(arms):
             one = found.loc[arm]
