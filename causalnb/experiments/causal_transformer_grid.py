@@ -4,6 +4,7 @@ This file is in no `code`: settings are part of a result's own hash, so that a n
 stale.
 """
 
+from causalnb.experiments.causal_transformer_beyond import run_beyond
 from causalnb.experiments.causal_transformer_runs import run_pairs, run_sequence
 from causalnb.experiments.causal_transformer_translation import run_translation
 from causalnb.lab.registry import Experiment, register
@@ -106,6 +107,27 @@ for name in OVERLAP:
             settings=pairs_settings(name, minority),
             seeds={"quick": 1, "laptop": 5},
             cost={"quick": 2, "laptop": 95, "gpu": 120},
+        ))
+
+INTERCHANGED, INVARIANT, WEIGHTED = {"interchanged": True}, {"causal_weight": 1.0}, {"weighted": True}
+BEYOND = {"transformer": {}, "weighted": WEIGHTED, "attention": INVARIANT, "interchanged": INTERCHANGED,
+          "interchanged_attention": {**INTERCHANGED, **INVARIANT},
+          "interchanged_weighted": {**INTERCHANGED, **WEIGHTED},
+          "all": {**INTERCHANGED, **INVARIANT, **WEIGHTED}}
+NOT_BEYOND = {"causal_weight": 0.0, "ramp": None, "interchanged": False, "weighted": False, "distance": 0.4}
+for name in OVERLAP:
+    for suffix in ("m1", "m5"):
+        register(Experiment(
+            id=f"causal_transformer.beyond.{name}.{suffix}",
+            title=f"{NAMES[name]}: answers and attention invariant where words are interchanged, "
+                  f"{100 * MINORITIES[suffix]:g} % of counter-examples",
+            run=run_beyond,
+            notebook=NOTEBOOK,
+            code=(*code(OVERLAP[name]["task"], *PAIRS, "beyond"), "causalnb.causal_transformer.invariance"),
+            arms=BEYOND,
+            settings=pairs_settings(name, MINORITIES[suffix], **NOT_BEYOND),
+            seeds={"quick": 1, "laptop": 10},
+            cost={"quick": 2, "laptop": 150, "gpu": 150},
         ))
 
 TRIES = 6  # for every model: weight and schedule of its loss, or learning rate and dropout without one
