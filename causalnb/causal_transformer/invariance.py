@@ -1,8 +1,10 @@
 """Beyond the paper: dependencies between tokens that stay as they are when words are intervened on.
 
-The blanket of a token should be invariant: do(w := w') in both sentences, for a word w that they share, leaves
-the answer and all attention maps as they were. And the answer should not depend on the bag of words, which the
-weights of the rows make independent of it. Both are inferred from what the model is trained on anyway.
+What a token depends on should be invariant: do(w := w') in both sentences, for a word w that they share,
+leaves the answer and all attention maps as they were, if w' is of w's class. And the answer should not depend
+on the bag of words, which the weights of rows make independent of it. Classes and weights are inferred from
+the training pairs. That words of a class can be interchanged is an assumption: it is true of templates by
+construction, and in real texts of some words alone.
 """
 
 from collections.abc import Sequence
@@ -58,7 +60,8 @@ def word_classes(tokens: Sequence[Sequence[int]], vocabulary: int, distance: flo
 
     A word's context is how its neighbours on the left and on the right are distributed; words are joined,
     on average, up to `distance` between the square roots of these, in (0, sqrt 2). Those in `alone`, as
-    sentence marks, and those never met are classes of their own.
+    sentence marks, and those never met are classes of their own. Memory grows with the square of the number
+    of words met: for vocabularies of some thousands.
     """
     pairs = np.concatenate([np.stack([one[:-1], one[1:]]) for one in map(np.asarray, tokens)], 1)
     ends = np.concatenate([pairs[::-1], pairs + [[0], [vocabulary]]], 1)  # word, left; word, V + right
@@ -161,5 +164,5 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
             other = plain(*inputs, attention_mask, token_type_ids, output_attentions=True)
             shift = attention_shift(out.encoder_attentions, other.encoder_attentions, attention_mask)
             found |= dict(loss=found["loss"] + weight * shift, causal_loss=shift.detach())
-        return CausalTransformerOutput(
-            **found, logits=out.logits, encoder_attentions=out.encoder_attentions if output_attentions else None)
+        maps = out.encoder_attentions if output_attentions else None
+        return CausalTransformerOutput(**found, logits=out.logits, encoder_attentions=maps)

@@ -1,4 +1,4 @@
-"""Words are interchanged as they should be, weights and classes are those known by hand, the loss is literal."""
+"""Words are interchanged as they should be, weights and classes are known by hand, the loss is literal."""
 
 import numpy as np
 import pytest
@@ -193,8 +193,12 @@ def test_classes_are_saved(tmp_path):
     invariant(False).save_pretrained(tmp_path)
     again = InvariantForSequenceClassification.from_pretrained(tmp_path)
     assert torch.equal(again.classes, MARKS) and not again.config.interchanged
-    fresh = InvariantForSequenceClassification(InvariantConfig(**SIZES))
-    assert torch.equal(fresh.classes, torch.arange(VOCABULARY))
+
+
+def test_words_of_a_vanilla_transformer_are_alone(tmp_path):
+    classifier(gcn="none", blanket="none").save_pretrained(tmp_path)
+    model = InvariantForSequenceClassification.from_pretrained(tmp_path, config=InvariantConfig(**SIZES))
+    assert torch.equal(model.classes, torch.arange(VOCABULARY))
 
 
 def test_a_blanket_is_refused():

@@ -47,8 +47,8 @@ def test_counterexamples_weigh_most(nli):
 
 def test_words_of_a_kind_are_of_a_class_and_marks_are_not(nli):
     _, tokenizer, ready = nli
-    model = beyond.build_invariant(registry.config(NLI, "all", "quick") | {"distance": 0.7}, len(tokenizer), 2,
-                                   ready)
+    config = registry.config(NLI, "all", "quick") | {"distance": 0.7}
+    model = beyond.build_invariant(config, len(tokenizer), 2, ready)
     sizes = torch.bincount(model.classes)[model.classes]
     assert sizes[[tasks.PAD, tasks.BOS, tasks.EOS]].tolist() == [1, 1, 1] and sizes.max() > 10
     assert model.config.interchanged and model.config.causal_weight == 1
@@ -85,7 +85,7 @@ def test_every_part_is_on_in_other_arms():
 def test_the_challenge_is_not_trained_on_and_data_are_the_tables_own():
     for name in OVERLAP:
         for suffix in ("m1", "m5"):
-            ours, table = (registry.config(f"causal_transformer.{kind}.{name}.{suffix}", "transformer", "laptop")
-                           for kind in ("beyond", "overlap"))
+            ids = [f"causal_transformer.{kind}.{name}.{suffix}" for kind in ("beyond", "overlap")]
+            ours, table = (registry.config(id, "transformer", "laptop") for id in ids)
             differ = {key for key in ours if ours[key] != table.get(key)}
             assert differ == {"interchanged", "weighted", "distance", "causal_weight", "ramp"}
