@@ -148,9 +148,14 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
                 output_attentions: bool = False, weights: Tensor | None = None,
                 **kwargs) -> CausalTransformerOutput:
-        """As CausalTransformerForSequenceClassification; weights (B,) of the rows count in training alone."""
+        """As CausalTransformerForSequenceClassification; weights (B,) of the rows count in training alone.
+
+        Raises ValueError where training lacks token_type_ids.
+        """
         if labels is None or not self.training:
             return super().forward(input_ids, attention_mask, token_type_ids, labels, output_attentions)
+        if token_type_ids is None:
+            raise ValueError("token_type_ids are missing: give 0 for the first sentence and 1 for the second")
         plain, weight, inputs = super().forward, self.causal_weight(), [input_ids]
         if weight > 0 or self.config.interchanged:
             inputs.append(interchange(input_ids, token_type_ids, self.classes))

@@ -109,11 +109,9 @@ for name in OVERLAP:
             cost={"quick": 2, "laptop": 95, "gpu": 120},
         ))
 
-INTERCHANGED, INVARIANT, WEIGHTED = {"interchanged": True}, {"causal_weight": 1.0}, {"weighted": True}
-BEYOND = {"transformer": {}, "weighted": WEIGHTED, "attention": INVARIANT, "interchanged": INTERCHANGED,
-          "interchanged_attention": {**INTERCHANGED, **INVARIANT},
-          "interchanged_weighted": {**INTERCHANGED, **WEIGHTED},
-          "all": {**INTERCHANGED, **INVARIANT, **WEIGHTED}}
+INTERCHANGED, INVARIANT = {"interchanged": True}, {"causal_weight": 1.0}
+BEYOND = {"transformer": {}, "weighted": {"weighted": True}, "attention": INVARIANT,
+          "interchanged": INTERCHANGED, "both": {**INTERCHANGED, **INVARIANT}}
 NOT_BEYOND = {"causal_weight": 0.0, "ramp": None, "interchanged": False, "weighted": False, "distance": 0.4}
 for name in OVERLAP:
     for suffix in ("m1", "m5"):
@@ -127,7 +125,7 @@ for name in OVERLAP:
             arms=BEYOND,
             settings=pairs_settings(name, MINORITIES[suffix], **NOT_BEYOND),
             seeds={"quick": 1, "laptop": 10},
-            cost={"quick": 2, "laptop": 150, "gpu": 150},
+            cost={"quick": 2, "laptop": 125, "gpu": 150},
         ))
 
 TRIES = 6  # for every model: weight and schedule of its loss, or learning rate and dropout without one

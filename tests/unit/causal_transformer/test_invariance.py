@@ -201,6 +201,11 @@ def test_words_of_a_vanilla_transformer_are_alone(tmp_path):
     assert torch.equal(model.classes, torch.arange(VOCABULARY))
 
 
+def test_sentences_must_be_told_apart():
+    with pytest.raises(ValueError, match="token_type_ids are missing: give 0"):
+        invariant()(IDS, labels=torch.tensor([0, 1]))
+
+
 def test_a_blanket_is_refused():
     with pytest.raises(ValueError, match="blanket is 'hinge': choose 'none'"):
         InvariantConfig(blanket="hinge")

@@ -47,7 +47,7 @@ def test_counterexamples_weigh_most(nli):
 
 def test_words_of_a_kind_are_of_a_class_and_marks_are_not(nli):
     _, tokenizer, ready = nli
-    config = registry.config(NLI, "all", "quick") | {"distance": 0.7}
+    config = registry.config(NLI, "both", "quick") | {"distance": 0.7}
     model = beyond.build_invariant(config, len(tokenizer), 2, ready)
     sizes = torch.bincount(model.classes)[model.classes]
     assert sizes[[tasks.PAD, tasks.BOS, tasks.EOS]].tolist() == [1, 1, 1] and sizes.max() > 10
@@ -79,7 +79,9 @@ def test_every_part_is_on_in_other_arms():
             found = registry.config(f"causal_transformer.beyond.{name}.m1", arm, "laptop")
             seen[arm] = (found["interchanged"], found["causal_weight"] > 0, found["weighted"])
         assert len(set(seen.values())) == len(seen)
-        assert seen["transformer"] == (False,) * 3 and seen["all"] == (True,) * 3
+        assert seen["transformer"] == (False,) * 3 and seen["both"] == (True, True, False)
+        assert {parts for parts in seen.values() if sum(parts) == 1} == {
+            (True, False, False), (False, True, False), (False, False, True)}
 
 
 def test_the_challenge_is_not_trained_on_and_data_are_the_tables_own():
