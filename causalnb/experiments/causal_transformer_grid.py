@@ -4,6 +4,7 @@ This file is in no `code`: settings are part of a result's own hash, so that a n
 stale.
 """
 
+from causalnb.experiments.causal_transformer_beyond import run_beyond
 from causalnb.experiments.causal_transformer_runs import run_pairs, run_sequence
 from causalnb.experiments.causal_transformer_translation import run_translation
 from causalnb.lab.registry import Experiment, register
@@ -108,6 +109,25 @@ for name in OVERLAP:
             settings=pairs_settings(name, minority),
             seeds={"quick": 1, "laptop": 5 if suffix == "m5" else 3},
             cost={"quick": 2, "laptop": 105, "gpu": 120},
+        ))
+
+INTERCHANGED, INVARIANT = {"interchanged": True}, {"causal_weight": 1.0}
+BEYOND = {"transformer": {}, "weighted": {"weighted": True}, "attention": INVARIANT,
+          "interchanged": INTERCHANGED, "both": {**INTERCHANGED, **INVARIANT}}
+NOT_BEYOND = {"causal_weight": 0.0, "ramp": None, "interchanged": False, "weighted": False, "distance": 0.4}
+for name in OVERLAP:
+    for suffix in ("m1", "m5"):
+        register(Experiment(
+            id=f"causal_transformer.beyond.{name}.{suffix}",
+            title=f"{NAMES[name]}: answers and attention invariant where words are interchanged, "
+                  f"{100 * MINORITIES[suffix]:g} % of counter-examples",
+            run=run_beyond,
+            notebook=NOTEBOOK,
+            code=(*code(OVERLAP[name]["task"], *PAIRS, "beyond"), "causalnb.causal_transformer.invariance"),
+            arms=BEYOND,
+            settings=pairs_settings(name, MINORITIES[suffix], **NOT_BEYOND),
+            seeds={"quick": 1, "laptop": 10},
+            cost={"quick": 2, "laptop": 125, "gpu": 150},
         ))
 
 TRIES = 4  # for every model: weight and schedule of its loss, or learning rate without one

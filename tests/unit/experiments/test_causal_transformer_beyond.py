@@ -1,0 +1,94 @@
+"""The runs beyond the paper: rows with weights, words with classes, arms that differ where they should."""
+
+import pytest
+import torch
+
+from causalnb.experiments import causal_transformer_beyond as beyond
+from causalnb.experiments import causal_transformer_tasks as tasks
+from causalnb.experiments.causal_transformer_grid import BEYOND, OVERLAP
+from causalnb.lab import registry
+from causalnb.tasks import overlap
+
+NLI = "causal_transformer.beyond.nli.m5"
+
+
+def run_of(folder, arm, progress=lambda *_: None, **changes):
+    return registry.Run(NLI, arm, 0, "quick", registry.config(NLI, arm, "quick") | changes, folder, "cpu",
+                        progress)
+
+
+@pytest.fixture(scope="module")
+def nli():
+    rows = overlap.pairs(1200, 0.05)
+    tokenizer = tasks.pair_tokenizer(rows, 1000)
+    return rows, tokenizer, tasks.encoded(rows, tokenizer)
+
+
+def test_sentences_are_those_of_the_pair(nli):
+    rows, tokenizer, ready = nli
+    for row, tokens in zip(rows[:20], ready, strict=False):
+        said = [tokenizer.decode(beyond.sentence(tokens, kind), skip_special_tokens=True).strip()
+                for kind in (0, 1)]
+        assert said == [row["sentence1"].lower(), row["sentence2"].lower()]
+
+
+def test_counterexamples_weigh_most(nli):
+    rows, tokenizer, ready = nli
+    found = beyond.weighted(ready, len(tokenizer), 0)
+    mean = {}
+    for row, one in zip(rows, found, strict=True):
+        kind = "new" if row["subcase"] == "new_words" else row["label"]
+        mean.setdefault(kind, []).append(one["weight"])
+    mean = {kind: sum(each) / len(each) for kind, each in mean.items()}
+    assert mean[1] > 2 * max(mean[0], mean["new"])
+    assert beyond.collate_weighted(found[:3])["weights"].tolist() == pytest.approx(
+        [row["weight"] for row in found[:3]])
+    assert "weights" not in beyond.collate_weighted(ready[:3])
+
+
+def test_words_of_a_kind_are_of_a_class_and_marks_are_not(nli):
+    _, tokenizer, ready = nli
+    config = registry.config(NLI, "both", "quick") | {"distance": 1.4}  # joins all words
+    model = beyond.build_invariant(config, len(tokenizer), 2, ready)
+    sizes = torch.bincount(model.classes)[model.classes]
+    assert sizes[[tasks.PAD, tasks.BOS, tasks.EOS]].tolist() == [1, 1, 1] and sizes.max() > 10
+    assert model.config.interchanged and model.config.causal_weight == 1
+
+
+@pytest.mark.parametrize("arm", [*BEYOND])
+def test_a_stopped_run_is_the_same(arm, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(done, total, note):
+        if done == 2:
+            raise Stop
+
+    changes = dict(steps=3, evaluate_every=1, distance=1.3)
+    whole = beyond.run_beyond(run_of(tmp_path / "whole", arm, **changes))
+    with pytest.raises(Stop):
+        beyond.run_beyond(run_of(tmp_path / "cut", arm, stop, **changes))
+    assert beyond.run_beyond(run_of(tmp_path / "cut", arm, **changes)) == whole
+    halves = {f"{cell}_{label}" for cell in ("challenge", "held_out") for label in overlap.LABELS}
+    assert halves < set(whole["metrics"]) and len(whole["history"]) == 3
+
+
+def test_every_part_is_on_in_other_arms():
+    for name in OVERLAP:
+        seen = {}
+        for arm in registry.arms(f"causal_transformer.beyond.{name}.m1"):
+            found = registry.config(f"causal_transformer.beyond.{name}.m1", arm, "laptop")
+            seen[arm] = (found["interchanged"], found["causal_weight"] > 0, found["weighted"])
+        assert len(set(seen.values())) == len(seen)
+        assert seen["transformer"] == (False,) * 3 and seen["both"] == (True, True, False)
+        assert {parts for parts in seen.values() if sum(parts) == 1} == {
+            (True, False, False), (False, True, False), (False, False, True)}
+
+
+def test_the_challenge_is_not_trained_on_and_data_are_the_tables_own():
+    for name in OVERLAP:
+        for suffix in ("m1", "m5"):
+            ids = [f"causal_transformer.{kind}.{name}.{suffix}" for kind in ("beyond", "overlap")]
+            ours, table = (registry.config(id, "transformer", "laptop") for id in ids)
+            differ = {key for key in ours if ours[key] != table.get(key)}
+            assert differ == {"interchanged", "weighted", "distance", "causal_weight", "ramp"}
