@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from causalnb.errors import DataError
 from causalnb.experiments import sci_components, sci_contrasts, sci_grid, sci_scan
 from causalnb.lab import registry, results, runner
 from causalnb.tasks import scan
@@ -15,6 +16,7 @@ registry.load_all()
 WHOLE = ("c2dlm.base", "c2dlm.sudoku.n200", "iclm.raven", "iclm.controls.acre", "iclm.continual",
          "iclm.clusters")  # of C2DLM and ICLM all arms of these, and elsewhere the last
 
+OF_FILES = ("causal_transformer.published",)  # that count in published files and nothing else
 EFFECTS = ("iclm.interventions",)  # rows of its history are effects by part and step, not training
 
 
@@ -38,7 +40,12 @@ def made():
 
     def make(id, arm):
         if (id, arm) not in found:
-            found[id, arm] = runner.execute(id, arm, 0, "quick")
+            try:
+                found[id, arm] = runner.execute(id, arm, 0, "quick")
+            except DataError as missing:
+                if id not in OF_FILES:
+                    raise
+                pytest.skip(str(missing))
         return found[id, arm]
 
     return make
