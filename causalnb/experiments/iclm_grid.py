@@ -218,7 +218,7 @@ register(Experiment(
           "causalnb.experiments.iclm_models", "causalnb.experiments.iclm_base"),
     arms={"base": {}},
     settings={
-        "laptop": {**MODEL, "rows": 120_000, "steps": 8_000, "batch": 64, "learning_rate": 1e-3,
+        "laptop": {**MODEL, "rows": 120_000, "steps": 12_000, "batch": 64, "learning_rate": 2e-3,
                    "evaluate_every": 500, "evaluation_rows": 600},
         "quick": {**QUICK_MODEL, "rows": 16, "steps": 2, "batch": 8, "evaluate_every": 1,
                   "evaluation_rows": 8},

@@ -65,7 +65,7 @@ def _lacking(draw: np.random.Generator) -> dict:
 
 SKILLS: dict[str, Callable[[np.random.Generator], dict]] = {
     "copy": _copy, "lookup": _lookup, "marks": _marks, "lacking": _lacking}
-_SHARES = {"copy": 1, "lookup": 2, "marks": 2, "lacking": 2, "pvr": 1}
+_SHARES = {"copy": 1, "lookup": 4, "marks": 3, "lacking": 1, "pvr": 1}  # look-up comes late, or not at all
 
 
 def _context(row: dict, words: int) -> dict:
