@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from causalnb.experiments import iclm_base, iclm_grid, iclm_models, iclm_runs, iclm_tasks
+from causalnb.experiments import iclm_grid, iclm_models, iclm_runs, iclm_tasks
 from causalnb.lab import registry
 from causalnb.tasks import acre, icl_rows, raven
 
@@ -108,14 +108,6 @@ def test_the_likeliest_of_eight_is_chosen(monkeypatch):
     assert iclm_runs.choices_right(None, rows, config("raven")) == pytest.approx(2 / 3)
     right = said[rows[0]["target"]]["labels"]
     assert [r for r in right if r != -100] == [r for r in iclm_models.encoded(rows[0])["labels"] if r != -100]
-
-
-def test_batches_of_the_base_hold_every_row_once_and_like_lengths():
-    rows = [{"input_ids": [0] * n} for n in (5, 1, 4, 2, 3, 9, 8, 7)]
-    batches = iclm_base.grouped(rows, 2, 6, window=4)
-    assert sorted(i for batch in batches[:4] for i in batch) == [*range(8)] and len(batches) == 6
-    for a, b in batches[:4]:  # next to each other in length
-        assert abs(len(rows[a]["input_ids"]) - len(rows[b]["input_ids"])) <= 2
 
 
 def test_the_base_is_part_of_the_settings(tmp_path, monkeypatch):
