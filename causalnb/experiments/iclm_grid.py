@@ -36,7 +36,7 @@ LAPTOP = {
     "base": digest(MODEL["hidden_size"]),
     "pretrained": True,
     "lora_rank": 8,
-    "lora_dropout": 0.05,
+    "lora_dropout": 0.0,  # published: 0.05, which takes a third more time
     "lora_targets": ["q_proj", "k_proj", "v_proj", "o_proj"],
     "num_modules": 2,
     "invariant": True,

@@ -59,10 +59,10 @@ class RowLoRA(nn.Module):
         A, B = (torch.where(hold, weight.detach(), weight) for weight in (self.A, self.B))
         x = self.dropout(x).to(A.dtype)
         if isinstance(module, int):
-            added = F.linear(F.linear(x, A[module]), B[module])
+            added = F.linear(self.scaling * F.linear(x, A[module]), B[module])
         else:
-            added = (x @ A[module].mT) @ B[module].mT
-        return out + self.scaling * added.to(out.dtype)
+            added = (self.scaling * (x @ A[module].mT)) @ B[module].mT
+        return out + added.to(out.dtype)
 
 
 def adapt(layers: nn.Module, targets: list[str], modules: int, rows: Rows, rank: int, alpha: float,
