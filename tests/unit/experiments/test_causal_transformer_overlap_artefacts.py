@@ -223,9 +223,9 @@ def test_every_try_is_shown_and_the_one_in_use_is_marked():
     found = made.tries("nli")
     assert len(found) == len(grid.SEARCHED) * grid.TRIES
     assert set(found.groupby("arm").used.sum()) <= {0, 1}
-    for arm, settings in grid.SEARCHED.items():
+    for arm in grid.SEARCHED:
         config = registry.config(made.IDS["nli", "m5"], arm, "quick")
-        for place, one in enumerate(grid.tries(settings)):
+        for place, one in enumerate(grid.tries(arm)):
             row = found.loc[(arm, place)]
             assert row.used == all(config[key] == value for key, value in one.items())
             assert row.challenge_accuracy == number(made.SEARCHES["nli"], f"{arm}_{place}", 0,
