@@ -187,7 +187,8 @@ register(Experiment(
 
 ATTENTIONS = {
     "full": {},
-    **{kind: {"pattern": kind} for kind in ("band", "dilated", "random", "star")},
+    **{kind: {"pattern": kind} for kind in ("band", "dilated", "random")},
+    "star": {"pattern": "star", "pattern_width": 1},  # a ring and its hub; the band has the hub, and is wider
     "block": {"pattern": "block", "pattern_width": 8},
     "relative": {"relative": 8},
     "both": TABLE_1["both"],
