@@ -432,7 +432,7 @@ def _measured(ax, place, side: int, weights, self_loop) -> None:
     inset.grid(color="white", alpha=1, linewidth=0.8)
     ax.plot([end, x + side * 1.78], [y, y], color=COLOURS["vermillion"], marker="", linestyle="--",
             linewidth=1.4)
-    tolerated = "self-loops tolerated" if self_loop else "no self-loop"
+    tolerated = "self-loops tolerated" if self_loop else "no slack for self-loops"
     ax.text(x + side * 2.55, y - 0.7, f"loss h(A)\n{tolerated}", ha="center", va="top", fontsize=8,
             color=COLOURS["vermillion"])
 
@@ -472,7 +472,7 @@ def fig4(profile):
 def fig5(profile):
     """Figure 5: the space of tau with and without self-loop."""
     _save("fig5", space_figure(), "tau of a row with two parents, with and without self-loop; the printed "
-          "slack leaves no feasible map.")
+          "slack, at its largest, leaves no feasible map.")
 
 
 @artefact("causal_transformer.fig6", code=BLOCKS)

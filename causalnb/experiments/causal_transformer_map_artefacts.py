@@ -55,9 +55,8 @@ def maps_figure(profile: str | None = None, seed: int = 0):
 
     from causalnb.causal_transformer import describe
 
+    found, told = panels(profile, seed), []
     fig, axes = plt.subplots(2, 2, figsize=(8.2, 7.6), height_ratios=[1.5, 1])
-    told = []
-    found = panels(profile, seed)
     for ax, ((stack, column), (tokens, weights)) in zip(axes.flat, found.items(), strict=True):
         image = ax.imshow(weights.numpy(), vmin=0, vmax=1)
         ax.grid(False)
@@ -107,9 +106,8 @@ def arcs_figure(profile: str | None = None, seed: int = 0):
 
     from causalnb.causal_transformer.arcs import STRONG
 
+    found, told = panels(profile, seed), []
     fig, axes = plt.subplots(2, 2, figsize=(9.0, 5.6))
-    told = []
-    found = panels(profile, seed)
     for ax, ((stack, column), (tokens, weights)) in zip(axes.flat, found.items(), strict=True):
         draw_arcs(ax, tokens, weights)
         count = counted(weights)

@@ -116,8 +116,8 @@ def table2(profile: str | None = None):
                 for column in DIRECTIONS]
         rows.append([f"ours: {name}", *ours, *[NO_DATA] * (len(LANGUAGES) - len(ours))])
     return Table(f"{SOURCE}.table2", ["", *LANGUAGES], rows,
-                 "Table 2: BLEU; the paper's on WMT, one run each; ours on Multi30k, mean ± half of the 95 % "
-                 "interval (seeds)",
+                 "Table 2: BLEU; the paper's on WMT, one number each; ours on Multi30k, mean ± half of the "
+                 "95 % interval (seeds)",
                  f"Ours is sacreBLEU with beams, {signature(profile)}. The paper does not say how its BLEU "
                  "was computed, and mixes models that write from left to right with models that do not. Its "
                  "model is our last arm. Captions and news differ in level; contrasts of arms can be "
@@ -220,8 +220,8 @@ def table3(profile: str | None = None):
     return Table(f"{SOURCE}.table3", ["attention", *(f"{who}: {score}" for who in ("paper", "ours")
                                                      for score in SCORES),
                                        "ours: Acc - full", f"tokens seen, of {TOKENS}"], rows,
-                 "Table 3: per cent; the paper's on SNLI, one run each; ours on SNLI-10k, mean ± half of the "
-                 "95 % interval (seeds)",
+                 "Table 3: per cent; the paper's on SNLI, one number each; ours on SNLI-10k, mean ± half of "
+                 "the 95 % interval (seeds)",
                  "SNLI-10k: the published validation pairs as training set, the published test set. The star "
                  "mask has Star-Transformer's connections and not its layers. The label is read from the "
                  "first token; what it does not depend on, through all layers, is not seen. For the causal "

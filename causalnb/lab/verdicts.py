@@ -33,7 +33,11 @@ def verdict(differences: Sequence[float], size: float | None = None, direction: 
         raise LabError(f"direction={direction!r} is none: give +1 or -1.")
     if size is not None and not 0 <= size < math.inf:
         raise LabError(f"size={size!r} is no size: give a number from 0 on; a decrease is direction=-1.")
-    summary = mean_ci(differences)
+    return judged(mean_ci(differences), size, direction)
+
+
+def judged(summary: Summary, size: float | None = None, direction: int = +1) -> Verdict:
+    """The same rule for a difference whose mean and 95 % interval are known."""
     low, high = sorted((direction * summary.low, direction * summary.high))
     if low > 0:
         label = "reproduced" if size is None or direction * summary.mean >= size else "same direction"

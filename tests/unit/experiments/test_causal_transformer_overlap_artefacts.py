@@ -156,7 +156,7 @@ def test_contrasts_pair_seeds_and_average_minorities(found):
     line = rows["entailment", "+ both, trained on challenge pairs - Transformer, trained on challenge pairs"]
     own = np.subtract(*(values("nli", "m5", arm, "test_accuracy") for arm in ("both_stl", "transformer_stl")))
     assert line["challenge, 0 %"] == "" and line["in distribution, mean"].startswith(points(mean_ci(own)))
-    assert len(rows) == 16 and "below 0.25" in made.contrasts_table(found).notes
+    assert len(rows) == 16 and "5 %, 3 seeds: 0.25" in made.contrasts_table(found).notes
 
 
 def test_contrasts_without_published_sets_leave_their_column_empty(found, monkeypatch):
@@ -332,11 +332,22 @@ def test_uncommon_words_are_plain():
 
 
 def test_claims_on_overlap_count_pairs():
-    (_, _, one), (_, _, hans_verdict), (_, _, paws) = forgetting.overlap_verdicts()
-    assert one.label == "reproduced" and one.summary.mean == pytest.approx(0.9 - 220 / 500)
-    assert one.summary.n == 100 and paws.summary.n == 160
-    assert hans_verdict.summary.mean == pytest.approx(0.5 - 0.9) and hans_verdict.summary.n == 30_000
-    assert paws.summary.mean == pytest.approx(30 / 160 - 50 / 201)
+    training, hans_verdict, paws = (found for _, _, found in forgetting.overlap_verdicts())
+    assert training.label == "reproduced" and training.summary.mean == pytest.approx(0.9 - 130 / 400)
+    assert training.summary.n == 100 and paws.summary.n == 160
+    assert hans_verdict.label == "inconclusive" and hans_verdict.summary.mean == 0
+    assert hans_verdict.summary.n == 30_000
+    assert paws.summary.mean == pytest.approx(30 / 160 - 20 / 41)
+
+
+def test_the_interval_of_two_shares_is_newcombes():
+    found = forgetting.between((70, 56), (80, 48), 1)  # Newcombe (1998), example (a), method 10
+    assert (found.label, round(found.summary.mean, 4)) == ("reproduced", 0.2)
+    assert (round(found.summary.low, 4), round(found.summary.high, 4)) == (0.0524, 0.3339)
+    assert forgetting.between((70, 56), (80, 48), -1).label == "opposite"
+
+
+def test_both_claims_on_figure_7_are_decided():
     reasons = claims("causal_transformer").set_index("id").reason
     assert {id for id, *_ in forgetting.overlap_verdicts()} == {
         id for id in reasons.index if "Figure 7" in str(reasons[id])}
