@@ -93,7 +93,8 @@ def pairs_settings(name: str, minority: float, **changes) -> dict[str, dict]:
     data = {size: {**spec[size], **changes.get("data", {}), "minority": minority}
             for size in ("data", "quick")}
     laptop = {**LAPTOP, **TEMPLATES, "learning_rate": RATES[name], "task": spec["task"],
-              "real": spec["real"], "by": spec["by"], "cells": CELLS, "mapped": ["challenge"], **changes, "data": data["data"]}
+              "real": spec["real"], "by": spec["by"], "cells": CELLS, "mapped": ["challenge"],
+              **changes, "data": data["data"]}
     return {"laptop": laptop, "quick": {**QUICK, "data": data["quick"], "real": []}, "gpu": GPU}
 
 
