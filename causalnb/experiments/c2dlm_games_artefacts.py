@@ -4,6 +4,8 @@ from causalnb.experiments import c2dlm_curves as curves
 from causalnb.experiments import c2dlm_grid
 from causalnb.lab import registry
 from causalnb.lab.registry import artefact
+from causalnb.lab.tables import percent, points
+from causalnb.lab.verdicts import reading
 
 NAMES = {"autoregressive": "autoregressive", "diffusion": "diffusion, SFT", "c2dlm": "C2DLM",
          "placebo": "placebo graph", "no_v": "C2DLM without V", "isolated": "every concept isolated (ours)",
@@ -19,18 +21,6 @@ KINDS = {"causal": ("purple", ""), "spurious": ("green", "//"), "irrelevant": ("
 MAPPED = ("diffusion", "c2dlm")
 SUDOKU = (*(f"c2dlm.sudoku.n{n}" for n in ROWS), "c2dlm.sudoku.controls", "c2dlm.sudoku.scratch")
 STG = (*(f"c2dlm.stg.{size.lower()}" for size in SIZES), *((MANY,) if MANY in registry._experiments else ()))
-
-
-def percent(summary) -> str:
-    """A table cell in percent: mean ± half of the 95 % interval, and the number of seeds."""
-    half = f" ± {100 * summary.half:.1f}" if summary.half == summary.half else ""
-    return f"{100 * summary.mean:.1f}{half} ({summary.n})"
-
-
-def points(summary) -> str:
-    """A difference in percentage points, with its sign and its 95 % interval."""
-    ends = f" [{100 * summary.low:+.1f}, {100 * summary.high:+.1f}]" if summary.half == summary.half else ""
-    return f"{100 * summary.mean:+.1f}{ends} ({summary.n})"
 
 
 def by_seed(experiment: str, arm: str, metric: str, profile: str | None = None) -> dict[int, float]:
@@ -50,18 +40,6 @@ def _stated(claim: str) -> float:
     from causalnb.lab.verdicts import claims
 
     return float(claims("c2dlm").set_index("id")["size"][claim])
-
-
-def reading(differences, size: float | None = None) -> str:
-    """The verdict on a claimed gain (size in points), or where no gain is claimed, the side of 0."""
-    from causalnb.lab.statistics import mean_ci
-    from causalnb.lab.verdicts import verdict
-
-    if size is not None:
-        return str(verdict([100 * value for value in differences], size))
-    summary = mean_ci(differences)
-    sides = {summary.low > 0: "above 0", summary.high < 0: "below 0"}
-    return sides.get(True, "0 is inside" if summary.low == summary.low else "one seed")
 
 
 # Sudoku

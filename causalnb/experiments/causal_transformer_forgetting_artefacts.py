@@ -1,13 +1,12 @@
 """Figures 1 and 7 of the Causal Transformer: what three tasks in sequence leave, and what overlap tells."""
 
-from causalnb.experiments.c2dlm_games_artefacts import points
 from causalnb.experiments.causal_transformer_grid import STAGES
 from causalnb.experiments.causal_transformer_overlap_artefacts import ARMS, LOOKS, PUBLISHED, stated
 from causalnb.experiments.causal_transformer_published import GROUPS, PAIRS
 from causalnb.lab.registry import artefact
+from causalnb.lab.tables import points
 
-HELPERS = tuple(f"causalnb.experiments.{name}" for name in (
-    "c2dlm_games_artefacts", "causal_transformer_overlap_artefacts"))
+HELPERS = ("causalnb.experiments.causal_transformer_overlap_artefacts",)
 SEQUENCE = "causal_transformer.sequence"
 MODELS = ("bow", "bilstm", "transformer", "both")
 HATCHES = {"bow": "//", "bilstm": "..", "transformer": "", "both": "xx"}

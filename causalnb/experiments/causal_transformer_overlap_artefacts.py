@@ -1,11 +1,10 @@
 """Table 1 of the Causal Transformer with controls and paired differences, and the search before it."""
 
-from causalnb.experiments.c2dlm_games_artefacts import points
 from causalnb.experiments.causal_transformer_grid import MINORITIES, OVERLAP
-from causalnb.experiments.iclm_reasoning_artefacts import sign_flip
 from causalnb.lab.registry import artefact
+from causalnb.lab.statistics import sign_flip
+from causalnb.lab.tables import points
 
-HELPERS = ("causalnb.experiments.c2dlm_games_artefacts", "causalnb.experiments.iclm_reasoning_artefacts")
 PUBLISHED = "causal_transformer.published"
 TASKS = {  # task -> its name, its columns in the paper, its labels: the one that overlap tells, and the other
     "nli": ("entailment", ("MNLI-m", "HANS"), ("entailment", "non-entailment")),
@@ -325,7 +324,7 @@ def gate_remark(found: dict, wanted: float = 0.9) -> str:
     return " ".join(told)
 
 
-@artefact("causal_transformer.table1", needs=(*IDS.values(), PUBLISHED), code=HELPERS)
+@artefact("causal_transformer.table1", needs=(*IDS.values(), PUBLISHED))
 def build_table1(profile):
     """Table 1: its printed shape, both tasks in full, published answers, paired differences, the claims."""
     from causalnb.lab.figures import save_figure
@@ -420,7 +419,7 @@ def search_remark(profile: str | None = None) -> str:
     return " ".join(told)
 
 
-@artefact("causal_transformer.search", needs=tuple(SEARCHES.values()), code=HELPERS, extra=True,
+@artefact("causal_transformer.search", needs=tuple(SEARCHES.values()), extra=True,
           printed_as="ours", kind="measured", notebook="11_spurious_correlations",
           shows="every try of the search for learning rates, dropout and weights of the loss")
 def build_search(profile):

@@ -4,10 +4,10 @@ Beside the paper's rows: modules, centroids and router of ACRE kept as they were
 a module of ACRE is used on RAVEN; and a measure for a collapsed module.
 """
 
-from causalnb.experiments.c2dlm_games_artefacts import percent, points
 from causalnb.experiments.iclm_continual import PARTS, TASKS
 from causalnb.experiments.iclm_tasks import FORMATS
 from causalnb.lab.registry import artefact
+from causalnb.lab.tables import percent, points
 
 CONTINUAL = "iclm.continual"
 SINGLE = dict(zip(TASKS, ("iclm.acre", "iclm.raven"), strict=True))
@@ -517,8 +517,7 @@ def verdict_table(profile: str | None = None):
         "For a control the last column is the side of 0 on which its interval lies.")
 
 
-@artefact("iclm.table2", needs=(CONTINUAL, *SINGLE.values()),
-          code=("causalnb.experiments.c2dlm_games_artefacts",))
+@artefact("iclm.table2", needs=(CONTINUAL, *SINGLE.values()))
 def table2(profile):
     """Table 2, with where inputs are routed, and the claims on it."""
     from causalnb.lab.tables import save_table
@@ -527,7 +526,7 @@ def table2(profile):
         save_table(build(profile))
 
 
-@artefact("iclm.forgetting", needs=(CONTINUAL,), code=("causalnb.experiments.c2dlm_games_artefacts",),
+@artefact("iclm.forgetting", needs=(CONTINUAL,),
           extra=True, printed_as="Section 5.4", notebook="33_continual_learning", kind="measured",
           shows="what is lost of ACRE after RAVEN, and which part forgets")
 def forgotten(profile):

@@ -31,13 +31,15 @@ def digest(hidden_size: int) -> str:
 MODEL = {"hidden_size": 96, "intermediate_size": 384, "layers": 4, "heads": 4, "bf16": False}
 QUICK_MODEL = {"hidden_size": 16, "intermediate_size": 32, "layers": 2, "heads": 2}
 GPU_MODEL = {"hidden_size": 512, "intermediate_size": 2048, "layers": 8, "heads": 8, "bf16": True}
+LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+ATTENTION = LINEAR[:4]
 LAPTOP = {
     **MODEL,
     "base": digest(MODEL["hidden_size"]),
     "pretrained": True,
-    "lora_rank": 8,
+    "lora_rank": 16,  # printed: 8, on the maps of attention, with which this base learns too little
     "lora_dropout": 0.0,  # published: 0.05, which takes a third more time
-    "lora_targets": ["q_proj", "k_proj", "v_proj", "o_proj"],
+    "lora_targets": LINEAR,
     "num_modules": 2,
     "invariant": True,
     "router": "vq",
@@ -51,15 +53,15 @@ LAPTOP = {
     "clamp": None,
     "norm_over": "labels",
     "formats": ["text", "symbolic"],
-    "batch": 32,
-    "steps": 600,
+    "batch": 16,
+    "steps": 400,
     "learning_rate": 5e-3,
     "weight_decay": 0.0,  # it would shrink modules that are frozen or idle
     "evaluate_every": 20,
     "train_rows": 4000,
     "validation_rows": 24,
     "test_rows": 1000,
-    "choice_rows": 250,
+    "choice_rows": 100,
     "source": "file",
     "answer_set": "published",
     "split_seed": 42,
@@ -70,7 +72,8 @@ LAPTOP = {
 QUICK = {**QUICK_MODEL, "pretrained": False, "base": "", "lora_rank": 2, "batch": 4, "steps": 2,
          "evaluate_every": 1, "train_rows": 4, "validation_rows": 2, "test_rows": 4, "choice_rows": 2,
          "source": "generator", "fit_rows": 8}
-GPU = {**GPU_MODEL, "base": digest(GPU_MODEL["hidden_size"]), "batch": 128, "learning_rate": 5e-4}
+GPU = {**GPU_MODEL, "base": digest(GPU_MODEL["hidden_size"]), "batch": 128, "steps": 600,
+       "learning_rate": 5e-4}
 FAMILIES = {
     "acre": {"family": "acre", "regime": "IID", "cells": ["IID", "Comp", "Sys"]},
     "raven": {"family": "raven", "regime": "center", "cells": ["center", "four", "in_center"]},
@@ -81,7 +84,7 @@ MAPS = {"map_rows": 100}
 STRONG = {"aggregation_settings": {"start": "base"}}
 FINETUNED = {
     "finetuned": ALONE,
-    "finetuned_wide": {**ALONE, "lora_rank": 39},  # as many parameters as the ICLM trains
+    "finetuned_wide": {**ALONE, "lora_rank": 67},  # as many parameters as the ICLM trains
 }
 TABLE_1 = {
     "base": {**ALONE, "steps": 0},
@@ -108,8 +111,9 @@ LOSSES = {  # and a router that is not trained: on one family
     "aligned": {"weights": {"epsilon": 0.0, "delta": 0.1}},
     "frozen_router": {"router_trainable": False},
 }
-GATE = {  # what one module can learn: with the paper's adapters, and with every weight
-    "paper_lora": {**ALONE, "lora_rank": 8, "lora_targets": ["q_proj", "k_proj", "v_proj", "o_proj"]},
+GATE = {  # what one module can learn: with the paper's adapters, in more steps, and with every weight
+    "paper_lora": {**ALONE, "lora_rank": 8, "lora_targets": ATTENTION},
+    "longer": {**ALONE, "steps": 3 * LAPTOP["steps"], "evaluate_every": 60},
     "all_weights": {**ALONE, "unfrozen": True, "learning_rate": 1e-3},
 }
 SHIFTS = {  # true ones: no training problem has what these ask for
@@ -185,9 +189,10 @@ register(Experiment(
     seeds={"quick": 1, "laptop": 1},
     cost={"quick": 3, "laptop": 20, "gpu": 20},
 ))
-TEXT = {**LAPTOP, "base_model": TINY, "bits": 16, "checkpointing": False, "hidden_size": 32, "layers": 2,
-        "heads": 2, "vocabulary": 400, "open": False, "answer_tokens": 4, "max_length": 800, "batch": 4,
-        "steps": 10, "evaluate_every": 10, "train_rows": 40, "test_rows": 4, "source": "generator"}
+TEXT = {**LAPTOP, "lora_rank": 8, "lora_targets": ATTENTION, "lora_dropout": 0.05, "base_model": TINY,
+        "bits": 16, "checkpointing": False, "hidden_size": 32, "layers": 2, "heads": 2, "vocabulary": 400,
+        "open": False, "answer_tokens": 4, "max_length": 800, "batch": 4, "steps": 10, "evaluate_every": 10,
+        "train_rows": 40, "test_rows": 4, "source": "generator"}
 PAPER = {  # as printed; 3 epochs of 2 x 800 rows, rate from the published configuration
     "base_model": "meta-llama/Llama-2-7b-hf", "bf16": True, "checkpointing": True, "max_length": 512,
     "batch": 16, "steps": 300, "evaluate_every": 300, "learning_rate": 5e-4, "train_rows": 800,

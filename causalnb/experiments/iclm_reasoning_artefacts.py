@@ -3,10 +3,10 @@
 from functools import lru_cache
 from itertools import product
 
-from causalnb.experiments.c2dlm_games_artefacts import points
 from causalnb.lab.registry import artefact
+from causalnb.lab.statistics import sign_flip
+from causalnb.lab.tables import points
 
-HELPERS = ("causalnb.experiments.c2dlm_games_artefacts",)
 FAMILIES = ("acre", "raven")
 SETS = {  # cell -> heading in the paper, the i.i.d. one first
     "acre": {"IID": "ACRE", "Comp": "ACRE-Comp", "Sys": "ACRE-Sys"},
@@ -301,22 +301,6 @@ def verdict_table(id: str, differences: dict, more: dict | None = None, head: st
 # True shifts
 
 
-def sign_flip(differences) -> float:
-    """Two-sided p of the exact sign-flip test: signs of paired differences are as likely either way.
-
-    The share of all 2^n ways to sign them with a mean at least as far from 0; it cannot be below 2 / 2^n.
-    ValueError for more than 20 differences or none.
-    """
-    import numpy as np
-
-    values = np.asarray([*differences], float)
-    if not 1 <= len(values) <= 20:
-        raise ValueError(f"{len(values)} differences cannot be signed in all ways: give 1 to 20")
-    signs = np.array([*product((1, -1), repeat=len(values))])
-    means = np.abs(signs @ values)
-    return float((means >= means[0] * (1 - 1e-12) - 1e-15).mean())
-
-
 def shift_scores(ids=SHIFTS, profile: str | None = None) -> dict[tuple[str, str, str], object]:
     """{(cell, format, score): DataFrame, a row for each seed, a column for each arm}, i.i.d. and shifted."""
     from causalnb.lab import registry, results
@@ -378,7 +362,7 @@ def shifts_remark(ids=SHIFTS, profile: str | None = None) -> str:
     return f"{ARMS['strong']} minus {ARMS['finetuned_wide']}. " + " ".join(told)
 
 
-@artefact("iclm.table1", needs=("iclm.acre", "iclm.raven"), code=HELPERS)
+@artefact("iclm.table1", needs=("iclm.acre", "iclm.raven"))
 def build_table1(profile):
     """Table 1: as printed, both families as measured, paired differences, and the claims on it."""
     from causalnb.lab.tables import save_table
@@ -390,7 +374,7 @@ def build_table1(profile):
         save_table(table)
 
 
-@artefact("iclm.shifts", needs=SHIFTS, code=(*HELPERS, "causalnb.experiments.iclm_tasks"), extra=True,
+@artefact("iclm.shifts", needs=SHIFTS, code=("causalnb.experiments.iclm_tasks",), extra=True,
           printed_as="ours", kind="measured", notebook="32_reasoning",
           shows="ICLM at its strongest and one module of its size where tests do leave the training support")
 def shifts(profile):

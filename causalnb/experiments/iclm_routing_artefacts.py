@@ -2,6 +2,8 @@
 
 from causalnb.experiments.iclm_variants_artefacts import FAMILIES, FORMATS, decided, over_seeds
 from causalnb.lab.registry import artefact
+from causalnb.lab.tables import points
+from causalnb.lab.verdicts import reading
 
 ARMS = {  # arm -> what tables call it; the controls are of iclm.controls.<family>
     "iclm": "ICLM", "untrained": "ICLM on a base of random weights", "matched": "ICLM, equal lengths"}
@@ -14,7 +16,6 @@ SIX = {"acre text": ("blue", "o"), "acre symbolic": ("blue", "^"), "raven text":
        "raven symbolic": ("orange", "^"), "pvr": ("green", "s"), "arc": ("purple", "D")}
 GROUPS = (("vermillion", "o"), ("sky", "^"), ("green", "s"), ("purple", "D"))  # modules or clusters
 SHARED = ("causalnb.experiments.iclm_variants_artefacts",)
-HELPERS = (*SHARED, "causalnb.experiments.c2dlm_games_artefacts")
 
 
 def cells_of(family: str) -> list[str]:
@@ -330,7 +331,6 @@ def distance_table(profile: str | None = None):
     """Whether accuracy falls with the distance of an o.o.d. set from the i.i.d. one; verdict on claim 11."""
     import pandas as pd
 
-    from causalnb.experiments.c2dlm_games_artefacts import points, reading
     from causalnb.lab.tables import Table
 
     found = pd.concat([shift_distances(family, profile) for family in FAMILIES])
@@ -382,7 +382,7 @@ def fig12(profile):
     _save_clusters("iclm.fig12", profile)
 
 
-@artefact("iclm.fig13", needs=(CLUSTERS, *BOTH), code=HELPERS)
+@artefact("iclm.fig13", needs=(CLUSTERS, *BOTH), code=SHARED)
 def fig13(profile):
     """Figure 13: clusters of six data sets, how far they lie apart, and whether distance costs accuracy."""
     from causalnb.lab.tables import save_table

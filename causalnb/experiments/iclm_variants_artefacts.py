@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 
 from causalnb.lab.registry import artefact
+from causalnb.lab.tables import points
+from causalnb.lab.verdicts import reading
 
 DEFAULT, ITEMS = "iclm", 101  # items: all printed accuracies but three are k / 101
 NAMES = {"iclm": "ICLM", "weighted": "ICLM-Weighted", "kmeans": "ICLM-K-Means", "logit": "ICLM-Logits",
@@ -19,7 +21,6 @@ CLAIMS = {  # table -> family, arms, {claim: the arms whose mean it compares wit
     "iclm.table7": ("raven", AGGREGATIONS, {"iclm.claim28": AGGREGATIONS[:1]}),
 }
 NEEDS = {family: (f"iclm.{family}", f"iclm.variants.{family}") for family in FAMILIES}
-HELPERS = ("causalnb.experiments.c2dlm_games_artefacts",)
 SPIKE, NEAR = 1.5, 3  # a spike is so many times the medians of so many evaluations before and after
 
 
@@ -199,7 +200,6 @@ def sides(found) -> str:
 
 def contrasts_table(table: str, profile: str | None = None):
     """Differences from the default, paired by seed, and the verdicts on the claims of one of the tables."""
-    from causalnb.experiments.c2dlm_games_artefacts import points, reading
     from causalnb.lab.tables import Table
     from causalnb.lab.verdicts import claims, decide
 
@@ -227,7 +227,6 @@ def contrasts_table(table: str, profile: str | None = None):
 
 def remarks(table: str, profile: str | None = None) -> list[str]:
     """What the contrasts of a table say, a sentence each."""
-    from causalnb.experiments.c2dlm_games_artefacts import points, reading
 
     family, arms, _ = CLAIMS[table]
     told = []
@@ -246,25 +245,25 @@ def _save(table: str, profile) -> None:
     save_table(contrasts_table(table, profile))
 
 
-@artefact("iclm.table4", needs=NEEDS["acre"], code=HELPERS)
+@artefact("iclm.table4", needs=NEEDS["acre"])
 def table4(profile):
     """Table 4: routers on ACRE, and what differs."""
     _save("iclm.table4", profile)
 
 
-@artefact("iclm.table5", needs=NEEDS["raven"], code=HELPERS)
+@artefact("iclm.table5", needs=NEEDS["raven"])
 def table5(profile):
     """Table 5: routers on RAVEN, and what differs."""
     _save("iclm.table5", profile)
 
 
-@artefact("iclm.table6", needs=NEEDS["acre"], code=HELPERS)
+@artefact("iclm.table6", needs=NEEDS["acre"])
 def table6(profile):
     """Table 6: aggregations on ACRE, and what differs."""
     _save("iclm.table6", profile)
 
 
-@artefact("iclm.table7", needs=NEEDS["raven"], code=HELPERS)
+@artefact("iclm.table7", needs=NEEDS["raven"])
 def table7(profile):
     """Table 7: aggregations on RAVEN, and what differs."""
     _save("iclm.table7", profile)

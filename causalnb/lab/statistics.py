@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from causalnb.errors import LabError
 
@@ -48,6 +49,22 @@ def paired(a: Mapping[int, float] | Sequence[float], b: Mapping[int, float] | Se
         raise LabError(f"seed {min(alone)} has a value on one side only: pair results of the same seeds.")
     return [math.nan if None in (left[seed], right[seed]) else float(left[seed]) - float(right[seed])
             for seed in sorted(left)]
+
+
+def sign_flip(differences: Sequence[float]) -> float:
+    """Two-sided p of the exact sign-flip test: signs of paired differences are as likely either way.
+
+    The share of all 2^n ways to sign them with a mean at least as far from 0; it cannot be below 2 / 2^n.
+    LabError for more than 20 differences or none.
+    """
+    import numpy as np
+
+    values = np.asarray([*differences], float)
+    if not 1 <= len(values) <= 20:
+        raise LabError(f"{len(values)} differences cannot be signed in all ways: give 1 to 20.")
+    signs = np.array([*product((1, -1), repeat=len(values))])
+    means = np.abs(signs @ values)
+    return float((means >= means[0] * (1 - 1e-12) - 1e-15).mean())
 
 
 def wilson(k: int, n: int, level: float = 0.95) -> Summary:

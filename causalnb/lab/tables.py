@@ -20,6 +20,18 @@ def estimate(summary: Summary, digits: int = 3) -> str:
     return f"{summary.mean:.{digits}f}{half} ({summary.n})"
 
 
+def percent(summary) -> str:
+    """A table cell in percent: mean ± half of the 95 % interval, and the number of seeds."""
+    half = f" ± {100 * summary.half:.1f}" if summary.half == summary.half else ""
+    return f"{100 * summary.mean:.1f}{half} ({summary.n})"
+
+
+def points(summary) -> str:
+    """A difference in percentage points, with its sign and its 95 % interval."""
+    ends = f" [{100 * summary.low:+.1f}, {100 * summary.high:+.1f}]" if summary.half == summary.half else ""
+    return f"{100 * summary.mean:+.1f}{ends} ({summary.n})"
+
+
 def _text(cell) -> str:
     if cell is None or cell != cell:
         return ""

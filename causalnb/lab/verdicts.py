@@ -46,6 +46,15 @@ def judged(summary: Summary, size: float | None = None, direction: int = +1) -> 
     return Verdict(label, summary, size)
 
 
+def reading(differences: Sequence[float], size: float | None = None) -> str:
+    """The verdict on a claimed gain (size in points), or where no gain is claimed, the side of 0."""
+    if size is not None:
+        return str(verdict([100 * value for value in differences], size))
+    summary = mean_ci(differences)
+    sides = {summary.low > 0: "above 0", summary.high < 0: "below 0"}
+    return sides.get(True, "0 is inside" if summary.low == summary.low else "one seed")
+
+
 def not_attempted(why: str) -> Verdict:
     """The verdict on a claim that was not tested, with the reason."""
     if not why.strip():

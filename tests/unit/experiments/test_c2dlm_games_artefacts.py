@@ -10,7 +10,7 @@ import pytest
 from causalnb.errors import LabError
 from causalnb.experiments import c2dlm_games_artefacts as games
 from causalnb.lab import registry, results
-from causalnb.lab.statistics import Summary, mean_ci
+from causalnb.lab.statistics import mean_ci
 from causalnb.tasks import stg
 
 IDS = (*games.SUDOKU, *games.STG)
@@ -148,14 +148,8 @@ def test_differences_are_paired_by_seed(stored):
     assert not rows_of(games.sudoku_contrasts("quick", (500,)), "200 - 5000")
 
 
-def test_readings():
-    assert games.reading([0.1, 0.11, 0.09]) == "above 0" and games.reading([0.1, -0.1]) == "0 is inside"
-    assert games.reading([-0.1, -0.11]) == "below 0" and games.reading([0.1]) == "one seed"
-    assert games.reading([0.1, 0.11, 0.09], 20) == "same direction"
-    assert games.reading([0.1, 0.11, 0.09], 5) == "reproduced"
+def test_seeds_that_both_have_are_compared():
     assert games.difference({0: 1.0, 1: 0.5, 5: 9.0}, {0: 0.5, 1: 0.5}) == [0.5, 0.0]
-    assert games.points(Summary(0.1, 0.05, 0.15, 3)) == "+10.0 [+5.0, +15.0] (3)"
-    assert games.percent(mean_ci([0.25])) == "25.0 (1)"
 
 
 def test_table_4_puts_rules_beside_the_paper(stored):

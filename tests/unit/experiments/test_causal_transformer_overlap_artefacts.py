@@ -12,9 +12,9 @@ from causalnb.experiments import causal_transformer_forgetting_artefacts as forg
 from causalnb.experiments import causal_transformer_grid as grid
 from causalnb.experiments import causal_transformer_overlap_artefacts as made
 from causalnb.experiments import causal_transformer_published as published
-from causalnb.experiments.c2dlm_games_artefacts import points
 from causalnb.lab import registry, results
 from causalnb.lab.statistics import mean_ci, wilson
+from causalnb.lab.tables import points
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims
 from causalnb.tasks import hans, overlap

@@ -10,9 +10,9 @@ import pytest
 from causalnb.errors import LabError
 from causalnb.experiments import iclm_continual_artefacts as made
 from causalnb.experiments import iclm_grid  # noqa: F401  (registers the experiments)
-from causalnb.experiments.c2dlm_games_artefacts import percent, points
 from causalnb.lab import figures, registry, results, runner
 from causalnb.lab.statistics import mean_ci, paired
+from causalnb.lab.tables import percent, points
 from causalnb.lab.verdicts import claims, decide
 
 SEEDS = {made.CONTINUAL: 3, "iclm.acre": 4, "iclm.raven": 4}

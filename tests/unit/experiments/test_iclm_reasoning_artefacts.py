@@ -157,14 +157,6 @@ def test_real_runs_measure_what_claims_and_made_up_results_have(tmp_path):
 # True shifts
 
 
-def test_signs_are_flipped_in_all_ways():
-    assert made.sign_flip([1, 2, 3, 4, 5]) == 2 / 32
-    assert made.sign_flip([1, -1]) == 1.0
-    assert made.sign_flip([3, -1, 2]) == 4 / 8  # +-(3, 1, 2) and +-(3, -1, 2)
-    with pytest.raises(ValueError, match="21 differences"):
-        made.sign_flip(range(21))
-
-
 def test_shifts_stand_beside_what_does_not_shift():
     found = made.shift_scores()
     cells = {(cell, score) for cell, _, score in found}

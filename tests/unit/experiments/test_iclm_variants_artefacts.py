@@ -11,10 +11,10 @@ import torch
 from causalnb.errors import LabError
 from causalnb.experiments import iclm_grid
 from causalnb.experiments import iclm_variants_artefacts as made
-from causalnb.experiments.c2dlm_games_artefacts import points
 from causalnb.iclm import ProbabilityAggregation
 from causalnb.lab import figures, registry, results
 from causalnb.lab.statistics import mean_ci, paired
+from causalnb.lab.tables import points
 from causalnb.lab.verdicts import claims, decide
 from tests.unit.experiments.iclm_made_up import STEPS, information, real, store
 from tests.unit.experiments.made_up import number

@@ -12,8 +12,8 @@ from scipy import stats
 
 from causalnb.errors import LabError
 from causalnb.lab import registry, results, tables, verdicts
-from causalnb.lab.statistics import Summary, mean_ci, paired, wilson
-from causalnb.lab.verdicts import Verdict, not_attempted, verdict
+from causalnb.lab.statistics import Summary, mean_ci, paired, sign_flip, wilson
+from causalnb.lab.verdicts import Verdict, not_attempted, reading, verdict
 
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False)
 SAMPLES = st.lists(NUMBERS, min_size=2, max_size=12)
@@ -64,6 +64,14 @@ def test_paired_differences_go_by_seed():
     assert [math.isnan(value) for value in paired([1, None], [1, 2])] == [False, True]
     with pytest.raises(LabError, match="seed 2 has a value on one side only"):
         paired({0: 1.0, 2: 1.0}, {0: 1.0})
+
+
+def test_signs_are_flipped_in_all_ways():
+    assert sign_flip([1, 2, 3, 4, 5]) == 2 / 32
+    assert sign_flip([1, -1]) == 1.0
+    assert sign_flip([3, -1, 2]) == 4 / 8  # +-(3, 1, 2) and +-(3, -1, 2)
+    with pytest.raises(LabError, match="21 differences"):
+        sign_flip(range(21))
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -135,6 +143,13 @@ def test_the_unit_does_not_matter(values, unit):
     assert verdict(values).label == verdict([value * unit for value in values]).label
 
 
+def test_readings():
+    assert reading([0.1, 0.11, 0.09]) == "above 0" and reading([0.1, -0.1]) == "0 is inside"
+    assert reading([-0.1, -0.11]) == "below 0" and reading([0.1]) == "one seed"
+    assert reading([0.1, 0.11, 0.09], 20) == "same direction"
+    assert reading([0.1, 0.11, 0.09], 5) == "reproduced"
+
+
 def test_verdict_refuses():
     with pytest.raises(LabError, match="direction=0 is none"):
         verdict([1.0, 2.0], direction=0)
@@ -161,6 +176,11 @@ def table(**changes):
         ],
     }
     return tables.Table(**{**values, **changes})
+
+
+def test_cells_in_percent():
+    assert tables.points(Summary(0.1, 0.05, 0.15, 3)) == "+10.0 [+5.0, +15.0] (3)"
+    assert tables.percent(mean_ci([0.25])) == "25.0 (1)"
 
 
 def test_cells():
