@@ -12,8 +12,7 @@ HELPERS = ("causalnb.experiments.iclm_reasoning_artefacts", "causalnb.experiment
            "causalnb.tasks.icl_rows")
 NEEDS = tuple(f"iclm.{part}{family}" for part in ("", "controls.") for family in FAMILIES)
 NAMES = {"iclm": "ICLM", "untrained": "untrained base", "matched": "equal lengths",
-         "no_information": "no information loss", "published_information": "the code's information loss",
-         "published_norm": "the code's normalisation", "aligned": "CKA in place of information",
+         "no_information": "no information loss", "aligned": "CKA in place of information",
          "frozen_router": "frozen router"}
 LOOKS = {"iclm": ("blue", "-", "o"), "untrained": ("vermillion", "--", "s")}
 ALIGNED = {"iclm": ("sky", (0, (1, 1)), "v"), "untrained": ("orange", "-.", "D")}  # of CKA

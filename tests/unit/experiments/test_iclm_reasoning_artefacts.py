@@ -13,7 +13,7 @@ from causalnb.experiments import iclm_grid  # noqa: F401  (registers the experim
 from causalnb.experiments import iclm_reasoning_artefacts as made
 from causalnb.lab import registry, results
 from causalnb.lab.statistics import mean_ci, wilson
-from causalnb.lab.tables import estimate
+from causalnb.lab.tables import estimate, percent
 from causalnb.lab.verdicts import decide
 from tests.unit.experiments.iclm_made_up_scores import history, metrics, store
 from tests.unit.experiments.made_up import number
@@ -27,7 +27,8 @@ def stored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("RESULTS", "FIGURES", "CACHE"):
             patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
-        store(patch, dict.fromkeys(("iclm.acre", "iclm.raven", *made.SHIFTS), SEEDS))
+        store(patch, dict.fromkeys(("iclm.acre", "iclm.raven", "iclm.gate.acre",
+                                     "iclm.gate.raven", *made.SHIFTS), SEEDS))
         with results.stored_only():
             yield
 
@@ -115,6 +116,19 @@ def test_the_gate_is_read_from_the_results(found):
     assert "at or above our gate" in made.gate_remark({"acre": found["acre"]}, value / 2)
 
 
+def test_the_gates_rows_are_of_one_module_in_four_settings():
+    table = made.gate_table()
+    rows = by_label(table)
+    assert len(rows) == len(made.GATE) == 4 and table.columns[3:] == [
+        "ACRE Text", "ACRE Symb", "RAVEN Text", "RAVEN Symb"]
+    for name, (experiment, arm) in made.GATE.items():
+        told = [number(f"{experiment}.raven", arm, seed, "center_symbolic", "exact") for seed in range(SEEDS)]
+        assert rows[name]["RAVEN Symb"] == percent(mean_ci(told)) and rows[name]["trained parameters"] == "7"
+    steps = {name: registry.config(f"{experiment}.acre", arm, "quick")["steps"]
+             for name, (experiment, arm) in made.GATE.items()}
+    assert {name: int(row["steps"].replace(",", "")) for name, row in rows.items()} == steps
+
+
 def test_claims_are_decided_over_both_families(found):
     told = made.contrasts(found)
     assert set(told) == {f"iclm.claim{n}" for n in range(1, 7)}
@@ -196,7 +210,7 @@ def test_the_tables_are_built_and_a_missing_arm_is_named():
     kept = gone.read_bytes()
     gone.unlink()
     try:
-        with pytest.raises(LabError, match="1 of 12 quick results of iclm.shift.raven are not there"):
+        with pytest.raises(LabError, match="1 of 6 quick results of iclm.shift.raven are not there"):
             made.shifts_table()
     finally:
         gone.write_bytes(kept)
