@@ -55,7 +55,7 @@ LAPTOP = {
     "formats": ["text", "symbolic"],
     "batch": 32,
     "steps": 500,
-    "learning_rate": 5e-3,
+    "learning_rate": 2e-3,
     "weight_decay": 0.0,  # it would shrink modules that are frozen or idle
     "evaluate_every": 25,
     "train_rows": 4000,
