@@ -82,7 +82,7 @@ ALONE = {"num_modules": 1, "invariant": False, "aggregation": "own", "routed_by"
          "router_trainable": False}
 MAPS = {"map_rows": 100}
 STRONG = {"aggregation_settings": {"start": "base"}}
-# 67: as many parameters as the ICLM trains. Rates: the better of 2e-3 and 5e-3 on other seeds, as for all arms.
+# 67: as many parameters as ICLM trains. Rates: the better of 2e-3 and 5e-3 on other seeds, as for all arms.
 WIDE = {family: {**ALONE, "lora_rank": 67, "learning_rate": rate}
         for family, rate in (("acre", 2e-3), ("raven", 5e-3))}
 TABLE_1 = {
