@@ -154,7 +154,7 @@ def pipeline_figure(one: Chain | None = None, model=None):
     for ax in (axes[0, 1], axes[0, 2], axes[1, 1]):
         ax.grid(False)
         ax.set_xticks(range(tokens), one.seen, rotation=90, fontsize=7)
-        ax.set_yticks(range(tokens), one.seen, fontsize=7)
+        ax.set_yticks(range(tokens), one.words, fontsize=7)  # masked where the x axis has a box
         ax.set(xlabel="key k (cause)", ylabel="query q (effect)")
     axes[1, 0].bar(range(tokens), found["norms"].tolist(), color=COLOURS["green"], edgecolor="black",
                    linewidth=0.5)

@@ -284,8 +284,8 @@ def interventions_table(effects):
         "Largest change of any weight when a state, of domain module 0 unless said otherwise, is changed in "
         "one training step",
         f"Within {steps} steps, or 2 after the 50; mean over {seeds} seeds, and steps until the first "
-        "change. 0: equal to the run without, bit by bit; empty: there is no such part. Last column: weights, "
-        "by part and step, that the graph separates from the intervention, and how many of them changed.")
+        "change. 0: equal to the run without, bit by bit; empty: there is no such part. Last column: "
+        "weights, by part and step, that the graph separates from the intervention, and how many changed.")
 
 
 def interventions_figure(effects):
