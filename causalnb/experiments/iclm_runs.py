@@ -16,10 +16,17 @@ from causalnb.tasks import icl_rows
 
 
 def prepared(rows: list[dict], config: dict, labelled: str = "labels") -> list[dict]:
-    """Encoded rows; with the module that an arm without a router gives to all, or to each format."""
+    """Encoded rows; with the module that an arm without a router gives to all, or to each format.
+
+    ACRE is asked for its one word: a tuned row ends after many queries, a tested one after the first.
+    """
     modules = {"router": {}, "nobody": dict.fromkeys(iclm_tasks.FORMATS, 0),
                "format": {format: i for i, format in enumerate(iclm_tasks.FORMATS)}}[config["routed_by"]]
-    return [encoded(row, labelled) | ({"module": modules[row["format"]]} if modules else {}) for row in rows]
+    ready = [encoded(row, labelled) for row in rows]
+    if config["family"] == "acre" and labelled == "labels":
+        ready = [{name: values[:-1] for name, values in row.items()} for row in ready]
+    return [row | ({"module": modules[one["format"]]} if modules else {})
+            for row, one in zip(ready, rows, strict=True)]
 
 
 def independence(model, rows: list[dict]) -> dict[str, float]:

@@ -37,7 +37,7 @@ KINDS = ("OnOffOff", "OnOnOff")  # the three views after habituation
 REGIMES = ("IID", "Comp", "Sys", "comp_true", "sys_true")
 SLOTS = tuple(f"o{i}" for i in range(10))  # names of objects in the compact symbolic format
 NAMES = tuple("-".join((colour, material, shape)) for colour, shape, material in OBJECTS)  # in the text one
-WORDS = (">", ";", "and", "light", *(str(label) for label in range(len(STATES))), *STATES, *SLOTS, *NAMES)
+WORDS = (">", ";", "and", *(str(label) for label in range(len(STATES))), *STATES, *SLOTS, *NAMES)
 
 _ALL = tuple(range(len(OBJECTS)))
 _TRAIN_COLOURS = {"cube": ("gray", "blue", "brown", "yellow"), "cylinder": ("red", "green", "purple", "cyan")}
@@ -340,16 +340,15 @@ def _named(objects: Iterable[int], names: dict[int, str] | None) -> list[str]:
 def _compact(problem: Problem, asked: Sequence[Query], names: dict[int, str] | None,
              shared: bool) -> list[icl_rows.Piece]:
     """Pieces of a row; names of the objects make it symbolic, None is text."""
-    mark = [">"] if names is not None or shared else [">", "light"]
     said = _ANSWERS["symbolic" if names is not None or shared else "text"]
     pieces = []
     for i, view in enumerate(problem.views):
-        pieces += icl_rows.plain([*_named(view.objects, names), *mark])
+        pieces += icl_rows.plain([*_named(view.objects, names), ">"])
         known = solve(problem.views[:i], view.objects) != 1
         pieces.append((said[2 if view.state == "on" else 0], icl_rows.DEDUCIBLE if known else icl_rows.PLAIN))
         pieces += icl_rows.plain([";" if i + 1 < len(problem.views) else icl_rows.SEPARATOR])
     for i, query in enumerate(asked):
-        pieces += icl_rows.plain([*([";"] if i else []), *_named(query.objects, names), *mark])
+        pieces += icl_rows.plain([*([";"] if i else []), *_named(query.objects, names), ">"])
         pieces.append((said[query.label], icl_rows.ANSWER))
     return pieces
 
@@ -395,7 +394,7 @@ def read_row(row: dict) -> tuple[tuple[View, ...], list[tuple[tuple[int, ...], i
 
 
 def _read_group(words: list[str], row: dict) -> tuple[tuple[int, ...], int]:
-    *said, answer = [word for word in words if word not in (">", "light", "and")]
+    *said, answer = [word for word in words if word not in (">", "and")]
     label = (STATES if answer in STATES else _ANSWERS["symbolic"]).index(answer)
     if row["format"] == "symbolic":
         return tuple(row["slots"][SLOTS.index(word)] for word in said), label

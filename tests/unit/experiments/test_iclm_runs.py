@@ -73,6 +73,18 @@ def test_modules_are_the_routers_or_given():
     assert iclm_models.modules_of(model, iclm_runs.prepared(rows, config(arm="oracle"))) == [0, 1]
 
 
+def test_acre_is_asked_for_one_word_and_raven_for_a_panel_and_its_end():
+    for family, end in (("acre", False), ("raven", True)):
+        settings = registry.config(f"iclm.{family}", "finetuned", "quick")
+        (cell, *_), last = settings["cells"], iclm_models.EOS
+        for rows in iclm_tasks.test_rows(settings, cell).values():
+            ready = iclm_runs.prepared(rows, settings)
+            assert all((row["input_ids"][-1] == last) == (row["labels"][-1] == last) == end for row in ready)
+            assert all(len(row["input_ids"]) == len(row["labels"]) == len(row["prompt_mask"]) for row in ready)
+        tuned = iclm_runs.prepared(iclm_tasks.training_rows(settings, 0), settings, "supervised")
+        assert all(row["labels"][-1] == last for row in tuned)
+
+
 def test_unfrozen_the_base_is_trained_too(tmp_path):
     def trained(arm):
         settings = registry.config("iclm.gate.acre", arm, "quick") | {"cells": []}
