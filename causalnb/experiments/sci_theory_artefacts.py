@@ -18,12 +18,12 @@ SHOWN = ("guide", "full", "shipped")
 LOOKS = {"guide": ("vermillion", "-", "X"), "full": ("orange", "--", "s"), "shipped": ("blue", "-.", "o")}
 STAGES = {"untrained": "untrained", "brief": "200 steps", "trained": "800 steps"}
 PAIRS = {  # what is compared across two encoders, and what the theorem needs
-    "mcc": ("MCC across seeds", "1"),
+    "mcc": ("MCC across seeds", "near 1"),
     "mcc_rotated": ("MCC of a rotated copy", ""),
     "mcc_shuffled": ("MCC, rows shuffled", ""),
-    "slot_mcc": ("MCC, slots matched", "1"),
+    "slot_mcc": ("MCC, slots matched", "near 1"),
     "procrustes_r2": ("Procrustes R2", ""),
-    "linear_r2": ("ridge R2", "1"),
+    "linear_r2": ("ridge R2", "near 1"),
     "rsa": ("RSA", ""),
 }
 ALONE = {

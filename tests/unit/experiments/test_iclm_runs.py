@@ -78,9 +78,9 @@ def test_acre_is_asked_for_one_word_and_raven_for_a_panel_and_its_end():
         settings = registry.config(f"iclm.{family}", "finetuned", "quick")
         (cell, *_), last = settings["cells"], iclm_models.EOS
         for rows in iclm_tasks.test_rows(settings, cell).values():
-            ready = iclm_runs.prepared(rows, settings)
-            assert all((row["input_ids"][-1] == last) == (row["labels"][-1] == last) == end for row in ready)
-            assert all(len(row["input_ids"]) == len(row["labels"]) == len(row["prompt_mask"]) for row in ready)
+            for one in iclm_runs.prepared(rows, settings):
+                assert (one["input_ids"][-1] == last) == (one["labels"][-1] == last) == end
+                assert len(one["input_ids"]) == len(one["labels"]) == len(one["prompt_mask"])
         tuned = iclm_runs.prepared(iclm_tasks.training_rows(settings, 0), settings, "supervised")
         assert all(row["labels"][-1] == last for row in tuned)
 
