@@ -421,7 +421,7 @@ def search_remark(profile: str | None = None) -> str:
 
 @artefact("causal_transformer.search", needs=tuple(SEARCHES.values()), extra=True,
           printed_as="ours", kind="measured", notebook="11_spurious_correlations",
-          shows="every try of the search for learning rates, dropout and weights of the loss")
+          shows="every try of the search for learning rates, and for weights and schedules of the loss")
 def build_search(profile):
     """The search."""
     from causalnb.lab.figures import save_figure

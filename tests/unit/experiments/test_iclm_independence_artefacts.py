@@ -60,7 +60,7 @@ def test_length_alone_splits_acre_and_not_prompts_of_equal_length():
     rows = made.length_rows("acre", rows=12)
     free, ours, equal = rows.values()
     for cell in made.SETS["acre"]:
-        assert made.split(free, cell) == 1.0 and made.split(ours, cell) > 0.3  # compact rows are closer
+        assert made.split(free, cell) == 1.0 and 0.3 < made.split(ours, cell) < 0.9  # compact rows overlap
         assert abs(made.split(equal, cell)) < 0.3
     cut, _ = made.by_length(made.printed_lengths("acre", 12))
     assert 372 < cut < 695  # the longest symbolic and the shortest prompt in text
