@@ -1,11 +1,14 @@
 """Rows, models, forgotten examples and scores of the Causal Transformer's experiments, by hand."""
 
+import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from causalnb import paths
 from causalnb.causal_transformer import CausalTransformerForSequenceClassification
 from causalnb.errors import DataError, LabError
 from causalnb.experiments import causal_transformer_forgetting as forgetting
@@ -219,6 +222,30 @@ def test_every_arm_of_the_search_has_as_many_tries_and_other_templates():
         assert tried["data"] == test["data"] | {"family": "development"}
         assert tried["data_seed"] != test["data_seed"] and "held_out" not in tried["cells"]
         assert not tried["real"]
+
+
+@pytest.mark.parametrize("task", grid.OVERLAP)
+def test_table_1_uses_each_arms_best_try(task):
+    results = Path(paths.__file__).parents[1] / "data" / "results" / "laptop"
+    stored = results / f"causal_transformer.search.{task}"
+    for arm, chosen in grid.USED[task].items():
+        scores = []
+        for number in range(grid.TRIES):
+            found = json.loads((stored / f"{arm}_{number}" / "seed0.json").read_text())["metrics"]
+            scores.append(found["validation_accuracy"] + found["challenge_accuracy"])
+        assert scores[chosen] == max(scores)
+        used = config(arm, f"causal_transformer.overlap.{task}.m5", "laptop")
+        tried = config(f"{arm}_{chosen}", f"causal_transformer.search.{task}", "laptop")
+        differing = {key for key in used if used[key] != tried[key]}
+        assert differing == {"cells", "data", "data_seed", "real", "steps"}
+
+
+def test_single_task_rows_differ_from_table_1_in_their_pairs_alone():
+    for name in grid.OVERLAP:
+        experiment = f"causal_transformer.overlap.{name}.m5"
+        for arm in ("transformer", "both"):
+            one, stl = (config(which, experiment, "laptop") for which in (arm, f"{arm}_stl"))
+            assert stl == one | {"train_part": "challenge_train"} != one
 
 
 def test_minorities_differ_in_their_data_alone():

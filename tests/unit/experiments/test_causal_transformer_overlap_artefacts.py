@@ -105,13 +105,13 @@ def test_table_1_has_the_printed_rows_the_constant_answer_and_ours(found):
                                                 "QQP": "", "PAWS-QQP": f"{100 * 151 / 201:.1f}"}
     of = 100 * values("paraphrase", "m5", "gcn", "challenge_accuracy")
     assert rows["ours: + GCN"]["PAWS-QQP"] == estimate(mean_ci(of), 1)
-    assert len(rows) == 10 + 1 + len(grid.TABLE_1 | grid.STL_ARMS)
+    assert len(rows) == 10 + 1 + len(grid.TABLE_1 | grid.single_task("nli"))
 
 
 def test_full_tables_have_every_arm_at_every_minority(found):
     table = made.full_table("nli", found)
     rows = by_label(table, 2)
-    assert len(rows) == len(table.rows) == 3 * len(grid.TABLE_1) + len(grid.STL_ARMS)
+    assert len(rows) == len(table.rows) == 3 * len(grid.TABLE_1) + len(grid.single_task("nli"))
     for minority, share in (("m0", "0 %"), ("m1", "1 %")):
         of = 100 * values("nli", minority, "entropy", "challenge_non-entailment")
         assert rows[share, "+ entropy penalty"]["challenge, non-entailment"] == estimate(mean_ci(of), 1)
