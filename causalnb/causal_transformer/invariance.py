@@ -1,57 +1,28 @@
-"""Beyond the paper: dependencies between tokens that stay as they are when words are intervened on.
+"""Beyond the paper: dependencies between tokens that are sparse, have a direction, and are invariant.
 
-What a token depends on should be invariant: do(w := w') in both sentences, for a word w that they share,
-leaves the answer and all attention maps as they were, if w' is of w's class. And the answer should not depend
-on the bag of words, which the weights of rows make independent of it. Classes and weights are inferred from
-the training pairs. That words of a class can be interchanged is an assumption: it is true of templates by
-construction, and in real texts of some words alone.
+Sparse and directed: a head's map is a graph in which a token has few parents, all before it or all after it,
+so that there is no cycle but the loops. Invariant: no parent is in the other sentence, so that what stands
+there can be intervened on and a sentence's states stay as they were, to the bit; and do(w := w') in both
+sentences, for a word w that they share, leaves the answer and all maps as they were, if w' is of w's class,
+which models are trained for. Classes are inferred from the training pairs. That words of a class can be
+interchanged is an assumption: it is true of templates by construction, and in real texts of some words alone.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.sparse import coo_array, hstack
+from scipy.sparse import coo_array
 from sklearn.cluster import AgglomerativeClustering
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from torch import Tensor, nn
 from transformers import initialization
 
 from .configuration import CausalTransformerConfig
+from .fused import Visible
+from .measure import checked_valid
 from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput
-
-
-def counts(tokens: Sequence[Sequence[int]], vocabulary: int):
-    """How often each word is in each list of tokens: a sparse matrix (rows, V)."""
-    row = np.repeat(np.arange(len(tokens)), [len(one) for one in tokens])
-    word = np.concatenate([np.asarray(one, dtype=int) for one in tokens])
-    return coo_array((np.ones(len(word)), (row, word)), shape=(len(tokens), vocabulary)).tocsr()
-
-
-def independence_weights(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]],
-                         labels: Sequence[int], vocabulary: int, seed: int = 0, folds: int = 5,
-                         smallest: float = 0.01) -> np.ndarray:
-    """Weights w = p(y) / p(y | b) of pairs, which make labels y independent of their bags of words b.
-
-    first and second are the tokens of the two sentences. p(y | b) is a logistic regression on what they share
-    and what only one of them has, asked about the folds that it has not seen, and at least `smallest`. The
-    weights (rows,) have mean 1. Raises ValueError where a label has fewer rows than there are folds.
-    """
-    labels = np.asarray(labels)
-    known, place, often = np.unique(labels, return_inverse=True, return_counts=True)
-    if often.min() < folds:
-        raise ValueError(f"label {known[often.argmin()]} has {often.min()} rows and there are {folds} folds: "
-                         "choose fewer folds")
-    one, other = counts(first, vocabulary), counts(second, vocabulary)
-    apart = one - other
-    kinds = (one.minimum(other), apart.maximum(0), (-apart).maximum(0))
-    bags = hstack([*kinds, *(coo_array(kind.sum(1)[:, None]) for kind in kinds)]).tocsr()
-    given = cross_val_predict(LogisticRegression(max_iter=1000), bags, place, method="predict_proba",
-                              cv=StratifiedKFold(folds, shuffle=True, random_state=seed))
-    weights = often[place] / given[np.arange(len(place)), place].clip(smallest)
-    return weights / weights.mean()
 
 
 def word_classes(tokens: Sequence[Sequence[int]], vocabulary: int, distance: float = 0.4,
@@ -109,27 +80,66 @@ def attention_shift(maps: Sequence[Tensor], others: Sequence[Tensor], valid: Ten
     return (rows * there).sum() / there.sum()
 
 
-class InvariantConfig(CausalTransformerConfig):
-    """Settings of a Causal Transformer, and whether it is trained to answer where words are interchanged.
+def parents_pattern(place: Tensor, types: Tensor, heads: int, parents: int,
+                    directed: bool = True) -> Tensor:
+    """Which tokens a token may attend to, (B, H, T, T): itself and its nearest ones in its own sentence.
 
-    gcn is "none" unless given. Raises ValueError as CausalTransformerConfig, and for a blanket.
+    In the first half of the heads these are the `parents` before it, in the other half those after it; unless
+    directed, those on both sides in all heads. place (B, T) is a token's place, types (B, T) its sentence.
+    """
+    away = place[:, None] - place[..., None]  # (B, T, T), from the query to the key
+    near = (away.abs() <= parents) & (types[:, None] == types[..., None])
+    if not directed:
+        return near[:, None].expand(-1, heads, -1, -1)
+    before = (torch.arange(heads, device=place.device) < heads // 2)[:, None, None]
+    return near[:, None] & torch.where(before, away[:, None] <= 0, away[:, None] >= 0)
+
+
+@dataclass
+class VisibleByHead(Visible):
+    """Which keys a query may attend to, in every head other ones: pattern is (B, H, T, T)."""
+
+    def lines(self, first: int, last: int, keys: int, device) -> Tensor:
+        """Lines first to last of the mask, (B, H, last - first, keys)."""
+        itself = torch.arange(first, last, device=device)[:, None] == torch.arange(keys, device=device)
+        seen = self.pattern[:, :, first:last, :keys]
+        return (seen if self.valid is None else seen & self.valid[:, None, None, :keys]) | itself
+
+
+class InvariantConfig(CausalTransformerConfig):
+    """Settings of a Transformer for pairs of sentences whose dependencies are sparse, directed and invariant.
+
+    parents >= 1 and directed as in parents_pattern; parents=None is attention to all tokens of both
+    sentences. compared: the label is read from both sentences' sums u and v, maxima over their tokens, as
+    [u, v, |u - v|, u v]; otherwise from the first token. interchanged: trained where words are interchanged.
+    causal_weight is that of attention_shift; it and gcn are off unless given. Raises ValueError as
+    CausalTransformerConfig, for parents below 1, a single head that is directed, and for a blanket.
     """
 
     model_type = "causal_transformer_invariant"
 
-    def __init__(self, interchanged: bool = True, gcn: str = "none", blanket: str = "none", **kwargs):
+    def __init__(self, parents: int | None = 2, directed: bool = True, compared: bool = True,
+                 interchanged: bool = True, gcn: str = "none", blanket: str = "none",
+                 causal_weight: float = 0.0, **kwargs):
         if blanket != "none":
             raise ValueError(f"blanket is {blanket!r}: choose 'none', the penalty here is on invariance")
+        if parents is not None and parents < 1:
+            raise ValueError(f"parents is {parents}: choose 1 or more, or None for all tokens")
+        self.parents, self.directed, self.compared = parents, directed, compared
         self.interchanged = interchanged
-        super().__init__(gcn=gcn, blanket=blanket, **kwargs)
+        super().__init__(gcn=gcn, blanket=blanket, causal_weight=causal_weight, **kwargs)
+        if parents is not None and directed and self.num_heads < 2:
+            raise ValueError("a single head cannot look both ways: choose num_heads=2 or more, or "
+                             "directed=False")
 
 
 class InvariantForSequenceClassification(CausalTransformerForSequenceClassification):
-    """A Transformer whose answer and attention are held to what they are where words are interchanged.
+    """A Transformer that compares two sentences, each read by sparse and directed attention of its own.
 
-    In training the loss is the mean of w CE(f(do(x)), y), or of w CE(f(x), y) unless config.interchanged,
-    plus causal_weight times attention_shift between x and do(x). The buffer `classes` (V,) holds the words'
-    classes; at first each is alone, and do(x) = x. Otherwise the model is a vanilla Transformer.
+    With parents and compared, no state of a sentence depends on the other one, and the answer on their sums
+    alone. In training the loss is CE(f(do(x)), y), or CE(f(x), y) unless config.interchanged, plus
+    causal_weight times attention_shift between x and do(x). The buffer `classes` (V,) holds the words'
+    classes; at first each is alone, and do(x) = x.
     """
 
     config_class = InvariantConfig
@@ -137,6 +147,8 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
     def _build(self, *stacks: str) -> None:
         self.register_buffer("classes", torch.arange(self.config.vocab_size))
         super()._build(*stacks)
+        if self.config.compared:
+            self.hidden = nn.Linear(4 * self.config.d_model, self.config.d_model)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
@@ -146,28 +158,61 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
-                output_attentions: bool = False, weights: Tensor | None = None,
-                **kwargs) -> CausalTransformerOutput:
-        """As CausalTransformerForSequenceClassification; weights (B,) of the rows count in training alone.
+                output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
+        """Logits (B, num_labels); with labels (B,) the loss, in evaluation the cross-entropy alone.
 
-        Raises ValueError where training lacks token_type_ids.
+        input_ids, attention_mask (1 = a token) and token_type_ids (0 and 1, the two sentences) are (B, T).
+        Raises ValueError where token_type_ids are missing or a pair has tokens of one type alone.
         """
-        if labels is None or not self.training:
-            return super().forward(input_ids, attention_mask, token_type_ids, labels, output_attentions)
         if token_type_ids is None:
             raise ValueError("token_type_ids are missing: give 0 for the first sentence and 1 for the second")
-        plain, weight, inputs = super().forward, self.causal_weight(), [input_ids]
-        if weight > 0 or self.config.interchanged:
+        trained = self.training and labels is not None
+        weight = self.causal_weight() if trained else 0.0
+        inputs, given = [input_ids], (attention_mask, token_type_ids)
+        if trained and (weight > 0 or self.config.interchanged):
             inputs.append(interchange(input_ids, token_type_ids, self.classes))
-        answered = inputs.pop() if self.config.interchanged else inputs.pop(0)
-        shown = output_attentions or weight > 0
-        out = plain(answered, attention_mask, token_type_ids, output_attentions=shown)
-        each = F.cross_entropy(out.logits.float(), labels, reduction="none",
-                               label_smoothing=self.config.label_smoothing)
-        found = self._parts((each if weights is None else weights * each).mean(), {})
+        answered = inputs.pop() if trained and self.config.interchanged else inputs.pop(0)
+        logits, maps = self._read(answered, *given, output_attentions or weight > 0)
+        found = {}
+        if labels is not None:
+            found = self._parts(F.cross_entropy(logits.float(), labels,
+                                                label_smoothing=self.config.label_smoothing), {})
         if weight > 0:
-            other = plain(*inputs, attention_mask, token_type_ids, output_attentions=True)
-            shift = attention_shift(out.encoder_attentions, other.encoder_attentions, attention_mask)
+            shift = attention_shift(maps, self._read(*inputs, *given, True)[1], attention_mask)
             found |= dict(loss=found["loss"] + weight * shift, causal_loss=shift.detach())
-        maps = out.encoder_attentions if output_attentions else None
-        return CausalTransformerOutput(**found, logits=out.logits, encoder_attentions=maps)
+        return CausalTransformerOutput(**found, logits=logits,
+                                       encoder_attentions=maps if output_attentions else None)
+
+    def _read(self, input_ids, attention_mask, types, maps: bool) -> tuple[Tensor, tuple | None]:
+        """Logits, and the maps of all layers where they are asked for."""
+        config, stack = self.config, self.encoder
+        valid = checked_valid(attention_mask, *input_ids.shape, "attention_mask", 1)
+        there = torch.ones_like(input_ids, dtype=torch.bool) if valid is None else valid
+        visible, counted = Visible(valid), there.cumsum(1)
+        if config.parents is not None:  # each sentence has places of its own
+            first, second = ((there & (types == kind)).cumsum(1) for kind in (0, 1))
+            counted = torch.where(types == 0, first, second)
+        place = (counted - 1).clamp(min=0)
+        if config.parents is not None:
+            visible = VisibleByHead(valid, pattern=parents_pattern(
+                place, types, config.num_heads, config.parents, config.directed))
+        hidden, kept = stack._embedded(input_ids, types, place), []
+        for number, block in enumerate(stack.layers):
+            hidden, _, _, attention, _ = block(hidden, visible, False, maps, layer=number)
+            kept.append(attention)
+        hidden = stack.final_norm(hidden)
+        read = self._compared(hidden, there, types) if config.compared else hidden[
+            torch.arange(len(there)), there.int().argmax(1)]
+        return self.classifier(self.dropout(read)), tuple(kept) if maps else None
+
+    def _compared(self, hidden, there, types) -> Tensor:
+        """What the sentences' sums are compared to, (B, D)."""
+        sums = []
+        for kind in (0, 1):
+            mine = there & (types == kind)
+            if not mine.any(1).all():
+                raise ValueError("a pair has tokens of one type alone: give token_type_ids of 0 and 1, for "
+                                 "the first sentence and the second")
+            sums.append(hidden.masked_fill(~mine[..., None], -torch.inf).amax(1))
+        u, v = sums
+        return F.gelu(self.hidden(torch.cat([u, v, (u - v).abs(), u * v], -1)))

@@ -1,4 +1,4 @@
-"""Beyond the paper: attention that is invariant under interventions, on the tasks where overlap misleads."""
+"""Beyond the paper: dependencies that are sparse, directed and invariant, where overlap misleads."""
 
 from causalnb.experiments.causal_transformer_models import attention_measures, fit, right, settings
 from causalnb.experiments.causal_transformer_runs import cell_scores, spread
@@ -8,7 +8,6 @@ from causalnb.experiments.causal_transformer_tasks import (
     LABELS,
     PAD,
     cells,
-    collate,
     encoded,
     pair_tokenizer,
     parts,
@@ -17,26 +16,12 @@ from causalnb.lab.batches import grouped
 from causalnb.lab.registry import Run
 
 
+OWN = ("parents", "directed", "compared", "interchanged")  # settings of the invariant model's configuration
+
+
 def sentence(row: dict, kind: int) -> list[int]:
     """The tokens of an encoded row's first (0) or second (1) sentence."""
     return [token for token, at in zip(row["input_ids"], row["token_type_ids"], strict=True) if at == kind]
-
-
-def weighted(rows: list[dict], vocabulary: int, seed: int) -> list[dict]:
-    """Encoded rows with a weight each, which makes their labels independent of their bags of words."""
-    from causalnb.causal_transformer.invariance import independence_weights
-
-    found = independence_weights([sentence(row, 0) for row in rows], [sentence(row, 1) for row in rows],
-                                 [row["labels"] for row in rows], vocabulary, seed)
-    return [{**row, "weight": weight} for row, weight in zip(rows, found.tolist(), strict=True)]
-
-
-def collate_weighted(rows: list[dict]) -> dict:
-    """A batch as `collate` makes it; with weights (B,) where the rows have one."""
-    import torch
-
-    weights = [row["weight"] for row in rows if "weight" in row]
-    return collate(rows) | ({"weights": torch.tensor(weights)} if weights else {})
 
 
 def build_invariant(config: dict, vocabulary: int, labels: int, rows: list[dict]):
@@ -48,7 +33,7 @@ def build_invariant(config: dict, vocabulary: int, labels: int, rows: list[dict]
     )
 
     model = InvariantForSequenceClassification(InvariantConfig(
-        vocab_size=vocabulary, num_labels=labels, interchanged=config["interchanged"],
+        vocab_size=vocabulary, num_labels=labels, **{name: config[name] for name in OWN},
         **settings(config, config["steps"])))
     model.classes.copy_(word_classes([sentence(row, kind) for row in rows for kind in (0, 1)], vocabulary,
                                      config["distance"], (PAD, BOS, EOS)))
@@ -63,8 +48,6 @@ def run_beyond(run: Run) -> dict:
     found = parts(config["task"], config["data"], run.seed + config["data_seed"])
     tokenizer = pair_tokenizer(found["train"], config["vocabulary"])
     rows = encoded(found["train"], tokenizer)
-    if config["weighted"]:
-        rows = weighted(rows, len(tokenizer), run.seed)
     validation = encoded(found["validation"], tokenizer)[: config["validation_rows"]]
     followed = spread(validation, config["follow_rows"])
     set_seed(run.seed)
@@ -74,8 +57,7 @@ def run_beyond(run: Run) -> dict:
         return {"accuracy": float(right(model, validation).mean()),
                 "entropy": attention_measures(model, followed)["entropy"]}
 
-    order = grouped(rows, config["batch"], config["steps"], run.seed)
-    history = fit(run, model, rows, order, measure, collate_weighted)
+    history = fit(run, model, rows, grouped(rows, config["batch"], config["steps"], run.seed), measure)
     asked = cells(found, config["cells"], config["real"])
     metrics = {"parameters": model.num_parameters(), **cell_scores(model, asked, tokenizer, config)}
     return {"metrics": metrics, "history": history}

@@ -144,25 +144,8 @@ for name in OVERLAP:
             cost={"quick": 2, "laptop": 105, "gpu": 120},
         ))
 
-INTERCHANGED, INVARIANT = {"interchanged": True}, {"causal_weight": 1.0}
-BEYOND = {"transformer": {}, "weighted": {"weighted": True}, "attention": INVARIANT,
-          "interchanged": INTERCHANGED, "both": {**INTERCHANGED, **INVARIANT}}
-NOT_BEYOND = {"causal_weight": 0.0, "ramp": None, "interchanged": False, "weighted": False, "distance": 0.4}
-for name in OVERLAP:
-    for suffix in ("m1", "m5"):
-        register(Experiment(
-            id=f"causal_transformer.beyond.{name}.{suffix}",
-            title=f"{NAMES[name]}: answers and attention invariant where words are interchanged, "
-                  f"{100 * MINORITIES[suffix]:g} % of counter-examples",
-            run=run_beyond,
-            notebook=NOTEBOOK,
-            code=(*code(OVERLAP[name]["task"], *PAIRS, "beyond"), "causalnb.causal_transformer.invariance"),
-            arms=BEYOND,
-            settings=pairs_settings(name, MINORITIES[suffix], **NOT_BEYOND),
-            seeds={"quick": 1, "laptop": 10},
-            cost={"quick": 2, "laptop": 125, "gpu": 150},
-        ))
-
+DEVELOPMENT = {"data": {"family": "development"}, "data_seed": 1000, "real": [],
+               "cells": ["validation", "challenge"], "steps": 1000}  # what settings are chosen on
 for name in OVERLAP:
     register(Experiment(
         id=f"causal_transformer.search.{name}",
@@ -171,11 +154,49 @@ for name in OVERLAP:
         notebook=NOTEBOOK,
         code=(*code(OVERLAP[name]["task"], *PAIRS), CONTRASTS),
         arms={f"{arm}_{number}": one for arm in SEARCHED for number, one in enumerate(tries(arm))},
-        settings=pairs_settings(name, MINORITIES["m5"], data={"family": "development"}, data_seed=1000,
-                                real=[], cells=["validation", "challenge"], steps=1000),
+        settings=pairs_settings(name, MINORITIES["m5"], **DEVELOPMENT),
         seeds={"quick": 1, "laptop": 1},
         cost={"quick": 2, "laptop": 55, "gpu": 120},
     ))
+
+COMPARED, INTERCHANGED = {"compared": True}, {"interchanged": True}
+DIRECTED = {"parents": 2, "directed": True}
+NOT_BEYOND = {"causal_weight": 0.0, "ramp": None, "parents": None, "directed": False, "compared": False,
+              "interchanged": False, "distance": 0.4}
+BEYOND = {"transformer": {}, "compared": COMPARED, "directed": {**COMPARED, **DIRECTED},
+          "interchanged": {**COMPARED, **INTERCHANGED}, "all": {**COMPARED, **DIRECTED, **INTERCHANGED}}
+FEWER = {arm: BEYOND[arm] for arm in ("transformer", "compared", "all")}  # where counter-examples are rare
+BEYOND_TRIES = BEYOND | {arm: {**BEYOND["all"], **change} for arm, change in {
+    "one_parent": {"parents": 1}, "three_parents": {"parents": 3},
+    "own_sentence": {"parents": 1000},  # more than any has tokens
+    "undirected": {"directed": False}, "held_attention": {"causal_weight": 1.0}}.items()}
+
+
+def register_beyond(id: str, name: str, title: str, arms: dict, seeds: int, cost: float,
+                    settings: dict) -> None:
+    """Register an experiment of arms beyond the paper on one of OVERLAP; cost in seconds of one run."""
+    register(Experiment(
+        id=f"causal_transformer.beyond.{id}",
+        title=f"{NAMES[name]}: {title}",
+        run=run_beyond,
+        notebook=NOTEBOOK,
+        code=(*code(OVERLAP[name]["task"], *PAIRS, "beyond"), "causalnb.causal_transformer.invariance"),
+        arms=arms,
+        settings=settings,
+        seeds={"quick": 1, "laptop": seeds},
+        cost={"quick": 2, "laptop": cost, "gpu": 150},
+    ))
+
+
+for name in OVERLAP:
+    register_beyond(f"search.{name}", name, "what is tried beyond the paper, on templates for development",
+                    BEYOND_TRIES, 2, 50,
+                    pairs_settings(name, MINORITIES["m5"], **NOT_BEYOND, **DEVELOPMENT))
+    for suffix, arms in {"m1": FEWER, "m5": BEYOND}.items():
+        register_beyond(f"{name}.{suffix}", name,
+                        "dependencies that are sparse, directed and invariant, "
+                        f"{100 * MINORITIES[suffix]:g} % of counter-examples",
+                        arms, 10, 95, pairs_settings(name, MINORITIES[suffix], **NOT_BEYOND))
 
 STAGES = {"overlap": OVERLAP["nli"], "paraphrase": OVERLAP["paraphrase"],
           "fact_check": {"data": {"n_train": 12_000, "n_validation": 1000, "n_test": 2000,

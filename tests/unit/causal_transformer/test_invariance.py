@@ -1,4 +1,4 @@
-"""Words are interchanged as they should be, weights and classes are known by hand, the loss is literal."""
+"""Words are interchanged as they should be, classes are known by hand, patterns and losses are literal."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from causalnb.causal_transformer.invariance import (
     InvariantConfig,
     InvariantForSequenceClassification,
     attention_shift,
-    independence_weights,
     interchange,
+    parents_pattern,
     word_classes,
 )
 
@@ -80,43 +80,94 @@ def test_sides_of_a_context_differ():
     assert len(word_classes([[3, 4, 5]] * 3 + [[3, 6, 5]] * 3, 7, distance=1.0)[[4, 6]].unique()) == 1
 
 
-# weights
+# sparse and directed
 
 
-def pairs_where_overlap_misleads(n=2000):
-    """Half of the second sentences have a new word: label 0; of the others one in ten has label 0."""
-    draw = np.random.default_rng(0)
-    first = [draw.choice(np.arange(3, 20), 4, replace=False).tolist() for _ in range(n)]
-    new = np.arange(n) % 2 == 0
-    second = [one[::-1][: 4 - extra] + [20] * extra for one, extra in zip(first, new.tolist(), strict=True)]
-    return first, second, np.where(new, 0, draw.random(n) > 0.1).astype(int), new
+def literal_pattern(place, types, heads, parents, directed):
+    seen = torch.zeros(len(place), heads, place.shape[1], place.shape[1], dtype=torch.bool)
+    for b, h, i, j in np.ndindex(*seen.shape):
+        before, after = 0 <= place[b, i] - place[b, j] <= parents, 0 <= place[b, j] - place[b, i] <= parents
+        sides = before or after if not directed else before if h < heads // 2 else after
+        seen[b, h, i, j] = sides and types[b, i] == types[b, j]
+    return seen
 
 
-def test_weights_make_labels_independent_of_overlap():
-    first, second, labels, new = pairs_where_overlap_misleads()
-    weights = independence_weights(first, second, labels, 21)
-    assert weights.mean() == pytest.approx(1) and labels[~new].mean() > 0.88
-    before = labels.mean()
-    assert np.average(labels[~new], weights=weights[~new]) == pytest.approx(before, abs=0.04)
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("parents", [1, 3])
+def test_parents_are_literal(parents, directed):
+    place = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2], [0, 1, 2, 3, 4, 0, 1, 1]])
+    found = parents_pattern(place, TYPES, 3, parents, directed)
+    assert torch.equal(found, literal_pattern(place, TYPES, 3, parents, directed))
 
 
-def test_a_row_does_not_explain_itself():
-    """A word of its own in every row tells nothing: seen in training it would halve the weight of label 0."""
-    labels = (np.arange(300) % 10 > 0).astype(int)
-    own = [[3, 4 + i] for i in range(300)]
-    weights = independence_weights(own, [[3]] * 300, labels, 304)
-    assert weights[labels == 0].mean() / weights[labels == 1].mean() == pytest.approx(1, abs=0.1)
+def test_maps_are_sparse_and_without_cycles():
+    model = invariant(parents=2, encoder_layers=2).eval()
+    maps = model(**batch(), output_attentions=True).encoder_attentions
+    valid, eye = IDS != 0, torch.eye(8, dtype=torch.bool)
+    for one in maps:
+        arcs = (one > 0) & ~eye & valid[:, None, :, None]
+        assert arcs.sum(-1).max() == 2 and not (arcs & arcs.mT).any()
+        assert (arcs[:, 0].float().matrix_power(8) == 0).all() and arcs[:, 0].triu().sum() == 0
+        assert arcs[:, 1].tril().sum() == 0 and arcs[:, 1].sum() > 0
+        assert not (arcs & (TYPES[:, None, :, None] != TYPES[:, None, None])).any()
 
 
-def test_no_weight_is_larger_than_asked():
-    first, second, labels, _ = pairs_where_overlap_misleads(400)
-    weights = independence_weights(first, second, labels, 21, smallest=0.5)
-    assert weights.max() / weights.min() <= 2 * (1 - labels.mean()) / labels.mean() + 1e-9
+def test_a_sentence_does_not_depend_on_the_other(double):
+    """do(second sentence := another, longer one): states of the first stay, to the bit; answers do not."""
+    model, stack = invariant(parents=2).eval(), []
+    model.encoder.final_norm.register_forward_hook(lambda module, given, out: stack.append(out))
+    other = IDS.clone()
+    other[:, 5:] = torch.tensor([9, 12, 13])
+    before = model(**batch()).logits
+    after = model(input_ids=other, token_type_ids=torch.tensor([[0] * 5 + [1] * 3] * 2),
+                  attention_mask=torch.ones_like(other)).logits
+    assert torch.equal(stack[0][:, :5], stack[1][:, :5]) and (before != after).all()
+    longer = torch.cat([IDS[:, :3], torch.full((2, 2), 11), IDS[:, 3:]], 1)
+    kinds = torch.cat([TYPES[:, :3], torch.zeros_like(TYPES[:, :2]), TYPES[:, 3:]], 1)
+    model(input_ids=longer, token_type_ids=kinds, attention_mask=(longer != 0).long())
+    assert torch.allclose(stack[2][:, 7:9], stack[0][:, 5:7], atol=1e-12)
+    assert not torch.allclose(stack[2][:, :5], stack[0][:, :5], atol=1e-3)
 
 
-def test_a_label_needs_as_many_rows_as_folds():
-    with pytest.raises(ValueError, match="label 7 has 2 rows and there are 5 folds: choose fewer"):
-        independence_weights([[3]] * 12, [[3]] * 12, [7, 7] + [1] * 10, 4)
+@pytest.mark.parametrize("parents", [None, 2])
+def test_answers_are_literal(parents, double):
+    """Token by token and head by head, for the row without padding; gradients too."""
+    model = invariant(parents=parents, interchanged=False, causal_weight=0.0, encoder_layers=1)
+    given = {name: value[:1] for name, value in batch().items()}
+    width, heads = 6, 2
+    block, place = model.encoder.layers[0], [0, 1, 2, 3, 4, 0, 1, 2] if parents else list(range(8))
+
+    def literal():
+        states = []
+        for token, kind, at in zip(IDS[0], TYPES[0], place, strict=True):
+            angles = [at * 10_000 ** (-i / 6) for i in range(6)]
+            told = torch.tensor([np.sin(a) for a in angles] + [np.cos(a) for a in angles])
+            states.append((model.encoder.embed_tokens.weight[token] + model.encoder.embed_types.weight[kind])
+                          * 12**0.5 + told)
+        q, k, v = ([p(one) for one in states] for p in (block.self_attn.q_proj, block.self_attn.k_proj,
+                                                        block.self_attn.v_proj))
+        after = []
+        for i in range(8):
+            gathered = []
+            for h in range(heads):
+                part = slice(h * width, (h + 1) * width)
+                sides = (lambda j: place[i] - place[j]) if h == 0 else (lambda j: place[j] - place[i])
+                seen = [j for j in range(8) if parents is None
+                        or TYPES[0, i] == TYPES[0, j] and 0 <= sides(j) <= parents]
+                chance = torch.stack([q[i][part] @ k[j][part] / width**0.5 for j in seen]).softmax(0)
+                gathered.append(sum(w * v[j][part] for w, j in zip(chance, seen, strict=True)))
+            one = block.self_norm(states[i] + block.self_attn.out_proj(torch.cat(gathered)))
+            after.append(block.ffn_norm(one + block.ffn(one)))
+        u, w = (torch.stack([one for one, kind in zip(after, TYPES[0], strict=True) if kind == which]).amax(0)
+                for which in (0, 1))
+        return model.classifier(F.gelu(model.hidden(torch.cat([u, w, (u - w).abs(), u * w]))))
+
+    found = model(**given).logits[0]
+    assert torch.allclose(found, literal(), atol=1e-10)
+    weight = block.self_attn.q_proj.weight
+    fast, slow = (torch.autograd.grad(one.log_softmax(-1)[0], weight, retain_graph=True)[0]
+                  for one in (found, literal()))
+    assert torch.allclose(fast, slow, atol=1e-10) and fast.abs().max() > 1e-6
 
 
 # the loss
@@ -148,18 +199,18 @@ def test_shift_needs_maps_of_the_same_sentences():
 
 
 @pytest.mark.parametrize("interchanged", [False, True])
-def test_the_loss_of_the_model_is_literal(interchanged, double):
-    model, given, labels = invariant(interchanged), batch(), torch.tensor([0, 1])
-    weights = torch.tensor([0.5, 3.0])
+@pytest.mark.parametrize("parents", [None, 2])
+def test_the_loss_of_the_model_is_literal(parents, interchanged, double):
+    model, given, labels = invariant(interchanged, parents=parents), batch(), torch.tensor([0, 1])
     torch.manual_seed(1)
-    out = model(**given, labels=labels, weights=weights)
+    out = model(**given, labels=labels)
     torch.manual_seed(1)
     renamed = given | dict(input_ids=interchange(IDS, TYPES, MARKS))
     assert not torch.equal(renamed["input_ids"], IDS)
     model.eval()
     seen, moved = (model(**one, output_attentions=True) for one in (given, renamed))
     chances = (moved if interchanged else seen).logits.log_softmax(-1)
-    task = -(0.5 * chances[0, 0] + 3 * chances[1, 1]) / 2
+    task = -(chances[0, 0] + chances[1, 1]) / 2
     shift = attention_shift(seen.encoder_attentions, moved.encoder_attentions, given["attention_mask"])
     assert out.task_loss.item() == pytest.approx(task.item(), abs=1e-6)
     assert out.causal_loss.item() == pytest.approx(shift.item(), abs=1e-6) and shift > 1e-3
@@ -167,24 +218,30 @@ def test_the_loss_of_the_model_is_literal(interchanged, double):
     assert out.encoder_attentions is None and model.passes == 1
 
 
-def test_gradient_reaches_the_queries_from_the_shift_alone(double):
-    model = invariant()
-    model(**batch(), labels=torch.tensor([0, 1]), weights=torch.zeros(2)).loss.backward()
-    assert model.encoder.layers[0].self_attn.q_proj.weight.grad.abs().max() > 1e-6
-    assert model.classifier.weight.grad.abs().max() == 0
+def test_gradient_of_the_shift_reaches_the_queries(double):
+    grads = []
+    for weight in (0.0, 0.5):
+        model = invariant(causal_weight=weight)
+        torch.manual_seed(1)
+        model(**batch(), labels=torch.tensor([0, 1])).loss.backward()
+        grads.append((model.encoder.layers[0].self_attn.q_proj.weight.grad, model.classifier.weight.grad))
+    (queries, head), (held, same) = grads
+    assert (queries - held).abs().max() > 1e-6 and torch.allclose(head, same, atol=1e-12)
 
 
-def test_without_both_it_is_a_vanilla_transformer(double):
-    settings = dict(gcn="none", blanket="none")
-    model, vanilla = invariant(False, 0.0), classifier(**settings).train()
+def test_without_its_parts_it_is_a_vanilla_transformer(double):
+    model = invariant(False, 0.0, parents=None, compared=False)
+    vanilla = classifier(gcn="none", blanket="none").train()
     given = batch() | dict(labels=torch.tensor([0, 1]))
     vanilla.load_state_dict({name: value for name, value in model.state_dict().items() if name != "classes"})
-    assert model(**given).loss.item() == pytest.approx(vanilla(**given).loss.item(), abs=1e-12)
+    for mask in (given["attention_mask"], None):
+        assert model(**given | dict(attention_mask=mask)).loss.item() == pytest.approx(
+            vanilla(**given | dict(attention_mask=mask)).loss.item(), abs=1e-12)
 
 
-def test_in_evaluation_nothing_is_interchanged_or_weighted():
+def test_in_evaluation_nothing_is_interchanged():
     model, given = invariant().eval(), batch() | dict(labels=torch.tensor([0, 1]))
-    out = model(**given, weights=torch.tensor([9.0, 9.0]))
+    out = model(**given)
     expected = F.cross_entropy(model(**batch()).logits, given["labels"])
     assert out.loss.item() == pytest.approx(expected.item()) and out.causal_loss is None
 
@@ -197,7 +254,8 @@ def test_classes_are_saved(tmp_path):
 
 def test_words_of_a_vanilla_transformer_are_alone(tmp_path):
     classifier(gcn="none", blanket="none").save_pretrained(tmp_path)
-    model = InvariantForSequenceClassification.from_pretrained(tmp_path, config=InvariantConfig(**SIZES))
+    model = InvariantForSequenceClassification.from_pretrained(
+        tmp_path, config=InvariantConfig(compared=False, **SIZES))
     assert torch.equal(model.classes, torch.arange(VOCABULARY))
 
 
@@ -206,6 +264,16 @@ def test_sentences_must_be_told_apart():
         invariant()(IDS, labels=torch.tensor([0, 1]))
 
 
-def test_a_blanket_is_refused():
-    with pytest.raises(ValueError, match="blanket is 'hinge': choose 'none'"):
-        InvariantConfig(blanket="hinge")
+def test_a_pair_has_both_sentences():
+    with pytest.raises(ValueError, match="a pair has tokens of one type alone: give"):
+        invariant()(IDS, token_type_ids=torch.zeros_like(IDS))
+
+
+@pytest.mark.parametrize("settings, told", [
+    (dict(blanket="hinge"), "blanket is 'hinge': choose 'none'"),
+    (dict(parents=0), "parents is 0: choose 1 or more, or None"),
+    (dict(num_heads=1), "a single head cannot look both ways: choose num_heads=2"),
+])
+def test_settings_out_of_range_are_refused(settings, told):
+    with pytest.raises(ValueError, match=told):
+        InvariantConfig(**settings)

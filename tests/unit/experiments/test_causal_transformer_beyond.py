@@ -1,4 +1,4 @@
-"""The runs beyond the paper: rows with weights, words with classes, arms that differ where they should."""
+"""The runs beyond the paper: words have classes, and arms differ where they should."""
 
 import pytest
 import torch
@@ -32,27 +32,13 @@ def test_sentences_are_those_of_the_pair(nli):
         assert said == [row["sentence1"].lower(), row["sentence2"].lower()]
 
 
-def test_counterexamples_weigh_most(nli):
-    rows, tokenizer, ready = nli
-    found = beyond.weighted(ready, len(tokenizer), 0)
-    mean = {}
-    for row, one in zip(rows, found, strict=True):
-        kind = "new" if row["subcase"] == "new_words" else row["label"]
-        mean.setdefault(kind, []).append(one["weight"])
-    mean = {kind: sum(each) / len(each) for kind, each in mean.items()}
-    assert mean[1] > 2 * max(mean[0], mean["new"])
-    assert beyond.collate_weighted(found[:3])["weights"].tolist() == pytest.approx(
-        [row["weight"] for row in found[:3]])
-    assert "weights" not in beyond.collate_weighted(ready[:3])
-
-
 def test_words_of_a_kind_are_of_a_class_and_marks_are_not(nli):
     _, tokenizer, ready = nli
-    config = registry.config(NLI, "both", "quick") | {"distance": 1.4}  # joins all words
+    config = registry.config(NLI, "all", "quick") | {"distance": 1.4}  # joins all words
     model = beyond.build_invariant(config, len(tokenizer), 2, ready)
     sizes = torch.bincount(model.classes)[model.classes]
     assert sizes[[tasks.PAD, tasks.BOS, tasks.EOS]].tolist() == [1, 1, 1] and sizes.max() > 10
-    assert model.config.interchanged and model.config.causal_weight == 1
+    assert model.config.interchanged and model.config.parents == 2 and model.config.compared
 
 
 @pytest.mark.parametrize("arm", [*BEYOND])
@@ -73,16 +59,28 @@ def test_a_stopped_run_is_the_same(arm, tmp_path):
     assert halves < set(whole["metrics"]) and len(whole["history"]) == 3
 
 
-def test_every_part_is_on_in_other_arms():
+def test_arms_add_one_part_after_the_other():
     for name in OVERLAP:
         seen = {}
-        for arm in registry.arms(f"causal_transformer.beyond.{name}.m1"):
-            found = registry.config(f"causal_transformer.beyond.{name}.m1", arm, "laptop")
-            seen[arm] = (found["interchanged"], found["causal_weight"] > 0, found["weighted"])
-        assert len(set(seen.values())) == len(seen)
-        assert seen["transformer"] == (False,) * 3 and seen["both"] == (True, True, False)
-        assert {parts for parts in seen.values() if sum(parts) == 1} == {
-            (True, False, False), (False, True, False), (False, False, True)}
+        for arm in registry.arms(f"causal_transformer.beyond.{name}.m5"):
+            found = registry.config(f"causal_transformer.beyond.{name}.m5", arm, "laptop")
+            seen[arm] = (found["compared"], found["parents"] == 2 and found["directed"],
+                         found["interchanged"])
+            assert found["causal_weight"] == 0
+        assert seen == {"transformer": (False,) * 3, "compared": (True, False, False),
+                        "directed": (True, True, False), "interchanged": (True, False, True),
+                        "all": (True,) * 3}
+        assert set(registry.arms(f"causal_transformer.beyond.{name}.m1")) < set(seen)
+
+
+def test_what_was_tried_differs_from_all_in_one_setting():
+    for name in OVERLAP:
+        id = f"causal_transformer.beyond.search.{name}"
+        whole = registry.config(id, "all", "laptop")
+        assert whole["data"]["family"] == "development" and "test" not in whole["cells"]
+        for arm in set(registry.arms(id)) - set(BEYOND):
+            found = registry.config(id, arm, "laptop")
+            assert len({key for key in whole if found[key] != whole[key]}) == 1
 
 
 def test_the_challenge_is_not_trained_on_and_data_are_the_tables_own():
@@ -91,4 +89,5 @@ def test_the_challenge_is_not_trained_on_and_data_are_the_tables_own():
             ids = [f"causal_transformer.{kind}.{name}.{suffix}" for kind in ("beyond", "overlap")]
             ours, table = (registry.config(id, "transformer", "laptop") for id in ids)
             differ = {key for key in ours if ours[key] != table.get(key)}
-            assert differ == {"interchanged", "weighted", "distance", "causal_weight", "ramp"}
+            assert differ == {"interchanged", "compared", "directed", "distance", "causal_weight",
+                              "ramp"}
