@@ -1,0 +1,155 @@
+"""Beyond the paper, the Causal Transformer: what sparse, directed and invariant dependencies reach."""
+
+from causalnb.experiments.causal_transformer_grid import BEYOND, FEWER
+from causalnb.experiments.causal_transformer_overlap_artefacts import (
+    PLAIN,
+    TASKS,
+    gap,
+    headings,
+    percent,
+    real_cells,
+    share,
+    tested,
+)
+from causalnb.lab.registry import artefact
+from causalnb.lab.statistics import mean_ci, sign_flip
+from causalnb.lab.tables import points
+
+ARMS = {PLAIN: "Transformer", "compared": "+ comparison", "directed": "+ comparison, directed",
+        "interchanged": "+ comparison, interchanged", "all": "+ all three"}
+TRIED = ARMS | {"one_parent": "all three, 1 parent", "three_parents": "all three, 3 parents",
+                "own_sentence": "all three, all tokens before or after in the sentence",
+                "undirected": "all three, neighbours on both sides in every head",
+                "held_attention": "all three, attention held under interchange"}
+OF_MINORITY = {"m1": FEWER, "m5": BEYOND}
+IDS = {(task, minority): f"causal_transformer.beyond.{task}.{minority}"
+       for task in TASKS for minority in OF_MINORITY}
+SEARCHES = {task: f"causal_transformer.beyond.search.{task}" for task in TASKS}
+CONTRASTS = (("compared", PLAIN), ("directed", "compared"), ("interchanged", "compared"),
+             ("all", "compared"), ("all", PLAIN))
+WANTED, LOST, LEVEL = 5, 1, 0.05  # points to gain on the challenge, that may be lost, and the test's level
+MARKS = {"compared": "s", "directed": ">", "interchanged": "D", "all": "*", PLAIN: "o"}
+
+
+def measured(profile: str | None = None) -> dict[tuple[str, str], object]:
+    """{(task, minority): DataFrame of all arms by (arm, seed)}; LabError where results are missing."""
+    from causalnb.lab import results
+
+    return {key: results.require(id, profile).set_index(["arm", "seed"]) for key, id in IDS.items()}
+
+
+def arms_table(task: str, found: dict, profile: str | None = None):
+    """Every arm on a task, at each share of counter-examples."""
+    from causalnb.lab.tables import Table
+
+    heads = headings(task, profile)
+    rows = [[share(minority), ARMS[arm], *(percent(found[task, minority].loc[arm, metric])
+                                           for metric in heads)]
+            for minority, arms in OF_MINORITY.items() for arm in arms]
+    return Table(f"causal_transformer.beyond_{task}", ["counter-examples", "arm", *heads.values()], rows,
+                 f"Beyond the paper, {TASKS[task][0]}: accuracy in %, mean ± half of the 95 % interval "
+                 "(seeds)",
+                 "comparison: the label is read from both sentences' sums, not from the first token. "
+                 "directed: a head sees two tokens before a token, or two after it, of its own sentence. "
+                 "interchanged: trained where words that both sentences share change places.")
+
+
+def contrasts_table(found: dict, profile: str | None = None):
+    """Paired differences of arms at each share of counter-examples."""
+    from causalnb.lab.tables import Table
+
+    rows = []
+    for (task, minority), frame in found.items():
+        real = [f"{cell}_accuracy" for cell in real_cells(task, profile)]
+        for arm, other in CONTRASTS:
+            if {arm, other} <= {*OF_MINORITY[minority]}:
+                cells = [tested(gap(found, task, arm, other, metric, [minority])) for metric in
+                         ("challenge_accuracy", "test_accuracy", "held_out_accuracy", *real)]
+                rows.append([TASKS[task][0], share(minority), f"{ARMS[arm]} - {ARMS[other]}", *cells,
+                             *[""] * (1 - len(real))])
+    seeds = min(len(frame.loc[PLAIN]) for frame in found.values())
+    return Table("causal_transformer.beyond_contrasts",
+                 ["task", "counter-examples", "difference, points", "challenge", "in distribution",
+                  "other templates", "published pairs"], rows,
+                 "Beyond the paper: differences of the same seeds, mean [95 % interval] (seeds), and the p "
+                 "of the exact sign-flip test",
+                 f"No p can be below {2 / 2**seeds:.2g}. Nothing is corrected for the {len(rows)} rows.")
+
+
+def tries(task: str, profile: str | None = None):
+    """DataFrame of what was tried on the development templates, by (arm, seed)."""
+    from causalnb.lab import results
+
+    return results.require(SEARCHES[task], profile).set_index(["arm", "seed"])
+
+
+def tries_table(profile: str | None = None):
+    """Everything tried on the way, on the development templates."""
+    from causalnb.lab.tables import Table
+
+    found = {task: tries(task, profile) for task in TASKS}
+    rows = [[name, *(percent(frame.loc[arm, f"{cell}_accuracy"]) for frame in found.values()
+                     for cell in ("validation", "challenge"))] for arm, name in TRIED.items()]
+    heads = [f"{name}, {cell}" for name, *_ in TASKS.values() for cell in ("validation", "challenge")]
+    return Table("causal_transformer.beyond_tries", ["arm", *heads], rows,
+                 "What was tried beyond the paper: accuracy in % on the development templates, mean ± half "
+                 "of the 95 % interval (seeds)",
+                 "Templates and data that no other table is about, half as many steps.")
+
+
+def beyond_figure(found: dict):
+    """(figure, alt): challenge against in-distribution accuracy, a mark for each seed of each arm, m5."""
+    import matplotlib.pyplot as plt
+
+    from causalnb.lab.figures import COLOURS
+
+    colours = dict(zip(ARMS, ("black", "orange", "sky", "green", "blue"), strict=True))
+    fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 3.2), sharey=True)
+    told = []
+    for ax, (task, (name, *_)) in zip(axes, TASKS.items()):
+        frame = 100 * found[task, "m5"][["test_accuracy", "challenge_accuracy"]]
+        for arm, label in ARMS.items():
+            one = frame.loc[arm]
+            ax.plot(one.test_accuracy, one.challenge_accuracy, MARKS[arm], color=COLOURS[colours[arm]],
+                    linestyle="", alpha=0.7, label=label)
+            told.append(f"{name}, {label}: {one.challenge_accuracy.mean():.0f} at "
+                        f"{one.test_accuracy.mean():.0f} in distribution")
+        ax.axhline(50, color=COLOURS["black"], linewidth=0.8, linestyle=":", marker="")
+        ax.set(title=name, xlabel="in distribution, %", ylim=(46, 102))
+    axes[0].set_ylabel("challenge, %")
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
+    return fig, (f"Two panels, a mark for each seed: accuracy on the challenge over accuracy in "
+                 f"distribution, {share('m5')} of counter-examples. {'; '.join(told)}.")
+
+
+def aim_remark(found: dict, profile: str | None = None) -> str:
+    """Whether the aim is reached, a sentence for each task and share: gained, and not lost, against both."""
+    told = []
+    for task, minority in found:
+        parts = []
+        for other in (PLAIN, "compared"):
+            gained = gap(found, task, "all", other, "challenge_accuracy", [minority])
+            lost = mean_ci(gap(found, task, "all", other, "test_accuracy", [minority]))
+            won = mean_ci(gained)
+            reached = 100 * won.mean >= WANTED and sign_flip(gained) < LEVEL and 100 * lost.mean >= -LOST
+            parts.append(f"against {ARMS[other]} {points(won)} points on the challenge and {points(lost)} "
+                         f"in distribution: {'reached' if reached else 'not reached'}")
+        told.append(f"{TASKS[task][0].capitalize()}, {share(minority)}: {'; '.join(parts)}.")
+    return " ".join(told)
+
+
+@artefact("causal_transformer.beyond", needs=(*IDS.values(), *SEARCHES.values()), extra=True,
+          printed_as="ours", kind="measured", notebook="13_directed_dependencies",
+          shows="attention with few parents, one way, in its own sentence, and sentences that are compared")
+def build_beyond(profile):
+    """Beyond the paper: both tasks, paired differences, what was tried, and a figure."""
+    from causalnb.lab.figures import save_figure
+    from causalnb.lab.tables import save_table
+
+    found = measured(profile)
+    for table in (*(arms_table(task, found, profile) for task in TASKS), contrasts_table(found, profile),
+                  tries_table(profile)):
+        save_table(table)
+    fig, alt = beyond_figure(found)
+    save_figure(fig, "causal_transformer.beyond", alt=alt,
+                caption="Every seed of every arm: what is gained on the challenge, and what it costs.")

@@ -1,0 +1,122 @@
+"""What is reached beyond the paper, as tables and a figure tell it of made-up results."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from causalnb.errors import LabError
+from causalnb.experiments import causal_transformer_beyond_artefacts as made
+from causalnb.experiments import causal_transformer_grid as grid
+from causalnb.experiments import causal_transformer_overlap_artefacts as table1
+from causalnb.lab import registry, results
+from causalnb.lab.statistics import mean_ci, sign_flip
+from causalnb.lab.tables import estimate, points
+from tests.unit.experiments.made_up import counted, number, write
+
+SEEDS = 6
+REAL = {"nli": ["mnli_contradicting"], "paraphrase": ["paws_qqp"]}
+
+
+def scored(id: str, arm: str, seed: int, task: str) -> dict:
+    """Metrics of run_beyond, the challenge better by 0.2 with all parts of the method."""
+    names = [f"{cell}_{name}" for cell in ("validation", *grid.CELLS, *REAL[task])
+             for name in ("accuracy", *made.TASKS[task][2])]
+    found = {name: number(id, arm, seed, name) / 4 + 0.5 for name in names}
+    found["challenge_accuracy"] = number(id, seed) / 2 + (0.2 + number(id, arm, seed) / 50) * (arm == "all")
+    found["test_accuracy"] = 0.95 + number(id, arm, seed) / 50 - 0.1 * (arm == "all" and task == "nli")
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("beyond")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RESULTS", "FIGURES", "CACHE"):
+            patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
+        for module in (made, table1):
+            patch.setattr(module, "real_cells", lambda task, profile=None: REAL[task])
+        ids = {id: task for (task, _), id in made.IDS.items()} | {
+            id: task for task, id in made.SEARCHES.items()}
+        for id, task in ids.items():
+            for arm in (spec := counted(patch, id, SEEDS)).arms:
+                for seed in range(SEEDS):
+                    write(spec, arm, seed, scored(id, arm, seed, task), [])
+        with results.stored_only():
+            yield
+
+
+@pytest.fixture(scope="module")
+def found():
+    return made.measured()
+
+
+def values(id, arm, metric, task) -> np.ndarray:
+    return np.array([scored(id, arm, seed, task)[metric] for seed in range(SEEDS)])
+
+
+@pytest.mark.parametrize("task", made.TASKS)
+def test_every_arm_has_its_row(task, found):
+    table = made.arms_table(task, found)
+    rows = {tuple(row[:2]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert [name for share, name in rows if share == "5 %"] == [*made.ARMS.values()]
+    assert {made.ARMS[arm] for arm in grid.FEWER} == {name for share, name in rows if share == "1 %"}
+    of = 100 * values(made.IDS[task, "m1"], "all", "held_out_accuracy", task)
+    assert rows["1 %", "+ all three"]["other templates"] == estimate(mean_ci(of), 1)
+
+
+def test_differences_are_of_the_same_seeds(found):
+    table = made.contrasts_table(found)
+    rows = {tuple(row[:3]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert len(rows) == len(table.rows) == 2 * (5 + 3)
+    id = made.IDS["paraphrase", "m5"]
+    gaps = (values(id, "all", "paws_qqp_accuracy", "paraphrase")
+            - values(id, "compared", "paws_qqp_accuracy", "paraphrase"))
+    told = rows["paraphrase", "5 %", "+ all three - + comparison"]["published pairs"]
+    assert told == f"{points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
+    assert "below 0.031" in table.notes
+
+
+def test_what_was_tried_is_shown_whole():
+    table = made.tries_table()
+    assert [row[0] for row in table.rows] == [*made.TRIED.values()]
+    assert {*made.TRIED} == {*grid.BEYOND_TRIES}
+    id = made.SEARCHES["nli"]
+    row = dict(zip(table.columns, table.rows[-1], strict=True))
+    assert row["entailment, validation"] == estimate(
+        mean_ci(100 * values(id, "held_attention", "validation_accuracy", "nli")), 1)
+
+
+def test_the_figure_has_a_mark_for_every_seed(found):
+    fig, alt = made.beyond_figure(found)
+    plt.close(fig)
+    for ax, task in zip(fig.axes, made.TASKS, strict=True):
+        lines = dict(zip(made.ARMS, ax.lines))
+        id = made.IDS[task, "m5"]
+        for arm, line in lines.items():
+            assert np.allclose(line.get_ydata(), 100 * values(id, arm, "challenge_accuracy", task))
+            assert np.allclose(line.get_xdata(), 100 * values(id, arm, "test_accuracy", task))
+    assert "5 % of counter-examples" in alt
+
+
+def test_the_aim_needs_the_gain_and_no_loss(found):
+    """Made up: the challenge is won by 20 points everywhere; entailment pays ten in distribution."""
+    told = made.aim_remark(found)
+    for sentence in told.split(". ")[:4]:
+        word = "not reached" if sentence.startswith("Entailment") else "reached"
+        assert sentence.count(f": {word}") == 2
+    small = {key: frame.assign(challenge_accuracy=frame.challenge_accuracy / 10)
+             for key, frame in found.items()}
+    assert made.aim_remark(small).count("not reached") == 8
+
+
+def test_it_is_built_and_names_a_missing_result():
+    assert all(file.is_file() for file in registry.build("causal_transformer.beyond"))
+    assert registry.status("causal_transformer.beyond", "quick")[0] == "built"
+    gone = results.path(made.IDS["nli", "m1"], "all", 1)
+    kept = gone.read_bytes()
+    gone.unlink()
+    try:
+        with pytest.raises(LabError, match=f"1 of 18 quick results of {made.IDS['nli', 'm1']} are not"):
+            made.measured()
+    finally:
+        gone.write_bytes(kept)
