@@ -43,6 +43,7 @@ LAPTOP = {
     "num_modules": 2,
     "invariant": True,
     "router": "vq",
+    "router_settings": {"init": "data"},  # from a uniform start all prompts may go to one module
     "router_trainable": True,
     "routed_by": "router",
     "fit_rows": 500,
@@ -95,14 +96,15 @@ TABLE_1 = {
     "oracle": {**ALONE, "num_modules": 2, "routed_by": "format"},
 }
 VARIANTS = {
-    "weighted": {"router": "distance"},
-    "kmeans": {"router": "kmeans", "router_trainable": False},
+    "weighted": {"router": "distance", "router_settings": {}},
+    "kmeans": {"router": "kmeans", "router_settings": {}, "router_trainable": False},
     "logit": {"aggregation": "logit"},
     "probability": {"aggregation": "probability"},
 }
 CONTROLS = {
     "untrained": {**MAPS, "pretrained": False, "base": ""},
     "matched": {**MAPS, "matched": 8},
+    "uniform_start": {"router_settings": {}},
 }
 LOSSES = {  # and a router that is not trained: on one family
     "no_information": {"weights": {"epsilon": 0.0}},

@@ -12,8 +12,10 @@ HELPERS = ("causalnb.experiments.iclm_reasoning_artefacts", "causalnb.experiment
            "causalnb.tasks.icl_rows")
 NEEDS = tuple(f"iclm.{part}{family}" for part in ("", "controls.") for family in FAMILIES)
 NAMES = {"iclm": "ICLM", "untrained": "untrained base", "matched": "equal lengths",
-         "no_information": "no information loss", "aligned": "CKA in place of information",
+         "uniform_start": "centroids from a uniform start", "no_information": "no information loss",
+         "aligned": "CKA in place of information",
          "frozen_router": "frozen router"}
+ROUTED = ("iclm", "uniform_start", "matched", "untrained")  # in Table 3
 LOOKS = {"iclm": ("blue", "-", "o"), "untrained": ("vermillion", "--", "s")}
 ALIGNED = {"iclm": ("sky", (0, (1, 1)), "v"), "untrained": ("orange", "-.", "D")}  # of CKA
 ESTIMATORS = {"forward": ("Equation 2", "blue", "-", "o"), "reverse": ("reversed", "green", "-.", "^"),
@@ -46,7 +48,7 @@ def histories(family: str, arm: str, profile: str | None = None):
 
 
 def symbolic_module(found, family: str):
-    """Series by seed: the module, 0 or 1, that gets more of the symbolic i.i.d. prompts than of the others.
+    """Series by seed: the module, 0 or 1, that gets a larger share of symbolic i.i.d. prompts than of others.
 
     It is the paper's n = 0; which number it has is chance.
     """
@@ -143,7 +145,7 @@ def table3(family: str, profile: str | None = None, rows: int = 100):
     for row in ("n=0", "n=1") if family == "acre" else ():
         said = [printed[row, SETS[family][cell], FORMATS[format]] for cell, format in places]
         lines.append([f"paper: {row}", *(f"{share:.1f}" for share in said), "", ""])
-    for arm in ("iclm", "matched", "untrained"):
+    for arm in ROUTED:
         found = scores(family, arm, profile)
         shares = routed(found, family)
         right = found[reasoning.columns(family, which="iid")].mean(axis=1)
@@ -159,15 +161,15 @@ def table3(family: str, profile: str | None = None, rows: int = 100):
         "iclm.table3" + "_raven" * (family == "raven"), ["", *heads, "split, i.i.d.", "exact, i.i.d."], lines,
         f"Table 3, {family.upper()}: share of prompts sent to a module, mean ± half of the 95 % interval "
         "(seeds)",
-        "n=0 is the module that gets more of the symbolic i.i.d. prompts. split: the share of symbolic "
-        "prompts sent there less that of prompts in text; exact: right answers. Length alone: shorter "
-        f"prompts to n=0, the cut found on {rows} drawn training problems.")
+        "n=0 is, seed by seed, the module that gets a larger share of the symbolic i.i.d. prompts than of "
+        "those in text. split: that share less the other, so that it cannot be negative i.i.d.; exact: right "
+        f"answers. Length alone: shorter prompts to n=0, the cut found on {rows} drawn training problems.")
 
 
 def routing_remark(family: str, profile: str | None = None) -> str:
     """What ICLM, its controls and a length reader split i.i.d., and what they answer; one sentence each."""
     first, told = next(iter(SETS[family])), []
-    for arm in ("iclm", "untrained", "matched"):
+    for arm in ROUTED:
         found = scores(family, arm, profile)
         right = found[reasoning.columns(family, which="iid")].mean(axis=None)
         told.append(f"{NAMES[arm]}: split {split(routed(found, family), first).mean():.2f}, "
@@ -402,8 +404,9 @@ def contrasts(families=FAMILIES, profile: str | None = None, arm: str = "iclm") 
         tested = pd.Series(alike, index=table.index)
         if family == "acre":
             shares = routed(table, family)
-            apart = sum(split(shares, cell) for cell in SETS[family]) / len(SETS[family])
-            add("iclm.claim7", "share of symbolic - share of text sent to n=0", apart)
+            others = [*SETS[family]][1:]  # n=0 was chosen by the first
+            apart = sum(split(shares, cell) for cell in others) / len(others)
+            add("iclm.claim7", "share of symbolic - share of text sent to n=0, o.o.d. sets", apart)
         add("iclm.claim18", "Pearson, last - first measured", end.pearson - first.pearson)
         add("iclm.claim19", "I, last - first measured", end.forward - first.forward)
         add("iclm.claim20", f"I, after {soon:g} steps - first measured", later.forward - first.forward)
