@@ -60,7 +60,8 @@ def interchange(input_ids: Tensor, token_type_ids: Tensor, classes: Tensor) -> T
     words = torch.arange(vocabulary, device=input_ids.device)
     groups = torch.where(met[0] ^ met[1], vocabulary + words, classes)  # (B, V)
     ordered = groups.argsort(stable=True)
-    shuffled = (groups + 0.5 * torch.rand(groups.shape, device=groups.device)).argsort()
+    mixed = torch.rand(groups.shape, device=groups.device).argsort()
+    shuffled = mixed.gather(1, groups.gather(1, mixed).argsort(stable=True))
     return torch.empty_like(ordered).scatter_(1, ordered, shuffled).gather(1, input_ids)
 
 

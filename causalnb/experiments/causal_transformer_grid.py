@@ -179,7 +179,7 @@ def register_beyond(id: str, name: str, title: str, arms: dict, seeds: int, cost
         id=f"causal_transformer.beyond.{id}",
         title=f"{NAMES[name]}: {title}",
         run=run_beyond,
-        notebook=NOTEBOOK,
+        notebook="13_directed_dependencies",
         code=(*code(OVERLAP[name]["task"], *PAIRS, "beyond"), "causalnb.causal_transformer.invariance"),
         arms=arms,
         settings=settings,
