@@ -114,7 +114,7 @@ class InvariantConfig(CausalTransformerConfig):
     sentences. compared: the label is read from both sentences' sums u and v, maxima over their tokens, as
     [u, v, |u - v|, u v]; otherwise from the first token. interchanged: trained where words are interchanged.
     causal_weight is that of attention_shift; it and gcn are off unless given. Raises ValueError as
-    CausalTransformerConfig, for parents below 1, a single head that is directed, and for a blanket.
+    CausalTransformerConfig, for parents below 1, a single head that is directed, a blanket and a pattern.
     """
 
     model_type = "causal_transformer_invariant"
@@ -129,6 +129,8 @@ class InvariantConfig(CausalTransformerConfig):
         self.parents, self.directed, self.compared = parents, directed, compared
         self.interchanged = interchanged
         super().__init__(gcn=gcn, blanket=blanket, causal_weight=causal_weight, **kwargs)
+        if self.pattern != "full":
+            raise ValueError(f"pattern is {self.pattern!r}: choose 'full', parents say who sees whom")
         if parents is not None and directed and self.num_heads < 2:
             raise ValueError("a single head cannot look both ways: choose num_heads=2 or more, or "
                              "directed=False")

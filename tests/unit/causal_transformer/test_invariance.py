@@ -271,6 +271,7 @@ def test_a_pair_has_both_sentences():
 
 @pytest.mark.parametrize("settings, told", [
     (dict(blanket="hinge"), "blanket is 'hinge': choose 'none'"),
+    (dict(pattern="band"), "pattern is 'band': choose 'full', parents say"),
     (dict(parents=0), "parents is 0: choose 1 or more, or None"),
     (dict(num_heads=1), "a single head cannot look both ways: choose num_heads=2"),
 ])
