@@ -13,8 +13,7 @@ HELPERS = ("causalnb.experiments.iclm_reasoning_artefacts", "causalnb.experiment
 NEEDS = tuple(f"iclm.{part}{family}" for part in ("", "controls.") for family in FAMILIES)
 NAMES = {"iclm": "ICLM", "untrained": "untrained base", "matched": "equal lengths",
          "uniform_start": "centroids from a uniform start", "no_information": "no information loss",
-         "aligned": "CKA in place of information",
-         "frozen_router": "frozen router"}
+         "aligned": "CKA in place of information", "frozen_router": "frozen router"}
 ROUTED = ("iclm", "uniform_start", "matched", "untrained")  # in Table 3
 LOOKS = {"iclm": ("blue", "-", "o"), "untrained": ("vermillion", "--", "s")}
 ALIGNED = {"iclm": ("sky", (0, (1, 1)), "v"), "untrained": ("orange", "-.", "D")}  # of CKA

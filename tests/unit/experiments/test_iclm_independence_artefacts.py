@@ -82,6 +82,9 @@ def test_table_3_has_the_papers_rows_and_all_controls():
     right = [np.mean([number("iclm.controls.acre", "matched", seed, f"IID_{format}", "exact")
                       for format in made.FORMATS]) for seed in range(SEEDS)]
     assert rows["ours: equal lengths, n=0"]["exact, i.i.d."] == estimate(mean_ci(right), 2)
+    ours = [label for label in rows if label.startswith("ours") and label.endswith("n=0")]
+    assert ours == [f"ours: {made.NAMES[arm]}, n=0"
+                    for arm in ("iclm", "uniform_start", "matched", "untrained")]
     assert sum(label.startswith("length alone") for label in rows) == 3
     assert not any(label.startswith("paper") for label in by_label(made.table3("raven", rows=12)))
 
@@ -114,6 +117,9 @@ def test_claims_are_decided_by_the_history_over_both_families():
     tested = [np.mean([number(f"iclm.{family}", "iclm", seed, first, f"invariant|{domain}", 1, 1)
                        for family, first in (("acre", "IID"), ("raven", "center")) for domain in (0, 1)])
               for seed in range(SEEDS)]
+    shares = made.routed(made.scores("acre", "iclm"), "acre")  # the i.i.d. set chose n=0 and is left out
+    apart = [shares[cell, "symbolic"] - shares[cell, "text"] for cell in ("Comp", "Sys")]
+    assert list(told["iclm.claim7"][1]) == pytest.approx(list(sum(apart) / 2))
     assert list(told["iclm.claim22"][1]) == pytest.approx(list(np.array(tested) - (0.5 + scale * 0.04)))
     rows = made.verdict_table().rows
     assert len(rows) == 6 and all(": " in row[-1] for row in rows)
