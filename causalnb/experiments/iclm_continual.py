@@ -5,35 +5,40 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from causalnb.experiments.iclm_models import answers_right, build_model, modules_of
-from causalnb.experiments.iclm_runs import cell_scores, followed, prepared, trained_parameters, tuned
-from causalnb.experiments.iclm_tasks import test_rows, training_rows
+from causalnb.experiments.iclm_runs import cell_scores, followed, mean, prepared, trained_parameters, tuned
+from causalnb.experiments.iclm_tasks import FORMATS, test_rows, training_rows
 from causalnb.lab.registry import Run
 
 TASKS = ("acre", "raven")  # in their order
 PARTS = ("router", "invariant", "domains", "head")
 
 
-def part_masks(model) -> dict[str, dict]:
-    """{part: {name of a tensor: which of its entries belong to the part}} of all that training moves."""
+def part_masks(model) -> dict[str | int, dict]:
+    """{part: {name of a tensor: which of its entries belong to it}} of all that training moves.
+
+    Parts are PARTS, and each domain module by its number.
+    """
     import torch
 
-    owners = [name if isinstance(name, str) else "domains" for name in model.modules_in_order()]
-    masks = {part: {} for part in PARTS}
+    names = model.modules_in_order()
+    owned = {part: [name == part for name in names] for part in names}
+    owned["domains"] = [not isinstance(name, str) for name in names]
+    masks = {part: {} for part in (*PARTS, *owned)}
     for name, value in model.state_dict().items():
         if name.startswith("aggregation."):
             masks["head"][name] = torch.ones_like(value, dtype=torch.bool)
         elif name.startswith("router."):
             masks["router"][name] = torch.ones_like(value, dtype=torch.bool)
         elif name.endswith((".A", ".B")):
-            for part in set(owners):
-                its = torch.tensor([owner == part for owner in owners], device=value.device)
+            for part, rows in owned.items():
+                its = torch.tensor(rows, device=value.device)
                 masks[part][name] = its[:, None, None].expand_as(value)
     return masks
 
 
 @contextmanager
-def put_back(model, before: dict, part: str) -> Iterator[None]:
-    """Within this context a part of the model is what it was in the state dict `before`."""
+def put_back(model, before: dict, part: str | int) -> Iterator[None]:
+    """Within this context a part of the model, as part_masks has it, is what it was in the state `before`."""
     import torch
 
     masks = part_masks(model)[part]
@@ -64,20 +69,39 @@ def scores(model, config: dict, prefix: str) -> dict[str, float]:
             for name, value in cell_scores(model, config, cell).items()}
 
 
-def exact_scores(model, config: dict, prefix: str) -> dict[str, float]:
-    """Of scores() the exact answers of the whole model alone."""
+def exact_scores(model, config: dict, places=None) -> dict[tuple[str, str], float]:
+    """{(cell, format): share of exact answers} of the whole model, or of the module that a context names."""
     found = {}
     for cell in config["cells"]:
         for format, rows in test_rows(config, cell).items():
-            right = answers_right(model, prepared(rows, config))
-            found[f"{prefix}_{config['family']}_{cell}_{format}_exact"] = sum(right) / len(right)
+            if places is None or (cell, format) in places:
+                right = answers_right(model, prepared(rows, config))
+                found[cell, format] = mean(right)
+    return found
+
+
+def named(scores: dict[tuple[str, str], float], prefix: str, kind: str = "exact") -> dict[str, float]:
+    """Metrics of exact_scores on the first task: their names begin with prefix and end with kind."""
+    return {f"{prefix}_{TASKS[0]}_{cell}_{format}_{kind}": value for (cell, format), value in scores.items()}
+
+
+def serving(metrics: dict[str, float], config: dict) -> dict[int, set[tuple[str, str]]]:
+    """{domain module: the (cell, format) places of the first task whose rows mostly went to it before}."""
+    found = {}
+    for cell in config["cells"]:
+        for format in FORMATS:
+            shares = [metrics[f"before_{TASKS[0]}_{cell}_{format}_module{i}"]
+                      for i in range(config["num_modules"])]
+            found.setdefault(shares.index(max(shares)), set()).add((cell, format))
     return found
 
 
 def run_continual(run: Run) -> dict:
     """Tune an arm on ACRE, then on RAVEN; cells before and after, and after with one part put back.
 
-    `keep` freezes what ACRE used before RAVEN begins: its modules with their centroids, and the router.
+    Of each domain module that served ACRE, too, what it answers alone afterwards (_served), and what the
+    model does with that module as it was (served_back). `keep` freezes what ACRE used before RAVEN begins:
+    its modules with their centroids, and the router.
     """
     from transformers import set_seed
 
@@ -101,7 +125,12 @@ def run_continual(run: Run) -> dict:
         metrics |= scores(model, config, "after")
     for part in PARTS if routed else ():
         with put_back(model, before, part):
-            metrics |= exact_scores(model, first, f"{part}_back")
+            metrics |= named(exact_scores(model, first), f"{part}_back")
+    for module, places in (serving(metrics, first) if routed else {}).items():
+        with model.only(module):
+            metrics |= named(exact_scores(model, first, places), "after", "served")
+        with put_back(model, before, module):
+            metrics |= named(exact_scores(model, first, places), "served_back")
     if run.config["map_rows"]:
         history += [{"task": task, **row} for task, config in zip(TASKS, (first, second))
                     for row in followed(model, config)]

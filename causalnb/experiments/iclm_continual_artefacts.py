@@ -18,13 +18,15 @@ SINGLE_TASK, IN_TURN = "Table 1", "ACRE → RAVEN"  # headings over the paper's 
 SIDES = {"reproduced": "above 0", "opposite": "below 0", "inconclusive": "0 is inside"}
 CONTROLS = {  # contrasts of ours, in words: (treatment, baseline, metric) as in claims.csv
     "one fine-tuned module on RAVEN In-Center text, after ACRE - RAVEN only": (
-        "finetuned", "iclm.raven:finetuned", "after_raven_in_center_text_exact|in_center_text_exact"),
+        "finetuned", "iclm.raven:finetuned", "after_raven_in_center_text_choice|in_center_text_choice"),
     "ACRE symbolic after RAVEN, kept - sequential": ("kept", "finetuned", "after_acre_IID_symbolic_exact"),
     "ACRE after RAVEN, kept - ICLM": (
         "kept", "iclm", "after_acre_IID_text_exact+after_acre_IID_symbolic_exact"),
     "RAVEN, kept - ICLM": (
         "kept", "iclm", "after_raven_center_text_exact+after_raven_center_symbolic_exact"),
 }
+BACK = (*PARTS, "served")  # what is put back: a part, or the one domain module that served these inputs
+BACK_NAMES = dict(zip(PARTS, PARTS)) | {"served": "serving module"}
 COLLAPSED = 0.5  # of the other domain modules' mean tie: below it a module counts as collapsed
 
 
@@ -201,7 +203,7 @@ def forgetting(profile: str | None = None) -> dict[tuple[str, str], dict[str, di
                 names = [f"{when}_acre_{cell}_{format}_exact" for cell in sets]
                 return rows[names].mean(axis=1).to_dict()
 
-            times = ["before", "after", *(f"{part}_back" for part in (PARTS if arm in ROUTED else ()))]
+            times = ["before", "after", *(f"{part}_back" for part in (BACK if arm in ROUTED else ()))]
             told[arm, format] = {when: mean(when) for when in times}
     return told
 
@@ -212,7 +214,7 @@ def losses(profile: str | None = None) -> dict[tuple[str, str], dict[str, list[f
 
     found = {}
     for key, one in forgetting(profile).items():
-        back = {part: one[f"{part}_back"] for part in PARTS if f"{part}_back" in one}
+        back = {part: one[f"{part}_back"] for part in BACK if f"{part}_back" in one}
         found[key] = {"lost": paired(one["before"], one["after"]),
                       **{part: paired(scores, one["after"]) for part, scores in back.items()}}
     return found
@@ -226,16 +228,40 @@ def forgetting_table(profile: str | None = None):
     scores, rows = forgetting(profile), []
     for (arm, format), one in losses(profile).items():
         ends = [percent(mean_ci(list(scores[arm, format][when].values()))) for when in ("before", "after")]
-        parts = [points(mean_ci(one[part])) if part in one else "" for part in PARTS]
+        parts = [points(mean_ci(one[part])) if part in one else "" for part in BACK]
         rows.append([ARMS[arm], format, *ends, points(mean_ci(one["lost"])), *parts])
     return Table(
         "iclm.forgetting",
-        ["model", "format", "before RAVEN", "after", "lost", *(f"{part} back" for part in PARTS)], rows,
+        ["model", "format", "before RAVEN", "after", "lost", *(f"{name} back" for name in
+                                                               BACK_NAMES.values())], rows,
         "ACRE before and after RAVEN, mean of its three sets: percent right, and differences in points "
         "(seeds)",
         "Back: what is regained when that part alone is as it was before RAVEN. domains: the adapters "
-        "of all domain modules. head: normalisation and the fused head. The four need not sum to what is "
-        "lost.")
+        "of all domain modules; serving module: of the one that most of these inputs went to before "
+        "RAVEN. head: normalisation and the fused head. They need not sum to what is lost.")
+
+
+def alone_table(profile: str | None = None):
+    """What modules that served ACRE answer alone, through the base's head, before and after RAVEN."""
+    from causalnb.lab.statistics import mean_ci, paired
+    from causalnb.lab.tables import Table
+
+    sets, rows = cells(TASKS[0], profile), []
+    for (_, arm), found in by_arm(CONTINUAL, ROUTED, profile).items():
+        for format in FORMATS:
+            for name, first, second in (("serving", "domain", "served"),
+                                        ("invariant", "invariant", "invariant")):
+                before, after = (found[[f"{when}_acre_{cell}_{format}_{kind}" for cell in sets]].mean(axis=1)
+                                 .to_dict() for when, kind in (("before", first), ("after", second)))
+                rows.append([ROUTED[arm], format, name,
+                             *(percent(mean_ci([*scores.values()])) for scores in (before, after)),
+                             points(mean_ci(paired(before, after)))])
+    return Table(
+        "iclm.forgetting_alone", ["model", "format", "module alone", "before RAVEN", "after", "lost"], rows,
+        "Modules of ACRE alone, without router and fused head, mean of three sets: percent right, and the "
+        "difference in points (seeds)",
+        "The serving module: the one that most inputs of this set and format went to before RAVEN; "
+        "afterwards the same module is asked, wherever the router would send them.")
 
 
 def forgetting_remarks(profile: str | None = None) -> list[str]:
@@ -248,11 +274,11 @@ def forgetting_remarks(profile: str | None = None) -> list[str]:
         if not lost.low > 0:
             said.append(f"{name}: {points(lost)} points are lost, an interval that does not show a loss.")
             continue
-        back = {part: mean_ci(one[part]) for part in PARTS if part in one}
+        back = {BACK_NAMES[part]: mean_ci(one[part]) for part in BACK if part in one}
         best = max(back, key=lambda part: back[part].mean, default=None)
         tail = "" if best is None else (
-            f"; most comes back with the {best} ({points(back[best])}), least with the "
-            f"{min(back, key=lambda part: back[part].mean)}")
+            f"; most comes back with the {best} ({points(back[best])}), least with "
+            f"the {min(back, key=lambda part: back[part].mean)}")
         said.append(f"{name}: {points(lost)} points are lost{tail}.")
     return said
 
@@ -261,6 +287,7 @@ LOOKS = {  # when: colour, marker, fill, height above the row
     "before": ("black", "o", "white", 0), "after": ("black", "o", None, 0),
     "router_back": ("green", "^", None, 0.3), "invariant_back": ("blue", "v", None, 0.3),
     "domains_back": ("orange", "s", None, 0.3), "head_back": ("purple", "D", None, 0.3),
+    "served_back": ("sky", "P", None, 0.3),
 }
 
 
@@ -300,8 +327,8 @@ def forgetting_figure(profile: str | None = None):
     handles = [plt.Line2D([], [], linestyle="", marker=marker, markersize=6.5, markeredgecolor="black",
                           markerfacecolor=fill or COLOURS[colour])
                for colour, marker, fill, _ in LOOKS.values()]
-    labels = ["before RAVEN", "after", *(f"after, {part} put back" for part in PARTS)]
-    fig.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=7.5)
+    labels = ["before RAVEN", "after", *(f"after, {name} put back" for name in BACK_NAMES.values())]
+    fig.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=7.5)
     return fig, (f"ACRE right before and after RAVEN, a row for each model, and the score with one part put "
                  f"back. {'; '.join(told)}.")
 
@@ -535,10 +562,11 @@ def forgotten(profile):
     from causalnb.lab.tables import save_table
 
     save_table(forgetting_table(profile))
+    save_table(alone_table(profile))
     fig, alt = forgetting_figure(profile)
     save_figure(fig, "iclm.forgetting", alt=alt, profile=profile, caption=(
-        "ACRE before and after RAVEN, mean of its three sets and over seeds; triangles, squares, diamonds: "
-        "after RAVEN, with that part alone as it was before."))
+        "ACRE before and after RAVEN, mean of its three sets and over seeds; triangles, squares, diamonds, "
+        "crosses: after RAVEN, with that part alone as it was before."))
 
 
 def _layers(task: str, id: str, profile) -> None:

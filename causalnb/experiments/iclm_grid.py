@@ -55,14 +55,16 @@ LAPTOP = {
     "norm_over": "labels",
     "formats": ["text", "symbolic"],
     "batch": 16,
-    "steps": 600,
+    "steps": 900,
+    "length": 1,  # of training, in times of these steps
     "learning_rate": 3e-3,
     "weight_decay": 0.0,  # it would shrink modules that are frozen or idle
-    "evaluate_every": 30,
+    "evaluate_every": 50,
     "train_rows": 4000,
+    "trained_part": "train",
     "validation_rows": 24,
     "test_rows": 1000,
-    "choice_rows": 100,
+    "alone_choices": 250,
     "source": "file",
     "answer_set": "published",
     "split_seed": 42,
@@ -71,16 +73,15 @@ LAPTOP = {
     "unfrozen": False,
 }
 QUICK = {**QUICK_MODEL, "pretrained": False, "base": "", "lora_rank": 2, "batch": 4, "steps": 2,
-         "evaluate_every": 1, "train_rows": 4, "validation_rows": 2, "test_rows": 4, "choice_rows": 2,
-         "source": "generator", "fit_rows": 8}
+         "evaluate_every": 1, "train_rows": 4, "validation_rows": 2, "test_rows": 4,
+         "alone_choices": 2, "source": "generator", "fit_rows": 8}
 GPU = {**GPU_MODEL, "base": digest(GPU_MODEL["hidden_size"]), "batch": 128, "steps": 600,
        "learning_rate": 5e-4}
 FAMILIES = {
     "acre": {"family": "acre", "regime": "IID", "cells": ["IID", "Comp", "Sys"]},
     "raven": {"family": "raven", "regime": "center", "cells": ["center", "four", "in_center"]},
 }
-TRAINED = {  # RAVEN's panels take longer to learn
-    "acre": {}, "raven": {"steps": 1000, "learning_rate": 5e-3, "evaluate_every": 50}}
+TRAINED = {"acre": {}, "raven": {"steps": 1000, "learning_rate": 5e-3}}
 ALONE = {"num_modules": 1, "invariant": False, "aggregation": "own", "routed_by": "nobody",
          "router_trainable": False}
 MAPS = {"map_rows": 100}
@@ -111,11 +112,11 @@ LOSSES = {  # and a router that is not trained: on one family
     "aligned": {"weights": {"epsilon": 0.0, "delta": 0.1}},
     "frozen_router": {"router_trainable": False},
 }
-GATE = {family: {  # what one module can learn: with the paper's adapters, in more steps, with every weight
+GATE = {  # what one module can learn: with the paper's adapters, in more steps, with every weight
     "paper_lora": {**ALONE, "lora_rank": 8, "lora_targets": ATTENTION},
-    "longer": {**ALONE, "steps": 2 * steps, "evaluate_every": steps // 10},
+    "longer": {**ALONE, "length": 2},
     "all_weights": {**ALONE, "unfrozen": True, "learning_rate": 1e-3},
-} for family, steps in (("acre", LAPTOP["steps"]), ("raven", TRAINED["raven"]["steps"]))}
+}
 SHIFTS = {  # true ones: no training problem has what these ask for
     "acre_comp": ("acre", {"regime": "comp_true", "cells": ["comp_iid", "comp_true"]}),
     "acre_sys": ("acre", {"regime": "sys_true", "cells": ["sys_iid", "sys_true"]}),
@@ -144,8 +145,7 @@ def add(id: str, title: str, family: str, arms: dict, seeds: int, cost: float, n
 for family, name, cost in (("acre", "ACRE", 300), ("raven", "RAVEN", 250)):
     add(f"iclm.{family}", f"{name} in two formats: one module, two, an invariant one, an oracle", family,
         TABLE_1, 3, cost)
-    add(f"iclm.gate.{family}", f"{name}: the paper's adapters, and all weights", family, GATE[family], 3,
-        cost)
+    add(f"iclm.gate.{family}", f"{name}: the paper's adapters, and all weights", family, GATE, 3, cost)
     add(f"iclm.variants.{family}", f"{name}: routers and aggregations", family, VARIANTS, 3, cost,
         "34_routing_and_variants")
     add(f"iclm.controls.{family}", f"{name}: an untrained base, equal lengths, other losses", family,
@@ -196,6 +196,7 @@ TEXT = {**LAPTOP, "lora_rank": 8, "lora_targets": ATTENTION, "lora_dropout": 0.0
         "open": False, "answer_tokens": 4, "max_length": 800, "batch": 4, "steps": 10, "evaluate_every": 10,
         "train_rows": 40, "test_rows": 4, "source": "generator"}
 PAPER = {  # as printed; 3 epochs of 2 x 800 rows, rate from the published configuration
+    "router_settings": {},
     "base_model": "meta-llama/Llama-2-7b-hf", "bf16": True, "checkpointing": True, "max_length": 512,
     "batch": 16, "steps": 300, "evaluate_every": 300, "learning_rate": 5e-4, "train_rows": 800,
     "test_rows": 1000, "source": "file"}

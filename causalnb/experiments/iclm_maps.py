@@ -37,7 +37,8 @@ def routed_states(model, rows: list[dict]):
     batch = collate(rows)
     model.eval()
     with torch.no_grad():
-        pooled = model.router_states(batch["input_ids"], batch["attention_mask"], batch["labels"])
+        pooled = model.router_states(batch["input_ids"], batch["attention_mask"],
+                                     prompt_mask=batch["prompt_mask"])
         states = model.router.norm(model.router.project(pooled.to(model.router.norm.mean.dtype)))
         return states, model.router(pooled).module
 

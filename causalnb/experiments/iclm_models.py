@@ -71,12 +71,17 @@ def row_order(rows: int, batch: int, steps: int, seed: int) -> list[list[int]]:
 
 
 def collate(rows: list[dict]) -> dict:
-    """A padded batch of encoded rows; where rows name their module, with the routing (B,)."""
+    """A padded batch of encoded rows, and what routes it.
+
+    Where rows name their module that is the routing (B,), where they are `routed` the prompt_mask (B, T) that
+    the router reads; a plain decoder takes neither.
+    """
     import torch
 
     from causalnb.lab.training import PromptAnswerCollator
 
-    batch = PromptAnswerCollator(PAD)(rows)
+    read = ("prompt_mask",) if rows[0].get("routed") else ()
+    batch = PromptAnswerCollator(PAD, ("input_ids", "attention_mask", "labels", *read))(rows)
     if "module" in rows[0]:
         batch["routing"] = torch.tensor([row["module"] for row in rows])
     return batch
@@ -137,16 +142,3 @@ def answers_right(model, rows: list[dict]) -> list[bool]:
 def modules_of(model, rows: list[dict]) -> list[int]:
     """The domain module that each encoded row is routed to."""
     return [module for _, module in answered(model, rows)]
-
-
-def likelihoods(model, rows: list[dict]) -> list[float]:
-    """The log-probability of each encoded row's labels."""
-    import torch
-
-    found = [0.0] * len(rows)
-    for chosen, targets, owner, out in at_labels(model, rows):
-        words = out.logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
-        sums = torch.zeros(len(chosen)).index_add(0, owner, words)
-        for i, value in zip(chosen, sums.tolist(), strict=True):
-            found[i] = value
-    return found

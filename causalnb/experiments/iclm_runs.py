@@ -1,22 +1,25 @@
 """One arm of ICLM on one family of tasks: tune, follow the modules' independence, score every cell."""
 
+from dataclasses import replace
+
 from causalnb.experiments import iclm_maps, iclm_tasks
 from causalnb.experiments.iclm_models import (
+    EOS,
+    PAD,
     answered,
     answers_right,
     build_model,
     collate,
     encoded,
     fit,
-    likelihoods,
     row_order,
 )
 from causalnb.lab.registry import Run
-from causalnb.tasks import icl_rows
+from causalnb.tasks import icl_words
 
 
 def prepared(rows: list[dict], config: dict, labelled: str = "labels") -> list[dict]:
-    """Encoded rows; with the module that an arm without a router gives to all, or to each format.
+    """Encoded rows, `routed`; or with the module that an arm without a router gives to all, or each format.
 
     ACRE is asked for its one word: a tuned row ends after many queries, a tested one after the first.
     """
@@ -25,7 +28,7 @@ def prepared(rows: list[dict], config: dict, labelled: str = "labels") -> list[d
     ready = [encoded(row, labelled) for row in rows]
     if config["family"] == "acre" and labelled == "labels":
         ready = [{name: values[:-1] for name, values in row.items()} for row in ready]
-    return [row | ({"module": modules[one["format"]]} if modules else {})
+    return [row | ({"module": modules[one["format"]]} if modules else {"routed": True})
             for row, one in zip(ready, rows, strict=True)]
 
 
@@ -58,28 +61,90 @@ def independence(model, rows: list[dict]) -> dict[str, float]:
     return {name: sum(float(one[name]) for one in measured) / len(measured) for name in measured[0]}
 
 
-def choices_right(model, rows: list[dict], config: dict) -> float:
-    """The share of RAVEN's rows whose right candidate is the likeliest of the eight."""
-    told = []
-    for row in rows:
-        asked = icl_rows.plain(row["words"][: icl_rows.prompt_length(row)])
-        told += [icl_rows.make([*asked, *((word, icl_rows.ANSWER) for word in said)], format=row["format"])
-                 for said in row["candidates"]]
-    scores = likelihoods(model, prepared(told, config))
-    eights = [scores[i : i + 8] for i in range(0, len(scores), 8)]
-    right = [eight.index(max(eight)) == row["target"] for eight, row in zip(eights, rows, strict=True)]
-    return sum(right) / len(right)
+def panels_answered(model, rows: list[dict], config: dict, alone: bool = False, batch: int = 32) -> list[tuple]:
+    """(whether the panel is written, whether it is the likeliest of eight, module) of RAVEN's compact rows.
+
+    Written: every word is the likeliest after those before it, to the end. Module: the domain that the row is
+    routed to, None where a module answers `alone`.
+    """
+    import torch
+
+    ready, found = prepared(rows, config), [None] * len(rows)
+    order = sorted(range(len(rows)), key=lambda i: len(ready[i]["input_ids"]))
+    model.eval()
+    for start in range(0, len(order), batch):
+        chosen = order[start : start + batch]
+        target = torch.tensor([rows[i]["target"] for i in chosen])
+        prompts = [[token for token, read in zip(ready[i]["input_ids"], ready[i]["prompt_mask"]) if read]
+                   for i in chosen]
+        said = [[[*icl_words.ids(words), EOS] for words in rows[i]["candidates"]] for i in chosen]
+        routing, modules = None, [None] * len(chosen)
+        with torch.no_grad():
+            if not alone:
+                given = collate([ready[i] for i in chosen])
+                routing = given["routing"] if "routing" in given else model.router(model.router_states(
+                    given["input_ids"], given["attention_mask"], prompt_mask=given["prompt_mask"])).module
+                modules = routing.tolist()
+            told, written = candidates_told(model, prompts, said, routing)
+        likeliest, right = told.argmax(1) == target, written[range(len(chosen)), target]
+        for i, *one in zip(chosen, right.tolist(), likeliest.tolist(), modules, strict=True):
+            found[i] = tuple(one)
+    return found
+
+
+def candidates_told(model, prompts: list[list[int]], said: list[list[list[int]]], routing=None) -> tuple:
+    """Log-probabilities (B, K) of K candidates after each of B prompts, and whether each is written (B, K).
+
+    routing (B,) names modules. One row holds a prompt and all its candidates: each begins with the prompt's
+    last token, stands where it would stand alone, and sees the prompt and itself.
+    """
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    rows = []  # (token, part: 0 the prompt, k the k-th candidate; place, label)
+    for (*prompt, last), candidates in zip(prompts, said, strict=True):
+        row = [(token, 0, place, -100) for place, token in enumerate(prompt)]
+        for k, words in enumerate(candidates, 1):
+            row += [(token, k, len(prompt) + i, label)
+                    for i, (token, label) in enumerate(zip([last, *words], [-100, *words]))]
+        rows.append(torch.tensor(row))
+    ids, part, place, labels = (pad_sequence([row[:, i] for row in rows], True, fill)
+                                for i, fill in enumerate((PAD, -1, 0, -100)))
+    before = place[:, None] <= place[..., None]
+    seen = before & ((part[:, None] == 0) | (part[:, None] == part[..., None]))  # (B, T, T)
+    given = {} if routing is None else {"routing": routing}
+    logits = model(input_ids=ids, attention_mask=seen[:, None], position_ids=place, labels=labels,
+                   **given).logits
+    where = labels[:, 1:] != -100
+    targets, many = labels[:, 1:][where], len(said[0])
+    owner = where.nonzero()[:, 0] * many + part[:, 1:][where] - 1
+    words = logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
+    told = torch.zeros(len(said) * many).index_add(0, owner, words)
+    missed = torch.zeros(len(said) * many).index_add(0, owner, (logits.argmax(-1) != targets).float())
+    return told.view(-1, many), missed.view(-1, many) == 0
+
+
+def mean(values: list) -> float:
+    """The mean of numbers or truths."""
+    return sum(values) / len(values)
 
 
 def cell_scores(model, config: dict, cell: str) -> dict[str, float]:
-    """{cell_format_measure: value}: exact answers of the model and of its modules alone, and its routing."""
-    found = {}
+    """{cell_format_measure: value}: scores of the model and of its modules alone, and its routing.
+
+    exact: the share of exact answers; choice: of RAVEN's rows whose panel is the likeliest of eight. Alone
+    are the invariant module (_invariant, _invariant_choice) and the domain module that has most of the rows
+    (_domain, _domain_choice), choices on the first `alone_choices` rows.
+    """
+    found, choices = {}, config["family"] == "raven"
     for format, rows in iclm_tasks.test_rows(config, cell).items():
-        ready, name = prepared(rows, config), f"{cell}_{format}"
-        right, modules = zip(*answered(model, ready), strict=True)
-        found[f"{name}_exact"] = sum(right) / len(right)
-        if config["family"] == "raven":
-            found[f"{name}_choice"] = choices_right(model, rows[: config["choice_rows"]], config)
+        name, ready = f"{cell}_{format}", prepared(rows, config)
+        if choices:
+            right, chosen, modules = map(list, zip(*panels_answered(model, rows, config), strict=True))
+            found[f"{name}_choice"] = mean(chosen)
+        else:
+            right, modules = map(list, zip(*answered(model, ready), strict=True))
+        found[f"{name}_exact"] = mean(right)
         if config["routed_by"] != "router":
             continue
         shares = [modules.count(i) / len(modules) for i in range(config["num_modules"])]
@@ -88,7 +153,10 @@ def cell_scores(model, config: dict, cell: str) -> dict[str, float]:
         alone |= {"invariant": "invariant"} if config["invariant"] else {}
         for kind, module in alone.items():
             with model.only(module):
-                found[f"{name}_{kind}"] = sum(answers_right(model, ready)) / len(ready)
+                found[f"{name}_{kind}"] = mean(answers_right(model, ready))
+                if choices:
+                    some = panels_answered(model, rows[: config["alone_choices"]], config, alone=True)
+                    found[f"{name}_{kind}_choice"] = mean([choice for _, choice, _ in some])
     return found
 
 
@@ -107,22 +175,25 @@ def started(model, rows: list[dict], config: dict) -> None:
     if config["router"] == "kmeans":
         batch = collate(rows[:: max(1, len(rows) // config["fit_rows"])])
         with torch.no_grad():
-            states = model.router_states(batch["input_ids"], batch["attention_mask"], batch["labels"])
+            states = model.router_states(batch["input_ids"], batch["attention_mask"],
+                                         prompt_mask=batch["prompt_mask"])
         model.router.fit(states)
 
 
 def tuned(run: Run, model, config: dict) -> list[dict]:
     """Tune a model on config's family in run's folder; the history of validation and independence."""
+    config = {**config, "steps": config["steps"] * config["length"]}
     rows = prepared(iclm_tasks.training_rows(config, run.seed), config, "supervised")
     held = {**config, "train_rows": config["validation_rows"]}
     validation = prepared(iclm_tasks.training_rows(held, run.seed + 1000), config)
     started(model, rows, config)
 
     def measure(model) -> dict:
-        found = {"exact": sum(answers_right(model, validation)) / len(validation)}
+        found = {"exact": mean(answers_right(model, validation))}
         return found | (independence(model, validation) if config["invariant"] else {})
 
-    return fit(run, model, rows, row_order(len(rows), config["batch"], config["steps"], run.seed), measure)
+    batches = row_order(len(rows), config["batch"], config["steps"], run.seed)
+    return fit(replace(run, config=config), model, rows, batches, measure)
 
 
 def trained_parameters(model) -> int:

@@ -32,11 +32,12 @@ def problems(family: str, cell: str, source: str, n: int, seed: int, answers: st
 def training_rows(config: dict, seed: int) -> list[dict]:
     """Compact rows of config's train_rows problems in each of its formats, drawn from its regime.
 
-    A problem of ACRE asks for all its objects and some groups; in RAVEN every word of a panel is predicted.
+    A problem of ACRE is of the regime's `trained_part`, and asks for all its objects and some groups; in
+    RAVEN every word of a panel is predicted.
     """
     n, family = config["train_rows"], config["family"]
     if family == "acre":
-        drawn = acre.generate(config["regime"], n, [seed, 1])
+        drawn = acre.generate(config["regime"], n, [seed, 1], config["trained_part"])
         made = {format: acre.rows(drawn, format, seed, dense=True) for format in config["formats"]}
     else:
         drawn = raven.generate(CELLS[family][config["regime"]], n, [seed, 1], config["answer_set"])

@@ -66,11 +66,20 @@ def training_texts(config: dict, seed: int) -> list[tuple[str, str]]:
             for pair in pairs]
 
 
+def prompt_ids(tokenizer, prompt: str) -> list[int]:
+    """Token ids up to the answer, with the mark of a text's beginning that the base was trained with.
+
+    A chat template writes its own marks.
+    """
+    ids = tokenizer(question(tokenizer, prompt)[0],
+                    add_special_tokens=not tokenizer.chat_template)["input_ids"]
+    return ids[:-1] if ids[-1] == tokenizer.eos_token_id else ids
+
+
 def encode(tokenizer, prompt: str, answer: str, max_length: int) -> dict | None:
     """input_ids, prompt_mask and labels of a text and its end; None for more than max_length tokens."""
-    before, said = (tokenizer(text, add_special_tokens=False)["input_ids"]
-                    for text in (question(tokenizer, prompt)[0], answer))
-    said = [*said, tokenizer.eos_token_id]
+    before = prompt_ids(tokenizer, prompt)
+    said = [*tokenizer(answer, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
     if len(before) + len(said) > max_length:
         return None
     return {"input_ids": before + said, "prompt_mask": [1] * len(before) + [0] * len(said),
@@ -94,8 +103,7 @@ def decoded(model, tokenizer, prompt: str, tokens: int) -> str:
     """What the model says to a prompt, greedily, up to the end."""
     import torch
 
-    text, _ = question(tokenizer, prompt)
-    ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"].to(model.device)
+    ids = torch.tensor([prompt_ids(tokenizer, prompt)], device=model.device)
     out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens,
                          do_sample=False, eos_token_id=tokenizer.eos_token_id,
                          pad_token_id=tokenizer.eos_token_id)

@@ -29,7 +29,7 @@ class ICLMConfig(PretrainedConfig):
     keys_to_ignore_at_inference = ["losses", "routing", "past_key_values"]
 
     def __init__(self, base_config=None, num_modules: int = 2, lora: dict | None = None, router: str = "vq",
-                 router_settings: dict | None = None, router_trainable: bool = False,
+                 router_settings: dict | None = None, router_trainable: bool = True,
                  router_projection: int | None = None, aggregation: str = "latent",
                  aggregation_settings: dict | None = None, invariant: bool = True,
                  invariant_weight: float = 0.5, weights: dict | None = None, direction: str = "forward",

@@ -262,13 +262,16 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         return torch.stack(out.hidden_states) if all_layers else out.last_hidden_state
 
     def router_states(self, input_ids: Tensor, attention_mask: Tensor | None = None,
-                      labels: Tensor | None = None, **kwargs) -> Tensor:
+                      labels: Tensor | None = None, prompt_mask: Tensor | None = None, **kwargs) -> Tensor:
         """What the router reads of each input: its states' mean over the prompt (B, H).
 
-        The prompt is what labels (B, T) leave at -100, or the whole input. Without router_trainable no
-        gradient flows, and the states of a data set may be computed once and handed to forward.
+        The prompt is where prompt_mask (B, T) is 1; without one, what stands before the first of labels
+        (B, T), or the whole input. Where words of the prompt are labels too, as in dense supervision, it must
+        be given: a router that reads one part of a prompt in training and another later routes by chance.
+        Without router_trainable no gradient flows, and the states of a data set may be computed once and
+        handed to forward. Raises ValueError for a prompt_mask of another shape or without a token.
         """
-        mask = self._prompt(input_ids, attention_mask, labels)
+        mask = _prompt(input_ids, attention_mask, labels, prompt_mask)
         if self.config.router_trainable:
             return mean_pooled(self.states(input_ids, attention_mask, "router", **kwargs), mask)
         training = self.base.training
@@ -281,14 +284,6 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
                 return mean_pooled(self.states(input_ids, attention_mask, **kwargs), mask)
         finally:
             self.base.train(training)
-
-    @staticmethod
-    def _prompt(input_ids, attention_mask, labels) -> Tensor:
-        seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        if labels is None:
-            return seen.bool()
-        prompt = seen.bool() & (labels == -100)
-        return torch.where(prompt.any(1, keepdim=True), prompt, seen.bool())
 
     def _decoder(self, input_ids, attention_mask, **kwargs):
         kwargs = {"use_cache": False} | kwargs | {"return_dict": True}
@@ -352,14 +347,15 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None,
                 router_states: Tensor | None = None, routing: Routing | Tensor | None = None,
                 position_ids: Tensor | None = None, past_key_values: ModuleCache | None = None,
-                use_cache: bool = False, logits_to_keep: int = 0, **kwargs) -> ICLMOutput:
+                use_cache: bool = False, logits_to_keep: int = 0, prompt_mask: Tensor | None = None,
+                **kwargs) -> ICLMOutput:
         """Logits (B, T, V), or with labels (B, T), -100 off the answer, Equation 4 and logits (n, V).
 
         Then logits stand where the n labels are predicted, one place before each, in the order of labels[:,
-        1:]. router_states (B, H) from `router_states` save the router's pass; a routing, or modules (B,) as
-        an oracle names them, settles the matter. losses has output, invariant, domain, routing,
-        mutual_information, unweighted, and alignment where delta is not 0. Raises ValueError for labels all
-        ignored, and for arguments of another shape.
+        1:]. prompt_mask (B, T) as in `router_states`, whose states (B, H) save the router's pass; a routing,
+        or modules (B,) as an oracle names them, settles the matter. losses has output, invariant, domain,
+        routing, mutual_information, unweighted, and alignment where delta is not 0. Raises ValueError for
+        labels all ignored, and for arguments of another shape.
         """
         if isinstance(routing, Tensor):
             routing = Routing(routing, torch.zeros((), device=routing.device))
@@ -373,11 +369,11 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         if routing is None and router_states is not None:
             routing = self.router(router_states)
         if routing is None and not self.config.shared_layers:
-            routing = self.router(self.router_states(input_ids, attention_mask, labels,
+            routing = self.router(self.router_states(input_ids, attention_mask, labels, prompt_mask,
                                                      position_ids=position_ids))
         if use_cache and cached is None:
             cached = ModuleCache(self.base.config, routing)
-        prompt = self._prompt(input_ids, attention_mask, labels) if routing is None else None
+        prompt = _prompt(input_ids, attention_mask, labels, prompt_mask) if routing is None else None
         routing, states, cached = self._run(routing, input_ids, attention_mask, prompt,
                                             past_key_values=cached, use_cache=use_cache, **kwargs)
         if cached is not None:
@@ -461,6 +457,21 @@ def _domain_weights(routing: Routing) -> Tensor:
 def _mixed(states: Tensor, weights: Tensor) -> Tensor:
     """States (N, n, H) summed with weights (N, n): (n, H)."""
     return (weights[..., None].to(states.dtype) * states).sum(0)
+
+
+def _prompt(input_ids, attention_mask, labels, prompt_mask) -> Tensor:
+    """True (B, T) where the router reads."""
+    seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    seen = seen.bool()
+    if prompt_mask is not None:
+        if prompt_mask.shape != input_ids.shape or not (prompt_mask.bool() & seen).any(1).all():
+            raise ValueError(f"prompt_mask has shape {tuple(prompt_mask.shape)} for input_ids of "
+                             f"{tuple(input_ids.shape)}: mark with 1 at least one token of every input")
+        return prompt_mask.bool() & seen
+    if labels is None:
+        return seen
+    before = seen & ((labels != -100).cumsum(1) == 0)
+    return torch.where(before.any(1, keepdim=True), before, seen)
 
 
 def _label_rows(labels: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:

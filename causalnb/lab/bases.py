@@ -1,5 +1,6 @@
 """Decoders by name with their tokenizers: a folder, a repository of the hub, or a tiny one made at once."""
 
+import os
 from pathlib import Path
 
 from causalnb.errors import LabError
@@ -9,9 +10,11 @@ SPEED = 1.5e14  # operations a second that a large GPU reaches in 16 bits, about
 
 
 def downloaded(name: str) -> Path:
-    """The folder of a base: `name` if it is one, else a snapshot of the hub's repository of that name."""
-    if Path(name).is_dir():
-        return Path(name)
+    """The folder of a base: `name` if it is one, or $CAUSALNB_BASES/name, else a snapshot from the hub."""
+    mirror = os.environ.get("CAUSALNB_BASES")
+    for folder in (Path(name), *([Path(mirror) / name] if mirror else [])):
+        if folder.is_dir():
+            return folder
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
@@ -19,7 +22,8 @@ def downloaded(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))
     except (OSError, HfHubHTTPError, HFValidationError) as error:
         raise LabError(f"the base {name} is no folder here and cannot be downloaded ({error}): give a "
-                       "folder, or go online.") from error
+                       "folder, point CAUSALNB_BASES at one that has it under its name, or go online."
+                       ) from error
 
 
 def tiny_base(config: dict, texts: list[str]):

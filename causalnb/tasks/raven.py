@@ -741,6 +741,9 @@ def load(configuration: str = "center_single", source: str = "generator", n_trai
 
     if source not in ("generator", "file"):
         raise DataError(f"Unknown source {source!r} of RAVEN; choose 'generator' or 'file'.")
+    if source == "file" and answer_set != "published":
+        raise DataError(f"The files have the published answer sets, not {answer_set!r}: use "
+                        f"source='generator'.")
     if source == "file":
         parts = {part: read(configuration, part, format) for part in ("train", "test")
                  if part == "test" or configuration == CONFIGURATIONS[0]}

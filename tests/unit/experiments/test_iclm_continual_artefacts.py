@@ -35,6 +35,7 @@ def scores(cells, arm: str, seed: int, place: str) -> dict:
             name = f"{place}{cell}_{format}"
             kinds = ("exact", *["choice"] * (cell in RAVEN))
             kinds += () if arm == "finetuned" else ("invariant", "domain")
+            kinds += ("invariant_choice", "domain_choice") if arm != "finetuned" and cell in RAVEN else ()
             found |= {f"{name}_{kind}": number(arm, seed, name, kind) for kind in kinds}
             if arm != "finetuned":
                 own = SERVES[format] if "acre" in place else 0
@@ -53,8 +54,11 @@ def metrics(experiment: str, arm: str, seed: int) -> dict:
         return scores(config[experiment.split(".")[1]]["cells"], arm, seed, "")
     acre, raven = (config[task]["cells"] for task in made.TASKS)
     places = [(acre, "before_acre_"), (acre, "after_acre_"), (raven, "after_raven_")]
-    places += [(acre, f"{part}_back_acre_") for part in made.PARTS if arm != "finetuned"]
-    return {name: value for cells, place in places for name, value in scores(cells, arm, seed, place).items()}
+    places += [(acre, f"{part}_back_acre_") for part in made.BACK if arm != "finetuned"]
+    found = {name: value for cells, place in places
+             for name, value in scores(cells, arm, seed, place).items()}
+    served = [f"after_acre_{cell}_{format}_served" for cell in acre for format in made.FORMATS]
+    return found | {name: number(arm, seed, name) for name in served if arm != "finetuned"}
 
 
 def correlations(a: str, b: str, layer: int, seed: int) -> list[float]:
@@ -112,7 +116,7 @@ def test_table_2_has_the_papers_rows_and_ours():
     assert (sequential["ACRE Symb"], sequential["RAVEN-In-Center Symb"]) == ("37.6", "6.9")
     assert rows["paper: ICLM ACRE"]["RAVEN Text"] == "" and rows["paper: ICLM RAVEN"]["RAVEN Text"] == "100.0"
     ours = rows["ours: ICLM"]
-    said = percent(mean_ci(values("after_raven_in_center_text_exact")))
+    said = percent(mean_ci(values("after_raven_in_center_text_choice")))
     assert f"{ours['RAVEN-In-Center Text']} ({ours['seeds']})" == said
     alone = rows["ours: ICLM RAVEN only, N = 2"]
     told = percent(mean_ci(values("four_symbolic_exact", seeds=4, experiment="iclm.raven")))
@@ -143,9 +147,25 @@ def test_what_is_lost_and_what_comes_back_is_paired():
     assert iclm["before RAVEN"] == percent(mean_ci(means("before")))
     assert iclm["lost"] == points(mean_ci(paired(means("before"), means("after"))))
     assert iclm["head back"] == points(mean_ci(paired(means("head_back"), means("after"))))
+    assert iclm["serving module back"] == points(mean_ci(paired(means("served_back"), means("after"))))
     alone = rows["Finetuned-Sequential", "text"]
     assert alone["router back"] == "" and alone["after"] == percent(mean_ci(means("after", "finetuned")))
     assert len(rows) == 6
+
+
+def test_the_module_that_served_is_asked_again():
+    table = made.alone_table()
+    rows = {tuple(row[:3]): dict(zip(table.columns, row)) for row in table.rows}
+    assert len(rows) == 8
+
+    def means(name):
+        return [mean(one) for one in zip(*(values(name.format(cell), "kept")
+                                           for cell in ("IID", "Comp", "Sys")))]
+
+    line = rows[made.ROUTED["kept"], "symbolic", "serving"]
+    before, after = means("before_acre_{}_symbolic_domain"), means("after_acre_{}_symbolic_served")
+    assert line["after"] == percent(mean_ci(after))
+    assert line["lost"] == points(mean_ci(paired(before, after)))
 
 
 def test_remarks_name_the_part_that_brings_most_back(monkeypatch):
@@ -218,8 +238,8 @@ def test_a_collapsed_module_is_named():
 def test_claims_are_decided_by_their_contrast():
     found = made.verdicts()
     assert [*found] == [f"iclm.claim{number}" for number in range(12, 18)]
-    gain = paired(values("after_raven_in_center_text_exact"),
-                  values("in_center_text_exact", seeds=3, experiment="iclm.raven"))
+    gain = paired(values("after_raven_in_center_text_choice"),
+                  values("in_center_text_choice", seeds=3, experiment="iclm.raven"))
     assert found["iclm.claim12"][1].summary.mean == pytest.approx(mean_ci(gain).mean)
     dropped = [paired(values(f"before_acre_IID_{format}_exact"), values(f"after_acre_IID_{format}_exact"))
                for format in ("symbolic", "text")]
@@ -233,8 +253,8 @@ def test_claims_are_decided_by_their_contrast():
 def test_controls_stand_beside_the_claims():
     rows = made.verdict_table().rows
     assert len(rows) == 6 + len(made.CONTROLS)
-    gain = paired(values("after_raven_in_center_text_exact", "finetuned"),
-                  values("in_center_text_exact", "finetuned", experiment="iclm.raven"))
+    gain = paired(values("after_raven_in_center_text_choice", "finetuned"),
+                  values("in_center_text_choice", "finetuned", experiment="iclm.raven"))
     assert rows[6][3] == points(mean_ci(gain)) and rows[6][4] in made.SIDES.values()
     assert rows[0][2] == "+31.8" and rows[3][2] == "-51.5" and rows[4][2] == ""
 

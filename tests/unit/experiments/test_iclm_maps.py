@@ -92,15 +92,18 @@ def test_the_parts_are_what_training_moves():
     masks = iclm_continual.part_masks(model := stirred(settings))
     moved = {name for name, p in model.named_parameters() if p.requires_grad}
     covered = {name: torch.zeros_like(value, dtype=torch.long) for name, value in model.state_dict().items()}
-    for part in masks.values():
-        for name, mask in part.items():
+    for part in iclm_continual.PARTS:
+        for name, mask in masks[part].items():
             covered[name] += mask
+    domains = [masks[number] for number in range(model.config.num_modules)]
+    for name, mask in masks["domains"].items():
+        assert torch.equal(sum(part[name].long() for part in domains), mask.long())
     assert all((covered[name] == 1).all() for name in moved)  # each once
     assert all((covered[name] == 0).all() for name in covered
                if name.startswith("base") and name not in moved and "frozen" not in name)
 
 
-@pytest.mark.parametrize("part", iclm_continual.PARTS)
+@pytest.mark.parametrize("part", [*iclm_continual.PARTS, 0, 2])
 def test_one_part_is_put_back_and_then_taken_away(part):
     settings = config("iclm.continual")
     model, other = stirred(settings), stirred(settings)
@@ -115,6 +118,16 @@ def test_one_part_is_put_back_and_then_taken_away(part):
             its = mask.get(name, torch.zeros_like(value, dtype=torch.bool))
             assert torch.equal(value, torch.where(its, before[name], now[name]))
     assert all(torch.equal(value, now[name]) for name, value in model.state_dict().items())
+
+
+def test_a_place_is_served_by_the_module_that_has_most_of_its_rows():
+    config = {"cells": ["IID", "Sys"], "num_modules": 3}
+    shares = {("IID", "text"): (0.2, 0.7, 0.1), ("IID", "symbolic"): (0, 0, 1), ("Sys", "text"): (1, 0, 0),
+              ("Sys", "symbolic"): (0, 0.4, 0.6)}
+    metrics = {f"before_acre_{cell}_{format}_module{i}": share for (cell, format), those in shares.items()
+               for i, share in enumerate(those)}
+    assert iclm_continual.serving(metrics, config) == {
+        0: {("Sys", "text")}, 1: {("IID", "text")}, 2: {("IID", "symbolic"), ("Sys", "symbolic")}}
 
 
 def test_modules_in_use_are_those_with_a_share(monkeypatch):

@@ -1,11 +1,13 @@
 """Rows, batches and scores of the ICLM experiments, by hand."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 from causalnb.experiments import iclm_grid, iclm_models, iclm_runs, iclm_tasks
 from causalnb.lab import registry
-from causalnb.tasks import acre, icl_rows, raven
+from causalnb.tasks import acre, icl_rows, icl_words, raven
 
 
 def config(family="acre", arm="iclm", **changes):
@@ -57,11 +59,6 @@ def test_an_answer_is_right_when_every_word_is_the_likeliest(model):
                 row["labels"][place] = word
     right = iclm_models.answers_right(model, rows)
     assert right[::2] == [True] * 4 and not all(right)
-    some = iclm_models.likelihoods(model, rows)
-    batch = iclm_models.collate([rows[3]])
-    loss = torch.nn.functional.cross_entropy(model(**batch).logits, batch["labels"][batch["labels"] != -100],
-                                             reduction="sum")
-    assert some[3] == pytest.approx(-loss.item(), rel=1e-4)
 
 
 def test_modules_are_the_routers_or_given():
@@ -107,19 +104,73 @@ def test_independence_of_equal_modules_is_none(model):
     assert 0 < found["forward"] and set(found) == {"forward", "reverse", "clamped", "pearson", "cka"}
 
 
-def test_the_likeliest_of_eight_is_chosen(monkeypatch):
-    rows = iclm_tasks.test_rows(config("raven", test_rows=3), "center")["symbolic"]
-    said = []
+def literal_told(model, row, said, settings):
+    """A candidate's log-probability, and whether it is written, from one pass over prompt and candidate."""
+    words = icl_rows.plain(row["words"][: icl_rows.prompt_length(row)])
+    whole = icl_rows.make([*words, *((word, icl_rows.ANSWER) for word in said)], format=row["format"])
+    (ready,) = iclm_runs.prepared([whole], settings)
+    with torch.no_grad():
+        logits = model(**iclm_models.collate([ready])).logits
+    targets = torch.tensor([label for label in ready["labels"] if label != -100])
+    told = logits.log_softmax(-1).gather(1, targets[:, None]).sum().item()
+    return told, bool((logits.argmax(-1) == targets).all())
 
-    def score(model, encoded):
-        said.extend(encoded)
-        return [float(i % 8 == rows[i // 8]["target"]) - (i // 8 == 2) * 2 * (i % 8 == rows[2]["target"])
-                for i in range(len(encoded))]
 
-    monkeypatch.setattr(iclm_runs, "likelihoods", score)
-    assert iclm_runs.choices_right(None, rows, config("raven")) == pytest.approx(2 / 3)
-    right = said[rows[0]["target"]]["labels"]
-    assert [r for r in right if r != -100] == [r for r in iclm_models.encoded(rows[0])["labels"] if r != -100]
+@pytest.mark.parametrize("arm", ["iclm", "no_invariant", "oracle", "finetuned"])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_panel_is_chosen_and_written_as_from_whole_rows(arm, alone):
+    settings = config("raven", arm, test_rows=5)
+    torch.manual_seed(1)
+    model = iclm_models.build_model(settings).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    rows = [row for some in iclm_tasks.test_rows(settings, "four").values() for row in some]
+    assert len({icl_rows.prompt_length(row) for row in rows}) > 3
+    assert len({len(said) for row in rows for said in row["candidates"]}) > 3
+    with model.only(0) if alone else nullcontext():
+        found = iclm_runs.panels_answered(model, rows, settings, alone, batch=4)
+        told = [[literal_told(model, row, said, settings) for said in row["candidates"]] for row in rows]
+        modules = iclm_models.modules_of(model, iclm_runs.prepared(rows, settings))
+    for row, one, eight, module in zip(rows, found, told, modules, strict=True):
+        assert one == (eight[row["target"]][1], max(eight)[0] == eight[row["target"]][0], module)
+
+
+def test_what_is_told_of_candidates_equals_whole_rows(model):
+    rows = [row for some in iclm_tasks.test_rows(config("raven", test_rows=2), "four").values()
+            for row in some]
+    ready = iclm_runs.prepared(rows, config("raven"))
+    prompts = [[t for t, read in zip(one["input_ids"], one["prompt_mask"]) if read] for one in ready]
+    said = [[[*icl_words.ids(words), iclm_models.EOS] for words in row["candidates"]] for row in rows]
+    routing = torch.tensor(iclm_models.modules_of(model, ready))
+    with torch.no_grad():
+        told, written = iclm_runs.candidates_told(model, prompts, said, routing)
+    expected = [[literal_told(model, row, one, config("raven")) for one in row["candidates"]] for row in rows]
+    torch.testing.assert_close(told, torch.tensor([[told for told, _ in eight] for eight in expected]),
+                               rtol=1e-4, atol=1e-4)
+    assert written.tolist() == [[right for _, right in eight] for eight in expected]
+
+
+@pytest.mark.parametrize("family", ["acre", "raven"])
+@pytest.mark.parametrize("matched", [0, 4])
+def test_a_router_reads_the_same_of_a_problem_in_training_and_in_tests(family, matched):
+    settings = config(family, matched=matched, train_rows=3)
+    tuned = iclm_tasks.training_rows(settings, 1)
+    model = iclm_models.build_model(settings).eval()
+
+    def states(rows, labelled):
+        batch = iclm_models.collate(iclm_runs.prepared(rows, settings, labelled))
+        with torch.no_grad():
+            return model.router_states(batch["input_ids"], batch["attention_mask"],
+                                       prompt_mask=batch["prompt_mask"]), batch["prompt_mask"].sum(1)
+
+    asked = []  # the first question alone, as in tests
+    for row in tuned:
+        end = row["answer"].index(True) + (1 if family == "acre" else len(row["words"]))
+        asked.append(row | {name: row[name][:end] for name in ("words", "answer", "supervised")})
+    (dense, lengths), (tested, _) = states(tuned, "supervised"), states(asked, "labels")
+    torch.testing.assert_close(dense, tested)
+    assert (lengths > 8).all() and (not matched or torch.equal(lengths[:3], lengths[3:]))
 
 
 def test_the_base_is_part_of_the_settings(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """ICLM on the source's own prompts: any base by name, decoding, estimates; on tiny random bases."""
 
+import copy
 from importlib.util import find_spec
 
 import pytest
@@ -60,6 +61,24 @@ def test_an_answer_and_its_end_are_the_labels(base):
     assert iclm_text.encode(tokenizer, prompt, answer, len(row["input_ids"]) - 1) is None
 
 
+def test_a_base_that_was_trained_with_marks_gets_them(base):
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = copy.deepcopy(base[1])
+    bare, end = iclm_text.prompt_ids(tokenizer, "A light?"), tokenizer.eos_token_id
+    mark = tokenizer.mask_token_id
+    for template, ids in (("<mask> $A", [mark, *bare]), ("<mask> $A <eos>", [mark, *bare])):
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+            template, special_tokens=[("<mask>", mark), ("<eos>", end)])
+        assert iclm_text.prompt_ids(tokenizer, "A light?") == ids
+        row = iclm_text.encode(tokenizer, "A light?", "on", 99)
+        assert row["input_ids"] == [*ids, *(t for t in row["labels"] if t != -100)]
+        assert row["input_ids"].count(mark) == row["input_ids"].count(end) == 1
+    tokenizer.chat_template = "{{ messages[0]['content'] }}!"
+    assert iclm_text.prompt_ids(tokenizer, "A light?") == tokenizer(
+        "A light?!", add_special_tokens=False)["input_ids"]
+
+
 def test_an_answer_counts_without_its_case_and_outer_spaces(base, monkeypatch):
     decoder, tokenizer = base
     monkeypatch.setattr(iclm_text, "decoded", lambda model, tokenizer, prompt, tokens: f" {prompt}\n")
@@ -91,7 +110,7 @@ def test_a_long_text_is_left_out_and_counted(base, tmp_path):
     assert found["rows"] + found["rows_too_long"] == 8 and found["rows_too_long"] > 0
 
 
-def test_a_base_is_read_from_a_folder(base, tmp_path):
+def test_a_base_is_read_from_a_folder(base, tmp_path, monkeypatch):
     decoder, tokenizer = base
     decoder.save_pretrained(tmp_path / "base")
     tokenizer.save_pretrained(tmp_path / "base")
@@ -99,6 +118,23 @@ def test_a_base_is_read_from_a_folder(base, tmp_path):
     assert all(torch.equal(value, found.state_dict()[name]) for name, value in decoder.state_dict().items())
     metrics = run(tmp_path / "run", base_model=str(tmp_path / "base"), cells=["IID"])["metrics"]
     assert 0 <= metrics["IID_text_exact"] <= 1
+    monkeypatch.setenv("CAUSALNB_BASES", str(tmp_path))
+    assert iclm_text.downloaded("base") == tmp_path / "base"
+
+
+def test_the_papers_settings_train_on_a_small_base(base, tmp_path, monkeypatch):
+    """LLaMA-2's name, a tiny model in its place: 16 bits, recomputed layers, batches of 16."""
+    decoder, tokenizer = base
+    decoder.save_pretrained(tmp_path / "meta-llama" / "Llama-2-7b-hf")
+    tokenizer.save_pretrained(tmp_path / "meta-llama" / "Llama-2-7b-hf")
+    monkeypatch.setenv("CAUSALNB_BASES", str(tmp_path))
+    settings = registry.config("iclm.text.acre", "iclm", "paper")
+    assert settings["bf16"] and settings["checkpointing"] and settings["router_settings"] == {}
+    assert settings["base_model"] == "meta-llama/Llama-2-7b-hf" and settings["lora_rank"] == 8
+    few = {"steps": 2, "train_rows": 16, "test_rows": 2, "cells": ["IID"], "source": "generator"}
+    found = iclm_text.run_text(Run("iclm.text", "iclm", 0, "paper", settings | few, tmp_path / "run", "cpu",
+                                   lambda *_: None))["metrics"]
+    assert found["rows"] + found["rows_too_long"] == 32 and 0 <= found["IID_text_exact"] <= 1
 
 
 def test_what_cannot_be_had_is_said(base, tmp_path, monkeypatch):

@@ -32,8 +32,9 @@ def base(name="llama", dtype=torch.float32, seed=0, **settings):
 
 
 def wrapped(name="llama", decoder=None, awake=True, **settings):
-    """An ICLM on a tiny base, in eval mode; awake, its adapters are no longer zero."""
+    """An ICLM on a tiny base, in eval mode, its router frozen unless said; awake, adapters are not zero."""
     decoder = base(name) if decoder is None else decoder
+    settings.setdefault("router_trainable", False)
     settings["lora"] = {"r": 2, "dropout": 0.0, "target_modules": BASES[name][3]} | settings.get("lora", {})
     model = ICLMForCausalLM.from_base(decoder, **settings).eval()
     if awake:

@@ -145,7 +145,9 @@ def test_equation_4_and_its_gradients_from_modules_run_alone(double, variant):
 def test_the_defaults_are_the_papers():
     config = wrapped().config
     assert config.weights == dict(alpha=0.1, beta=0.1, gamma=0.1, epsilon=0.01, delta=0.0)  # delta is ours
-    assert config.num_modules == 2
+    assert config.num_modules == 2 and ICLMConfig().router_trainable
+    assert (config.direction, config.clamp, config.router, config.aggregation) == (
+        "forward", None, "vq", "latent")
     assert ICLMConfig().lora == dict(r=8, alpha=16, dropout=0.05,
                                      target_modules=["q_proj", "k_proj", "v_proj", "o_proj"])
     assert wrapped().router.choose.nu == 0.25 and wrapped().router.choose.nu_on == "codebook"
@@ -265,6 +267,29 @@ def test_answers_do_not_route_and_prompts_may_be_pooled_beforehand(settings):
     everything = batch | {"labels": batch["input_ids"]}  # no prompt: all tokens route
     torch.testing.assert_close(model.router_states(**everything),
                                model.router_states(batch["input_ids"], batch["attention_mask"]))
+
+
+@pytest.mark.parametrize("settings", [{}, dict(shared_layers=1), dict(router_trainable=True)])
+def test_the_router_reads_the_same_prompt_however_much_of_it_is_supervised(settings):
+    model, batch = wrapped(**settings), batch_of()
+    routed_in_two(model, batch)
+    prompt = (batch["labels"] == -100).long()
+    dense = batch | {"labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)}
+    expected, found = (model(**given) for given in (batch, dense | {"prompt_mask": prompt}))
+    torch.testing.assert_close(model.router_states(**dense, prompt_mask=prompt), model.router_states(**batch))
+    assert torch.equal(found.module, expected.module) and len(set(found.module.tolist())) == 2
+    torch.testing.assert_close(found.losses["routing"], expected.losses["routing"])
+    assert not torch.allclose(model.router_states(**dense), model.router_states(**batch))
+    later = batch["labels"].clone()  # what follows the first label is no prompt, labelled or not
+    later[:, 7] = -100
+    torch.testing.assert_close(model.router_states(**batch | {"labels": later}),
+                               model.router_states(**batch))
+
+
+@pytest.mark.parametrize("mask", [torch.ones(4, 3), torch.tensor([[1] * 9] * 3 + [[0] * 9])])
+def test_a_prompt_mask_must_mark_a_token_of_every_input(mask):
+    with pytest.raises(ValueError, match="prompt_mask has shape .* mark with 1 at least one token of every"):
+        wrapped()(**batch_of(), prompt_mask=mask)
 
 
 def test_a_given_routing_settles_the_matter():

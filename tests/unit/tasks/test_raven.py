@@ -213,6 +213,8 @@ def test_formats_share_separators_alone(drawn):
     (lambda: raven.parse_panel("", "text"), "'' is no text panel of RAVEN"),
     (lambda: raven.read_words(["sA", "cA", "tB"], "symbolic"), "'sA cA tB' is no compact symbolic panel"),
     (lambda: raven.read_words(["sA", "cA", "tB", "aA", "x"], "symbolic"), "is no compact symbolic panel"),
+    (lambda: raven.load(source="file", answer_set="balanced"),
+     "The files have the published answer sets, not 'balanced': use source='generator'"),
     (lambda: raven.load(source="web"), "Unknown source 'web' of RAVEN; choose 'generator' or 'file'")])
 def test_what_is_unknown_is_refused(call, sentence):
     with pytest.raises(DataError, match=sentence):
