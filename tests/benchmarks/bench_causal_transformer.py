@@ -13,10 +13,11 @@ from causalnb.causal_transformer import (
     CausalTransformerForSequenceClassification,
     MarkovBlanketLoss,
 )
+from causalnb.causal_transformer.fused import KEPT, Visible, attention_with_excess
 from tests.benchmarks import common
 from tests.benchmarks.bench_sci import medians
 
-LAYERS, TOKENS, VOCABULARY = 1, 1024, 1000  # tokens of a batch, whatever the length of its sentences
+LAYERS, TOKENS, VOCABULARY, HEADS, WIDTH = 1, 1024, 1000, 8, 64  # tokens of a batch, whatever the length of its sentences
 ARMS = {
     "vanilla": dict(gcn="none", blanket="none"),
     "GCN": dict(gcn="paper", blanket="none"),
@@ -25,6 +26,7 @@ ARMS = {
     "GCN of two hops + loss": dict(gcn="two_hop", blanket="hinge"),
 }
 LENGTHS = (32, 128, 512)
+KEPT_AT = (64, 128, 256, 512, 1024)  # where keeping the map is compared with computing it again
 # (T, arm) -> the most it may take beside vanilla
 BARS = {(32, "GCN + loss"): 1.10, (128, "GCN + loss"): 1.10, (512, "GCN + loss"): 1.25}
 MEMORY_BAR, LONGEST = 1.2, 2048
@@ -39,9 +41,9 @@ def model_of(arm: str) -> CausalTransformerForSequenceClassification:
 
 
 def batch_of(length: int, tokens: int = TOKENS) -> dict:
-    """tokens / length sentences of random words without padding, and labels."""
+    """tokens / length sentences, one at least, of random words without padding, and labels."""
     draw = torch.Generator().manual_seed(0)
-    ids = torch.randint(3, VOCABULARY, (tokens // length, length), generator=draw)
+    ids = torch.randint(3, VOCABULARY, (max(1, tokens // length), length), generator=draw)
     return dict(input_ids=ids, labels=torch.zeros(len(ids), dtype=torch.long))
 
 
@@ -72,6 +74,25 @@ def steps(length: int) -> dict:
     return found
 
 
+def kept_or_computed(length: int) -> dict:
+    """{"kept", "computed again": attention with tau and its gradients}, the map kept for the backward pass."""
+    draw = torch.Generator().manual_seed(0)
+    shape = (3, max(1, TOKENS // length), HEADS, length, WIDTH)
+    given = [part.requires_grad_() for part in torch.randn(shape, generator=draw)]
+
+    def of(keep: bool):
+        def run():
+            output, rows, columns = attention_with_excess(*given, Visible(), keep=keep)
+            return torch.autograd.grad(output.sum() + (rows * columns).sum(), given)
+
+        return run
+
+    found = {"kept": of(True), "computed again": of(False)}
+    for one, other in zip(*(call() for call in found.values()), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+    return found
+
+
 def peak(arm: str) -> None:
     """Print the MiB of tensors that one step at the longest length holds at most, after a short one."""
     torch.set_num_threads(1)
@@ -92,6 +113,10 @@ def measure(repeats: int, say=lambda what: None) -> list[dict]:
         times = medians(steps(length), repeats)
         for arm in list(times)[1:]:
             add(f"step, T={length}: {arm}", "ms", times["vanilla"], times[arm], BARS.get((length, arm)))
+    for length in KEPT_AT:
+        times = medians(kept_or_computed(length), repeats)
+        add(f"attention with tau, T={length}: map computed again / kept (kept up to {KEPT})", "ms",
+            times["kept"], times["computed again"])
     module = "tests.benchmarks.bench_causal_transformer"
     memory = {arm: common.alone(module, f"peak({arm!r})") for arm in ARMS}
     for arm in list(memory)[1:]:

@@ -20,7 +20,7 @@ from tests.benchmarks.bench_sci import medians
 
 WIDTH, LAYERS, VOCABULARY, BATCH, TOKENS, ANSWER = 256, 6, 4096, 8, 256, 6
 REFERENCE = "CAUSALNB_ICLM_REFERENCE"
-# form -> settings; the first is the plain LoRA step
+# form -> settings; the first is the plain LoRA step. The router is frozen unless said
 FORMS = {
     "plain": dict(num_modules=1, invariant=False, aggregation="own"),
     "N = 2": dict(num_modules=2),
@@ -28,6 +28,7 @@ FORMS = {
     "N = 16": dict(num_modules=16),
     "N = 2, cached router states": dict(num_modules=2),
     "N = 2, lower half shared": dict(num_modules=2, shared_layers=LAYERS // 2),
+    "N = 2, trained router": dict(num_modules=2, router_trainable=True),
 }
 BARS = {"N = 2": 2.5, "N = 6": 2.5, "N = 16": 2.5, "N = 2, cached router states": 2.1}
 GROWTH, MEMORY, FASTER = 1.05, 2.0, 20.0
@@ -67,7 +68,8 @@ def trained(model, loss_of):
 
 def step(form: str):
     """A whole step of a form; the plain one is routed by nobody."""
-    model, batch = iclm.ICLMForCausalLM.from_base(base(), **FORMS[form]).train(), rows()
+    settings = {"router_trainable": False} | FORMS[form]
+    model, batch = iclm.ICLMForCausalLM.from_base(base(), **settings).train(), rows()
     if form == "plain" or "cached" in form:
         batch["router_states"] = model.router_states(**batch)
     return trained(model, lambda: model(**batch).loss)

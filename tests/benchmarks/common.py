@@ -37,11 +37,20 @@ def print_peak(call: Callable) -> None:
     print(max(held) / 2**20)
 
 
+def missed(rows: list[dict]) -> list[str]:
+    """What exceeds its bar."""
+    return [one["what"] for one in rows if one["bar"] is not None and not one["ratio"] <= one["bar"]]
+
+
 def show(source: str, title: str, about: str, measure: Callable[[int, Callable], list[dict]]) -> None:
-    """Run measure(repeats, say), print its rows, and add them under `source` to the file given as --json."""
+    """Run measure(repeats, say), print its rows, and add them under `source` to the file given as --json.
+
+    With --strict a bar that is missed ends the program with status 1, after the file is written.
+    """
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--repeats", type=int, default=5, help="runs of each call after a warm-up (5)")
     parser.add_argument("--json", type=Path, help="a file to write the rows to")
+    parser.add_argument("--strict", action="store_true", help="fail where a bar is missed")
     options = parser.parse_args()
     torch.set_num_threads(1)
     logging.set_verbosity_error()
@@ -51,10 +60,13 @@ def show(source: str, title: str, about: str, measure: Callable[[int, Callable],
         rows = measure(options.repeats, lambda what: status.update(f"measured: {what}"))
     for one in rows:
         limit = one["bar"]
-        told = "" if limit is None else f"<= {limit:.2f}x, {'kept' if one['ratio'] <= limit else 'MISSED'}"
+        over = one["what"] in missed([one])
+        told = "" if limit is None else f"<= {limit:.2f}x, {'MISSED' if over else 'kept'}"
         table.add_row(one["what"], one["unit"], f"{one['plain']:.1f}", f"{one['ours']:.1f}",
                       f"{one['ratio']:.2f}x", told)
     console.print(table)
     if options.json:
         known = json.loads(options.json.read_text()) if options.json.exists() else {}
         options.json.write_text(json.dumps(known | {source: rows}, indent=1) + "\n")
+    if options.strict and (over := missed(rows)):
+        sys.exit(f"missed: {'; '.join(over)}")

@@ -116,7 +116,7 @@ def test_table_2_has_the_papers_rows_and_ours():
     assert (sequential["ACRE Symb"], sequential["RAVEN-In-Center Symb"]) == ("37.6", "6.9")
     assert rows["paper: ICLM ACRE"]["RAVEN Text"] == "" and rows["paper: ICLM RAVEN"]["RAVEN Text"] == "100.0"
     ours = rows["ours: ICLM"]
-    said = percent(mean_ci(values("after_raven_in_center_text_choice")))
+    said = percent(mean_ci(values("after_raven_in_center_text_exact")))
     assert f"{ours['RAVEN-In-Center Text']} ({ours['seeds']})" == said
     alone = rows["ours: ICLM RAVEN only, N = 2"]
     told = percent(mean_ci(values("four_symbolic_exact", seeds=4, experiment="iclm.raven")))
