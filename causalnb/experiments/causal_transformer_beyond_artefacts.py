@@ -122,19 +122,36 @@ def beyond_figure(found: dict):
                  f"distribution, {share('m5')} of counter-examples. {'; '.join(told)}.")
 
 
+def reached(found: dict, task: str, minority: str, other: str, real: list[str]) -> dict[str, tuple]:
+    """{part of the aim: (differences by seed, whether it is met)} of all three parts against another arm.
+
+    challenge: WANTED points or more, p below LEVEL. In distribution: at most LOST points less. It holds on
+    other templates, and on PAWS-QQP where that is among the `real` cells, if the gain's interval is above 0.
+    """
+    def differences(metric):
+        return gap(found, task, "all", other, metric, [minority])
+
+    gained, lost = differences("challenge_accuracy"), differences("test_accuracy")
+    met = {"challenge": (gained, 100 * mean_ci(gained).mean >= WANTED and sign_flip(gained) < LEVEL),
+           "in distribution": (lost, 100 * mean_ci(lost).mean >= -LOST)}
+    held = {"other templates": "held_out"} | ({"PAWS-QQP": "paws_qqp"} if "paws_qqp" in real else {})
+    for name, cell in held.items():
+        kept = differences(f"{cell}_accuracy")
+        met[name] = kept, mean_ci(kept).low > 0
+    return met
+
+
 def aim_remark(found: dict, profile: str | None = None) -> str:
-    """Whether the aim is reached, a sentence for each task and share: gained, and not lost, against both."""
+    """Whether the aim is reached, part by part, a sentence for each task, share and arm it is held against."""
     told = []
     for task, minority in found:
-        parts = []
         for other in (PLAIN, "compared"):
-            gained = gap(found, task, "all", other, "challenge_accuracy", [minority])
-            lost = mean_ci(gap(found, task, "all", other, "test_accuracy", [minority]))
-            won = mean_ci(gained)
-            reached = 100 * won.mean >= WANTED and sign_flip(gained) < LEVEL and 100 * lost.mean >= -LOST
-            parts.append(f"against {ARMS[other]} {points(won)} points on the challenge and {points(lost)} "
-                         f"in distribution: {'reached' if reached else 'not reached'}")
-        told.append(f"{TASKS[task][0].capitalize()}, {share(minority)}: {'; '.join(parts)}.")
+            met = reached(found, task, minority, other, real_cells(task, profile))
+            parts = [f"{name} {points(mean_ci(values))} ({'met' if good else 'not met'})"
+                     for name, (values, good) in met.items()]
+            whole = "reached" if all(good for _, good in met.values()) else "not reached"
+            told.append(f"{TASKS[task][0].capitalize()}, {share(minority)}, all three against {ARMS[other]}, "
+                        f"points: {'; '.join(parts)}: {whole}.")
     return " ".join(told)
 
 

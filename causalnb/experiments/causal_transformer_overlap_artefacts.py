@@ -378,7 +378,9 @@ def search_table(profile: str | None = None):
     return Table("causal_transformer.search", ["arm", "settings", *heads, "used in Table 1"], rows,
                  "Every try of the search: accuracy in % on the development templates, one seed",
                  f"Data of another seed and of a family of templates that Table 1 never sees; "
-                 f"{share(DECISIVE)} of counter-examples. Every arm has as many tries as any other.")
+                 f"{share(DECISIVE)} of counter-examples. Every arm has as many tries as any other, of half "
+                 "as many steps as Table 1 trains; used is the best mean of validation and challenge, so "
+                 "that counter-examples are chosen for, here alone.")
 
 
 def search_figure(profile: str | None = None):

@@ -52,7 +52,7 @@ def side(differences) -> str:
     return "above 0" if found.low > 0 else "below 0" if found.high < 0 else "not to be told from 0"
 
 
-def verdict_table(id: str, profile: str | None = None):
+def verdict_table(id: str, profile: str | None = None, digits: int = 2):
     """The claims on an artefact: stated size, contrast of paired seeds and verdict, or why there is none."""
     from causalnb.lab.tables import Table, estimate
     from causalnb.lab.verdicts import claims, decide
@@ -63,7 +63,7 @@ def verdict_table(id: str, profile: str | None = None):
         size = f" {claim.size:g} {claim.unit}" if claim.size == claim.size else ""
         contrast = ours = ""
         if found.summary:
-            ours = estimate(found.summary, 2)
+            ours = estimate(found.summary, digits)
             contrast = f"{claim.our_treatment} - {claim.our_baseline}, {claim.our_metric}"
         rows.append([claim.claim, ("higher" if claim.direction == "+" else "lower") + size, contrast, ours,
                      found])

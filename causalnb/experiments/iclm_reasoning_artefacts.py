@@ -164,17 +164,29 @@ def columns(family: str, score: str = "exact", which: str = "all") -> list[str]:
     return [f"{cell}_{format}_{score}" for cell in cells for format in FORMATS]
 
 
+def measure_of(row: str, score: str) -> str:
+    """What a row of ROWS is scored by: "exact" or "choice", of the model or of a module alone."""
+    own = ROWS[row][1]
+    return own if score == "exact" else score if own == "exact" else f"{own}_{score}"
+
+
 def over_sets(found: dict, row: str, which: str = "all", score: dict | None = None):
     """Series by seed: the mean over sets of all families in `found` of one of ROWS.
 
-    Of the row's own score, or of that which `score` names for a family.
+    Of exact answers, or of the score which `score` names for a family.
     """
     import pandas as pd
 
-    arm, own, _ = ROWS[row]
-    parts = [table.loc[arm][columns(family, (score or {}).get(family, own), which)]
-             for family, table in found.items()]
+    parts = [table.loc[ROWS[row][0]][columns(family, measure_of(row, (score or {}).get(family, "exact")),
+                                             which)] for family, table in found.items()]
     return pd.concat(parts, axis=1).dropna().mean(axis=1)
+
+
+def alone_choices(profile: str | None = None) -> int:
+    """On how many problems of a set modules alone choose a panel."""
+    from causalnb.lab import registry
+
+    return registry.config("iclm.raven", "iclm", profile)["alone_choices"]
 
 
 def table1(family: str, found: dict, score: str = "exact"):
@@ -183,24 +195,24 @@ def table1(family: str, found: dict, score: str = "exact"):
     from causalnb.lab.tables import Table, estimate
 
     said, rows = printed_scores(), []
-    for name, (arm, own, printed) in ROWS.items():
+    for name, (arm, _, printed) in ROWS.items():
         if printed:
             cells = [said[printed][group, column] for group in SETS[family].values()
                      for column in FORMATS.values()]
             rows.append([f"paper: {printed}", *(f"{value:.3f}" for value in cells)])
-        if own == "exact" or score == "exact":
-            values = found[family].loc[arm][columns(family, own if score == "exact" else score)]
-            rows.append([f"ours: {name}", *(estimate(mean_ci(values[one])) for one in values)])
+        values = found[family].loc[arm][columns(family, measure_of(name, score))]
+        rows.append([f"ours: {name}", *(estimate(mean_ci(values[one])) for one in values)])
     heads = [f"{group} {column}" for group, column in product(SETS[family].values(), FORMATS.values())]
     how = {"exact": "every word of the answer right", "choice": "the right panel is the likeliest of eight"}
     chance = "chance is 1/8" if score == "choice" else {
         "acre": "chance is near 1/3", "raven": "the answer is written, not chosen"}[family]
+    few = f" Modules alone: the first {alone_choices():,} problems of a set." * (score == "choice")
     id = "iclm.table1" + "_raven" * (family == "raven") + "_choice" * (score == "choice")
     return Table(id, ["", *heads], rows,
                  f"Table 1, {family.upper()}: accuracy, mean ± half of the 95 % interval (seeds); ours: "
                  f"{how[score]}",
                  "The paper's accuracies are of one run, and of letters or words picked by an LLM of 7 "
-                 f"billion parameters; ours of a small model on the same problems in compact rows; {chance}.")
+                 f"billion parameters; ours of a small model on the same problems in compact rows; {chance}.{few}")
 
 
 def contrasts_table(found: dict):
@@ -214,10 +226,7 @@ def contrasts_table(found: dict):
     for row, other in CONTRASTS:
         cells = []
         for family, which, score in heads:
-            if score == "choice" and "alone" in row:
-                cells.append("")
-                continue
-            one, by = {family: found[family]}, {family: score} if score == "choice" else None
+            one, by = {family: found[family]}, {family: score}
             gap = over_sets(one, row, which, by) - over_sets(one, other, which, by)
             cells.append(points(mean_ci(gap.dropna())))
         rows.append([f"{row} - {other}", *cells])
@@ -267,18 +276,18 @@ def gate_table(families=FAMILIES, profile: str | None = None):
 def contrasts(found: dict) -> dict[str, tuple[str, object]]:
     """{claim: (contrast in words, differences by seed)} of the claims on Table 1, over the families given.
 
-    Whole models are compared by CHOSEN; modules alone by exact answers, all that is measured of them.
+    All are compared by CHOSEN.
     """
     import numpy as np
 
-    def gap(row, other, which="all", score=None):
-        return over_sets(found, row, which, score) - over_sets(found, other, which, score)
+    def gap(row, other, which="all"):
+        return over_sets(found, row, which, CHOSEN) - over_sets(found, other, which, CHOSEN)
 
     by_set = sum(np.sign((table.loc["iclm"] - table.loc["finetuned"])[columns(family, CHOSEN[family])])
                  .sum(axis=1) for family, table in found.items())
     alone = "invariant module alone", "domain module alone"
     told = {
-        "iclm.claim1": ("ICLM - fine-tuned, mean of o.o.d. sets", gap("ICLM", "fine-tuned", "ood", CHOSEN)),
+        "iclm.claim1": ("ICLM - fine-tuned, mean of o.o.d. sets", gap("ICLM", "fine-tuned", "ood")),
         "iclm.claim3": ("sets won - sets lost, ICLM against fine-tuned", by_set),
         "iclm.claim4": (f"{alone[0]} - fine-tuned, all sets", gap(alone[0], "fine-tuned")),
         "iclm.claim5": (f"{alone[1]} - oracle router, all sets", gap(alone[1], "oracle router")),
@@ -286,12 +295,12 @@ def contrasts(found: dict) -> dict[str, tuple[str, object]]:
     if "raven" in found:
         raven, hardest = found["raven"], f"in_center_symbolic_{CHOSEN['raven']}"
         one = {"raven": raven}
-        single = sum(over_sets(one, row) for row in alone) / 2
+        single = sum(over_sets(one, row, "all", CHOSEN) for row in alone) / 2
         told |= {
             "iclm.claim2": ("ICLM - fine-tuned, RAVEN In-Center, symbolic",
                             raven.loc["iclm"][hardest] - raven.loc["finetuned"][hardest]),
             "iclm.claim6": ("single modules - oracle router, RAVEN",
-                            single - over_sets(one, "oracle router")),
+                            single - over_sets(one, "oracle router", "all", CHOSEN)),
         }
     return dict(sorted(told.items()))
 

@@ -138,7 +138,8 @@ def _from_hub(source: str, first: str, second: str, max_words: int | None) -> Da
     data = load_dataset(f"wmt/{source}", part).map(
         lambda row: {"source": row["translation"][first], "target": row["translation"][second]},
         remove_columns=["translation"])
-    return data.filter(lambda row: _fits((row["source"], row["target"]), max_words))
+    return data.filter(lambda row: row["source"].strip() and row["target"].strip()
+                       and _fits((row["source"], row["target"]), max_words))
 
 
 def load(source: str = "generator", direction: str = "en-de", max_words: int | None = None,

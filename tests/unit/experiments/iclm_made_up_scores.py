@@ -23,7 +23,8 @@ def metrics(experiment: str, arm: str, seed: int) -> dict:
         name = f"{cell}_{format}"
         kinds = ["exact", *["choice"] * (config["family"] == "raven")]
         if config["routed_by"] == "router":
-            kinds += ["domain", *["invariant"] * config["invariant"]]
+            alone = ["domain", *["invariant"] * config["invariant"]]
+            kinds += alone + [f"{kind}_choice" for kind in alone if config["family"] == "raven"]
             share = sent(experiment, arm, seed, cell, format)
             found |= {f"{name}_module0": share, f"{name}_module1": 1 - share}
         found |= {f"{name}_{kind}": number(experiment, arm, seed, name, kind) for kind in kinds}

@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
@@ -98,15 +99,46 @@ def test_the_figure_has_a_mark_for_every_seed(found):
     assert "5 % of counter-examples" in alt
 
 
-def test_the_aim_needs_the_gain_and_no_loss(found):
+def planted(**gains):
+    """One task and share: "all" is better than the others by gains (points, by metric), seeds alike but .1."""
+    rows = []
+    for arm in ("transformer", "compared", "all"):
+        for seed in range(6):
+            more = {name: (value if np.isscalar(value) else value[seed]) * (arm == "all") / 100
+                    for name, value in gains.items()}
+            base = dict.fromkeys(("challenge", "test", "held_out", "paws_qqp"), 0.5)
+            rows.append({"arm": arm, "seed": seed} | {f"{name}_accuracy": value + more.get(name, 0)
+                                                      for name, value in base.items()})
+    return {("paraphrase", "m5"): pd.DataFrame(rows).set_index(["arm", "seed"])}
+
+
+GOOD = {"challenge": 20, "test": -0.5, "held_out": 3, "paws_qqp": 2}
+
+
+@pytest.mark.parametrize("changed, missed", [
+    ({}, None), ({"challenge": 4.9}, "challenge"), ({"test": -1.1}, "in distribution"),
+    ({"challenge": [60, 60, 60, 60, -10, -10]}, "challenge"),  # 36.7 points, and p 0.19
+    ({"held_out": 0}, "other templates"), ({"held_out": [9, -9, 9, -9, 9, -9]}, "other templates"),
+    ({"paws_qqp": -2}, "PAWS-QQP")])
+def test_the_aim_needs_every_part(changed, missed):
+    met = made.reached(planted(**GOOD | changed), "paraphrase", "m5", "compared", ["paws_qqp"])
+    assert [name for name, (_, good) in met.items() if not good] == ([missed] if missed else [])
+    assert [*met] == ["challenge", "in distribution", "other templates", "PAWS-QQP"]
+
+
+def test_the_aim_is_told_by_task_share_and_arm(found):
     """Made up: the challenge is won by 20 points everywhere; entailment pays ten in distribution."""
     told = made.aim_remark(found)
-    for sentence in told.split(". ")[:4]:
-        word = "not reached" if sentence.startswith("Entailment") else "reached"
-        assert sentence.count(f": {word}") == 2
+    assert told.count("all three against") == 8
+    for key in found:
+        for other in (made.PLAIN, "compared"):
+            whole = all(good for _, good in made.reached(found, *key, other, []).values())
+            assert f"{made.share(key[1])}, all three against {made.ARMS[other]}" in told
+            assert key[0] != "nli" or not whole
+    assert told.count(": not reached") >= 4
     small = {key: frame.assign(challenge_accuracy=frame.challenge_accuracy / 10)
              for key, frame in found.items()}
-    assert made.aim_remark(small).count("not reached") == 8
+    assert made.aim_remark(small).count(": not reached") == 8
 
 
 def test_it_is_built_and_names_a_missing_result():

@@ -67,13 +67,19 @@ def test_alt_texts_tell_the_counts():
 
 def test_counts_pair_seeds():
     rows = {tuple(row[:2]): row[2:] for row in made.counts_table().rows}
-    assert len(rows) == 2 * len(made.MEASURES)
+    assert len(rows) == 2 * (len(made.MEASURES) + len(made.PER_ARC))
     for stack, metric in (("encoder", "cycles"), ("decoder", "violated")):
         id, prefix, arms = made.MODELS[stack]
         vanilla, causal = ([number(id, arm, seed, f"{prefix}_{metric}") for seed in range(SEEDS)]
                            for arm in arms.values())
         assert rows[stack, made.MEASURES[metric]] == [
-            estimate(mean_ci(vanilla)), estimate(mean_ci(causal)), made.gain(np.subtract(causal, vanilla), 3)]
+            estimate(mean_ci(vanilla), 4), estimate(mean_ci(causal), 4),
+            made.gain(np.subtract(causal, vanilla), 4)]
+    id, prefix, arms = made.MODELS["encoder"]
+    each = [[number(id, arm, seed, f"{prefix}_loops") / number(id, arm, seed, f"{prefix}_arcs")
+             for seed in range(SEEDS)] for arm in arms.values()]
+    assert rows["encoder", made.PER_ARC["loops"]][2] == made.gain(np.subtract(each[1], each[0]), 4)
+    assert "Encoder: " in (told := made.arcs_remark()) and "strong arcs a node" in told
 
 
 def test_the_figures_are_built_with_counts_and_verdicts():

@@ -1,0 +1,102 @@
+"""Files of sentence pairs that a reader has: HANS, SNLI, MNLI, QQP and PAWS as they are published.
+
+Columns are found by the names in the header, so that the distributions of the authors, of GLUE and of PAWS fit
+alike; lines may be tab-separated or JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from causalnb.errors import DataError
+from causalnb.tasks import overlap, paraphrase, sentence_pairs, snli
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
+UNDECIDED = "-"  # SNLI's and MNLI's gold label where the annotators disagree
+INFERENCE = {"sentence1": ("sentence1", "premise"), "sentence2": ("sentence2", "hypothesis"),
+             "label": ("gold_label", "label")}
+COLUMNS = {  # by task: our column -> what files call it
+    "overlap": INFERENCE,
+    "snli": INFERENCE,
+    "paraphrase": {"sentence1": ("sentence1", "question1"), "sentence2": ("sentence2", "question2"),
+                   "label": ("is_duplicate", "label")},
+}
+LABELS = {"overlap": overlap.LABELS, "snli": snli.LABELS, "paraphrase": paraphrase.LABELS}
+
+
+def load(task: str, path: str | Path | Mapping[str, str | Path]) -> DatasetDict:
+    """DatasetDict with columns sentence1, sentence2, label: a test part, or the parts that `path` names.
+
+    Pairs without a gold label ("-") are left out. DataError for a task without such files, a file that
+    cannot be read or has other columns, and a malformed line, named with its number.
+    """
+    if task not in COLUMNS:
+        raise DataError(f"Task {task!r} reads no file of yours; path is for {', '.join(COLUMNS)}.")
+    paths = path if isinstance(path, Mapping) else {"test": path}
+    return sentence_pairs.dataset({part: read(task, one) for part, one in paths.items()}, LABELS[task])
+
+
+def read(task: str, path: str | Path) -> list[dict]:
+    """Rows of one file, with sentence1, sentence2 and label, an index into the task's labels."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read ({error}): give a text file of sentence pairs.") from None
+    lines = _json(text, path) if str(path).endswith((".json", ".jsonl")) else _table(text, path)
+    known, rows = LABELS[task], []
+    for number, cells in lines:
+        row = {}
+        for name, others in COLUMNS[task].items():
+            column = next((other for other in others if other in cells), None)
+            if column is None:
+                raise DataError(f"{path}, line {number}: no column is called {' or '.join(others)}; it has "
+                                f"{', '.join(map(str, cells))[:80]}.")
+            row[name] = str(cells[column])
+        if row["label"] == UNDECIDED:
+            continue
+        label = row["label"]
+        row["label"] = (int(label) if label in map(str, range(len(known)))
+                        else sentence_pairs.label_of(label, known, str(path), number))
+        for name in ("sentence1", "sentence2"):
+            if not row[name].strip():
+                raise DataError(f"{path}, line {number}: {name} is empty; take a fresh copy of the file.")
+        rows.append(row)
+    if not rows:
+        raise DataError(f"{path} has no pair with a label: give a file of sentence pairs.")
+    return rows
+
+
+def _json(text: str, path) -> Iterator[tuple[int, dict]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                cells = json.loads(line)
+            except json.JSONDecodeError:
+                cells = None
+            if not isinstance(cells, dict):
+                raise DataError(f"{path}, line {number}: expected a JSON object, found {line[:60]!r}; take a "
+                                f"fresh copy of the file.")
+            yield number, cells
+
+
+def _table(text: str, path) -> Iterator[tuple[int, dict]]:
+    """Lines below the header. Fields are quoted in Quora's own file alone, where the first of a line is."""
+    head, _, rest = text.partition("\n")
+    quoting = csv.QUOTE_MINIMAL if rest.startswith('"') else csv.QUOTE_NONE
+    names = [name.strip().strip('"') for name in head.split("\t")]
+    lines = csv.reader(StringIO(rest), delimiter="\t", quoting=quoting)
+    for cells in lines:
+        if not cells:
+            continue
+        if len(cells) != len(names):
+            raise DataError(f"{path}, line {lines.line_num + 1}: expected {len(names)} cells with tabs between "
+                            f"them, found {len(cells)} in {' '.join(cells)[:60]!r}; take a fresh copy of the "
+                            f"file.")
+        yield lines.line_num + 1, dict(zip(names, cells))

@@ -1,0 +1,86 @@
+"""Files of sentence pairs that a reader has, in the shapes in which they are published."""
+
+import json
+
+import pytest
+
+from causalnb import tasks
+from causalnb.errors import DataError
+from causalnb.tasks import hans, pair_files
+
+HANS = dict.fromkeys(hans.COLUMNS, "x") | {"gold_label": "non-entailment", "sentence1": "The senator ran .",
+                                           "sentence2": "The \"judge ran ."}
+SNLI = {"annotator_labels": ["neutral"], "gold_label": "contradiction", "sentence1": "A man sleeps.",
+        "sentence2": "A man runs."}
+QUORA = ['"id"\t"qid1"\t"qid2"\t"question1"\t"question2"\t"is_duplicate"',
+         '"0"\t"1"\t"2"\t"What is ""it""?"\t"What\nis this?"\t"1"']
+GLUE = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", '0\t1\t2\tWhat is "it?\tWhat is this?\t0']
+PAWS = ["id\tsentence1\tsentence2\tlabel", "1\tFrom Paris to Rome .\tFrom Rome to Paris .\t0"]
+
+
+def write(folder, name, lines):
+    (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder / name
+
+
+def table(*rows):
+    return ["\t".join(rows[0]), *("\t".join(row.values()) for row in rows)]
+
+
+@pytest.mark.parametrize("task, name, lines, expected", [
+    ("overlap", "heuristics_evaluation_set.txt", table(HANS), ("The senator ran .", "The \"judge ran .", 1)),
+    ("snli", "snli_1.0_dev.jsonl", [json.dumps(SNLI), "", json.dumps(SNLI | {"gold_label": "-"})],
+     ("A man sleeps.", "A man runs.", 2)),
+    ("paraphrase", "quora_duplicate_questions.tsv", QUORA, ('What is "it"?', "What\nis this?", 1)),
+    ("paraphrase", "dev.tsv", GLUE, ('What is "it?', "What is this?", 0)),
+    ("paraphrase", "final.tsv", PAWS, ("From Paris to Rome .", "From Rome to Paris .", 0))])
+def test_published_shapes_are_read(task, name, lines, expected, tmp_path):
+    file = write(tmp_path, name, lines)
+    data = tasks.load(task, path=file)
+    assert [*data] == ["test"] and data["test"].features["label"].names == [*pair_files.LABELS[task]]
+    assert [tuple(row.values()) for row in data["test"]] == [expected]
+    parts = tasks.load(task, path={"train": file, "challenge": str(file)})
+    assert parts["train"][0] == parts["challenge"][0] == data["test"][0]
+
+
+@pytest.mark.parametrize("name, lines, said", [
+    ("a.tsv", ["id\ttext\tlabel", "1\tx\t0"], "line 2: no column is called sentence1 or question1; it has id"),
+    ("a.tsv", [*PAWS, "2\tx"], "line 3: expected 4 cells with tabs between them, found 2 in '2 x'"),
+    ("a.tsv", [*PAWS, "2\tx\ty\tmaybe"], "line 3: 'maybe' is no label"),
+    ("a.tsv", [*PAWS, "2\tx\t \t1"], "line 3: sentence2 is empty"),
+    ("a.tsv", PAWS[:1], "has no pair with a label"),
+    ("a.jsonl", ["{}", "[1]"], "line 1: no column is called sentence1"),
+    ("a.jsonl", ["[1]"], r"line 1: expected a JSON object, found '\[1\]'"),
+    ("a.jsonl", ["{"], "line 1: expected a JSON object")])
+def test_what_is_malformed_is_named_with_its_line(name, lines, said, tmp_path):
+    with pytest.raises(DataError, match=said):
+        tasks.load("paraphrase", path=write(tmp_path, name, lines))
+
+
+def test_what_cannot_be_read_is_said(tmp_path):
+    with pytest.raises(DataError, match="none.tsv cannot be read .* give a text file of sentence pairs"):
+        tasks.load("snli", path=tmp_path / "none.tsv")
+    (tmp_path / "bytes.tsv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="bytes.tsv cannot be read"):
+        tasks.load("snli", path=tmp_path / "bytes.tsv")
+    with pytest.raises(DataError, match="Task 'scan' reads no file of yours; path is for overlap, snli, para"):
+        tasks.load("scan", path="x")
+    with pytest.raises(DataError, match="A file at path is read as it is: leave source out"):
+        tasks.load("snli", path="x", source="mnli")
+
+
+@pytest.mark.parametrize("task, source", [(task, one) for task, some in tasks.ON_THE_HUB.items() for one in some])
+def test_without_the_hub_one_sentence_says_so(task, source, monkeypatch):
+    import datasets
+
+    def refuse(*arguments, **keywords):
+        raise RuntimeError("Dataset scripts are no longer supported,\nbut found one")
+
+    monkeypatch.setattr(datasets, "load_dataset", refuse)
+    monkeypatch.delenv("CAUSALNB_OFFLINE", raising=False)
+    with pytest.raises(DataError, match=f"'{source}' cannot be had from the hub .Dataset scripts are no longer "
+                                        "supported, but found one.: go online, or (give path=|choose another)"):
+        tasks.load(task, source=source)
+    monkeypatch.setenv("CAUSALNB_OFFLINE", "1")
+    with pytest.raises(DataError, match=f"'{source}' is on the hub and CAUSALNB_OFFLINE forbids"):
+        tasks.load(task, source=source)
