@@ -142,7 +142,7 @@ def reached(found: dict, task: str, minority: str, other: str, real: list[str]) 
 
 
 def aim_remark(found: dict, profile: str | None = None) -> str:
-    """Whether the aim is reached, part by part, a sentence for each task, share and arm it is held against."""
+    """Whether the aim is reached, part by part: a sentence for each task, share and arm held against."""
     told = []
     for task, minority in found:
         for other in (PLAIN, "compared"):

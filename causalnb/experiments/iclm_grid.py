@@ -85,8 +85,14 @@ TRAINED = {"acre": {}, "raven": {"steps": 1000, "learning_rate": 5e-3}}
 ALONE = {"num_modules": 1, "invariant": False, "aggregation": "own", "routed_by": "nobody",
          "router_trainable": False}
 MAPS = {"map_rows": 100}
-STRONG = {"aggregation_settings": {"start": "base"}}
 WIDE = {**ALONE, "lora_rank": 67, "learning_rate": 2e-3}  # as many parameters as ICLM trains
+TRIES = {  # for the true shifts, as many for each side; tried on MIRRORED
+    "finetuned_wide": [WIDE, {**WIDE, "learning_rate": 1e-3}, {**WIDE, "learning_rate": 4e-3},
+                       {**WIDE, "lora_dropout": 0.05}],
+    "strong": [{}, {"aggregation_settings": {"start": "base"}}, {"aggregation": "logit"},
+               {"aggregation": "probability"}],
+}
+USED = {family: {"finetuned_wide": 0, "strong": 1} for family in ("acre", "raven")}  # the best of these
 TABLE_1 = {
     "base": {**ALONE, "steps": 0},
     "finetuned": ALONE,
@@ -122,6 +128,10 @@ SHIFTS = {  # true ones: no training problem has what these ask for
     "acre_sys": ("acre", {"regime": "sys_true", "cells": ["sys_iid", "sys_true"]}),
     "raven": ("raven", {"answer_set": "balanced", "source": "generator"}),
 }
+MIRRORED = {  # shifts for development: what the true ones ask for is trained on, and the reverse asked for
+    "acre": {"regime": "comp_true", "trained_part": "test", "cells": ["comp_true", "comp_iid"]},
+    "raven": {"regime": "in_center", "cells": ["in_center", "center", "four"], "answer_set": "balanced"},
+}
 PROFILES = {"quick": QUICK, "gpu": GPU}
 NOTEBOOK = "32_reasoning"
 
@@ -151,9 +161,18 @@ for family, name, cost in (("acre", "ACRE", 300), ("raven", "RAVEN", 250)):
     add(f"iclm.controls.{family}", f"{name}: an untrained base, equal lengths, other losses", family,
         CONTROLS | (LOSSES if family == "raven" else {}), 3, cost)
 for name, (family, changes) in SHIFTS.items():
-    add(f"iclm.shift.{name}", f"A true shift, {name.replace('_', ' ')}: one module or ICLM at its strongest",
-        family, {"finetuned_wide": WIDE, "strong": STRONG}, 6, 300,
+    said = f"A true shift, {name.replace('_', ' ')}"
+    add(f"iclm.shift.{name}", f"{said}: one module or ICLM at its strongest", family,
+        {arm: TRIES[arm][number] for arm, number in USED[family].items()}, 6, 300,
         **changes)  # six: see sign_flip
+    add(f"iclm.shift_rows.{name}", f"{said}: the rows of Table 1", family,
+        {arm: {**TABLE_1[arm], "map_rows": 0} for arm in ("base", "finetuned", "iclm", "no_invariant",
+                                                         "oracle")}, 3, 220,
+        **changes)
+for family, changes in MIRRORED.items():
+    add(f"iclm.search.{family}", f"{family.upper()}: what is tried for true shifts, on mirrored ones", family,
+        {f"{arm}_{number}": one for arm, some in TRIES.items() for number, one in enumerate(some)}, 1, 300,
+        **{"source": "generator", "split_seed": 4242, **changes})
 
 register(Experiment(
     id="iclm.continual",

@@ -35,12 +35,14 @@ SHIFTED = {"comp_true": "ACRE, unseen objects", "sys_true": "ACRE, unseen struct
 SAME = {"comp_iid": "ACRE i.i.d., objects of training", "sys_iid": "ACRE i.i.d., structure of training",
         "center": "RAVEN i.i.d., one figure"}  # beside the shifts: what is lost where nothing shifts
 NAMED = {**SAME, **SHIFTED}
-ARMS = {"finetuned_wide": "fine-tuned, ICLM's size", "strong": "ICLM, strongest"}
+ARMS = {"finetuned_wide": "fine-tuned, ICLM's size", "strong": "ICLM, best try"}
 GATE = {"the paper's adapters: rank 8, attention alone": ("iclm.gate", "paper_lora"),
         "Table 1's adapters: rank 16, all linear maps": ("iclm", "finetuned"),
         "the same, in more steps": ("iclm.gate", "longer"),
         "adapters and all weights": ("iclm.gate", "all_weights")}
 PAIRS = (("strong", "finetuned_wide"),)
+SHIFT_ROWS = tuple(id.replace("shift", "shift_rows") for id in SHIFTS)
+SEARCHES = {family: f"iclm.search.{family}" for family in FAMILIES}
 
 
 # As printed
@@ -212,7 +214,8 @@ def table1(family: str, found: dict, score: str = "exact"):
                  f"Table 1, {family.upper()}: accuracy, mean ± half of the 95 % interval (seeds); ours: "
                  f"{how[score]}",
                  "The paper's accuracies are of one run, and of letters or words picked by an LLM of 7 "
-                 f"billion parameters; ours of a small model on the same problems in compact rows; {chance}.{few}")
+                 "billion parameters; ours of a small model on the same problems in compact rows; "
+                 f"{chance}.{few}")
 
 
 def contrasts_table(found: dict):
@@ -397,6 +400,68 @@ def shifts_remark(ids=SHIFTS, profile: str | None = None) -> str:
     return f"{ARMS['strong']} minus {ARMS['finetuned_wide']}. " + " ".join(told)
 
 
+def shift_rows_table(ids=SHIFTS, profile: str | None = None):
+    """The rows of Table 1 on the true shifts and beside them, by CHOSEN; ICLM's size from `shift_scores`."""
+    from causalnb.lab import registry, results
+    from causalnb.lab.statistics import mean_ci
+    from causalnb.lab.tables import Table, estimate
+
+    heads, cells = [], {name: [] for name in ROWS if name != "no invariant module, ICLM's head"}
+    for id in ids:
+        config = registry.config(id, "strong", profile)
+        score, other = CHOSEN[config["family"]], id.replace("shift", "shift_rows")
+        both = [results.require(one, profile, arms) for one, arms in
+                ((id, ["finetuned_wide"]), (other, [*registry.experiment(other).arms]))]
+        for cell, format in product(config["cells"], FORMATS):
+            heads.append(f"{NAMED[cell]}, {format}")
+            for name, told in cells.items():
+                found = both[ROWS[name][0] != "finetuned_wide"]
+                found = found[found.arm == ROWS[name][0]]
+                told.append(estimate(mean_ci(found[f"{cell}_{format}_{measure_of(name, score)}"])))
+    return Table("iclm.shift_rows", ["", *heads], [[name, *told] for name, told in cells.items()],
+                 "Table 1's rows on true shifts and the i.i.d. cells beside them: accuracy, mean ± half of "
+                 "the 95 % interval (seeds)",
+                 "ACRE: exact answers; RAVEN: the likeliest of eight, of balanced candidates; "
+                 f"modules alone on {alone_choices(profile):,} problems of RAVEN.")
+
+
+def tries(family: str, profile: str | None = None) -> dict[str, list[tuple[dict, float, float]]]:
+    """{arm of TRIES: [(its settings, i.i.d. score, score under the mirrored shift)]}, by CHOSEN."""
+    from causalnb.experiments.iclm_grid import TRIES
+    from causalnb.lab import registry, results
+
+    found = results.require(SEARCHES[family], profile).set_index("arm")
+    told = {}
+    for arm, settings in TRIES.items():
+        first, *others = registry.config(SEARCHES[family], f"{arm}_0", profile)["cells"]
+        for number, one in enumerate(settings):
+            row = found.loc[f"{arm}_{number}"]
+            scores = [row[[f"{cell}_{format}_{CHOSEN[family]}" for cell, format in product(cells, FORMATS)]]
+                      .mean() for cells in ([first], others)]
+            told.setdefault(arm, []).append((one, *scores))
+    return told
+
+
+def tries_table(families=FAMILIES, profile: str | None = None):
+    """What was tried for the true shifts, on mirrored ones, and what is used."""
+    from causalnb.experiments.iclm_grid import USED, WIDE
+    from causalnb.lab.tables import Table
+
+    found, rows = {family: tries(family, profile) for family in families}, []
+    for arm, name in (("finetuned_wide", "fine-tuned, ICLM's size"), ("strong", "ICLM")):
+        for number, (settings, *_) in enumerate(found[families[0]][arm]):
+            known = WIDE if arm == "finetuned_wide" else {}
+            said = ", ".join(f"{key} {value}" for key, value in settings.items() if known.get(key) != value)
+            scores = [f"{value:.3f}" for family in families for value in found[family][arm][number][1:]]
+            used = ", ".join(family.upper() for family in families if USED[family][arm] == number)
+            rows.append([name, said or "as in Table 1", *scores, used])
+    heads = [f"{family.upper()}, {what}" for family in families for what in ("i.i.d.", "shifted")]
+    return Table("iclm.search", ["arm", "settings", *heads, "used on the true shift"], rows,
+                 "Every try for the true shifts, on mirrored ones: accuracy, mean over formats, one seed",
+                 "Mirrored: trained on what the true shift asks for, tested on what it trains on. Used is "
+                 "the best score under shift; each side has as many tries.")
+
+
 @artefact("iclm.table1", needs=("iclm.acre", "iclm.raven"))
 def build_table1(profile):
     """Table 1: as printed, both families as measured, paired differences, and the claims on it."""
@@ -427,3 +492,22 @@ def shifts(profile):
     from causalnb.lab.tables import save_table
 
     save_table(shifts_table(profile=profile))
+
+
+@artefact("iclm.shift_rows", needs=(*SHIFTS, *SHIFT_ROWS), code=("causalnb.experiments.iclm_tasks",),
+          extra=True, printed_as="ours", kind="measured", notebook="32_reasoning",
+          shows="the rows of Table 1 where tests do leave the training support")
+def shift_rows(profile):
+    """Table 1's rows on the true shifts."""
+    from causalnb.lab.tables import save_table
+
+    save_table(shift_rows_table(profile=profile))
+
+
+@artefact("iclm.search", needs=tuple(SEARCHES.values()), extra=True, printed_as="ours", kind="measured",
+          notebook="32_reasoning", shows="what was tried for the true shifts, on mirrored ones")
+def search(profile):
+    """The search."""
+    from causalnb.lab.tables import save_table
+
+    save_table(tries_table(profile=profile))

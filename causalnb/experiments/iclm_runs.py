@@ -61,7 +61,8 @@ def independence(model, rows: list[dict]) -> dict[str, float]:
     return {name: sum(float(one[name]) for one in measured) / len(measured) for name in measured[0]}
 
 
-def panels_answered(model, rows: list[dict], config: dict, alone: bool = False, batch: int = 32) -> list[tuple]:
+def panels_answered(model, rows: list[dict], config: dict, alone: bool = False,
+                    batch: int = 32) -> list[tuple]:
     """(whether the panel is written, whether it is the likeliest of eight, module) of RAVEN's compact rows.
 
     Written: every word is the likeliest after those before it, to the end. Module: the domain that the row is

@@ -1,7 +1,7 @@
 """Files of sentence pairs that a reader has: HANS, SNLI, MNLI, QQP and PAWS as they are published.
 
-Columns are found by the names in the header, so that the distributions of the authors, of GLUE and of PAWS fit
-alike; lines may be tab-separated or JSON.
+Columns are found by the names in the header, so that the files of the authors, of GLUE and of PAWS fit alike;
+lines may be tab-separated or JSON.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _table(text: str, path) -> Iterator[tuple[int, dict]]:
         if not cells:
             continue
         if len(cells) != len(names):
-            raise DataError(f"{path}, line {lines.line_num + 1}: expected {len(names)} cells with tabs between "
-                            f"them, found {len(cells)} in {' '.join(cells)[:60]!r}; take a fresh copy of the "
-                            f"file.")
+            raise DataError(f"{path}, line {lines.line_num + 1}: expected {len(names)} cells with tabs "
+                            f"between them, found {len(cells)} in {' '.join(cells)[:60]!r}; take a fresh "
+                            f"copy of the file.")
         yield lines.line_num + 1, dict(zip(names, cells))

@@ -17,7 +17,8 @@ from causalnb.causal_transformer.fused import KEPT, Visible, attention_with_exce
 from tests.benchmarks import common
 from tests.benchmarks.bench_sci import medians
 
-LAYERS, TOKENS, VOCABULARY, HEADS, WIDTH = 1, 1024, 1000, 8, 64  # tokens of a batch, whatever the length of its sentences
+LAYERS, TOKENS, VOCABULARY = 1, 1024, 1000  # tokens of a batch, whatever the length of its sentences
+HEADS, WIDTH = 8, 64
 ARMS = {
     "vanilla": dict(gcn="none", blanket="none"),
     "GCN": dict(gcn="paper", blanket="none"),
@@ -75,7 +76,7 @@ def steps(length: int) -> dict:
 
 
 def kept_or_computed(length: int) -> dict:
-    """{"kept", "computed again": attention with tau and its gradients}, the map kept for the backward pass."""
+    """{"kept", "computed again": attention with tau and its gradients}: what becomes of the map."""
     draw = torch.Generator().manual_seed(0)
     shape = (3, max(1, TOKENS // length), HEADS, length, WIDTH)
     given = [part.requires_grad_() for part in torch.randn(shape, generator=draw)]

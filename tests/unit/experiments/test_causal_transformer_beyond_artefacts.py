@@ -100,7 +100,7 @@ def test_the_figure_has_a_mark_for_every_seed(found):
 
 
 def planted(**gains):
-    """One task and share: "all" is better than the others by gains (points, by metric), seeds alike but .1."""
+    """One task and share: "all" is better than the others by gains, points by metric, seeds alike."""
     rows = []
     for arm in ("transformer", "compared", "all"):
         for seed in range(6):

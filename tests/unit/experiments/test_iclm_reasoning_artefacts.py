@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import iclm_grid  # noqa: F401  (registers the experiments)
+from causalnb.experiments import iclm_grid
 from causalnb.experiments import iclm_reasoning_artefacts as made
 from causalnb.lab import registry, results
 from causalnb.lab.statistics import mean_ci, wilson
@@ -28,7 +28,8 @@ def stored(tmp_path_factory):
         for name in ("RESULTS", "FIGURES", "CACHE"):
             patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
         store(patch, dict.fromkeys(("iclm.acre", "iclm.raven", "iclm.gate.acre",
-                                     "iclm.gate.raven", *made.SHIFTS), SEEDS))
+                                     "iclm.gate.raven", *made.SHIFTS, *made.SHIFT_ROWS), SEEDS)
+              | dict.fromkeys(made.SEARCHES.values(), 1))
         with results.stored_only():
             yield
 
@@ -193,7 +194,7 @@ def test_the_table_of_shifts_pairs_seeds_and_means():
     pair = [[number("iclm.shift.raven", arm, seed, "four_text", "choice") for seed in range(SEEDS)]
             for arm in ("strong", "finetuned_wide")]
     gap = np.subtract(*pair)
-    head = "ICLM, strongest - fine-tuned, ICLM's size, points"
+    head = "ICLM, best try - fine-tuned, ICLM's size, points"
     line = rows["RAVEN, one to four figures, text, choice"]
     assert line[head] == f"{made.points(mean_ci(gap))}, p {made.sign_flip(gap):.2g}"
     both = [[mean([mean(values("iclm.shift.acre_comp", arm, ["comp_true"])[s:s + 1]
@@ -206,11 +207,49 @@ def test_the_table_of_shifts_pairs_seeds_and_means():
     assert "RAVEN, exact:" in made.shifts_remark()
 
 
+def test_the_rows_of_table_1_stand_on_the_true_shifts():
+    table = made.shift_rows_table()
+    rows = by_label(table)
+    assert [*rows] == [name for name in made.ROWS if name != "no invariant module, ICLM's head"]
+    assert len(table.columns) == 1 + 2 * (4 + 3)
+    for name, arm, id, cell, score in (
+            ("fine-tuned, ICLM's size", "finetuned_wide", "shift.acre_comp", "comp_true_text", "exact"),
+            ("oracle router", "oracle", "shift_rows.acre_sys", "sys_iid_symbolic", "exact"),
+            ("invariant module alone", "iclm", "shift_rows.raven", "four_text", "invariant_choice")):
+        place, _, format = cell.rpartition("_")
+        told = [number(f"iclm.{id}", arm, seed, cell, score) for seed in range(SEEDS)]
+        assert rows[name][f"{made.NAMED[place]}, {format}"] == estimate(mean_ci(told))
+
+
+def test_every_try_is_shown_and_the_used_one_marked():
+    table = made.tries_table()
+    assert len(table.rows) == sum(map(len, iclm_grid.TRIES.values())) == 8
+    assert len({len(some) for some in iclm_grid.TRIES.values()}) == 1  # as many for each side
+    for family, column in (("ACRE", -1), ("RAVEN", -1)):
+        assert sum(family in row[column] for row in table.rows) == 2
+    told = mean(number("iclm.search.acre", "strong_2", 0, f"comp_iid_{format}", "exact")
+                for format in made.FORMATS)
+    line, = [row for row in table.rows if row[1] == "aggregation logit"]
+    assert line[3] == f"{told:.3f}"
+
+
+def test_each_side_uses_its_best_try(monkeypatch):
+    """Of the stored search, not of the made-up one."""
+    monkeypatch.delenv("CAUSALNB_RESULTS")
+    for family in made.FAMILIES:
+        try:
+            told = made.tries(family, "laptop")
+        except LabError as missing:
+            pytest.skip(str(missing))
+        best = {arm: max(range(len(some)), key=lambda i, some=some: some[i][2]) for arm, some in told.items()}
+        assert best == iclm_grid.USED[family]
+
+
 # Built
 
 
 def test_the_tables_are_built_and_a_missing_arm_is_named():
-    for id in ("iclm.table1", "iclm.shifts"):
+    for id in ("iclm.table1", "iclm.shifts", "iclm.shift_rows", "iclm.search"):
         assert all(file.is_file() for file in registry.build(id))
     gone = results.path("iclm.shift.raven", "strong", 1)
     kept = gone.read_bytes()
