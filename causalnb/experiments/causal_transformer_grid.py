@@ -72,13 +72,17 @@ TABLE_1 = {**CONTRAST_ARMS, "transformer": {}, "gcn": GCN, "loss": LOSS, "both":
 STL = {"train_part": "challenge_train"}  # "single task": on the challenge's own pairs, whatever the minority
 OTHERS = dict.fromkeys((*CONTRAST_ARMS, "entropy"), (CONTRASTS,))  # arms whose models stand in a module more
 SMALL = {"n_train": 40, "n_validation": 8, "n_test": 8}
-OVERLAP = {  # by name: the task, its data at laptop and at quick, its real cells and the column they split by
+# By name: the task, its data at laptop and at quick, its real cells and the column they split by; how many rows
+# are mapped and followed, so that an even stride meets all kinds of a challenge, which come in turn.
+OVERLAP = {
     "nli": {"task": "overlap", "data": {"n_train": 48_000, "n_validation": 1000, "n_test": 2000,
                                         "per_subcase": 100},  # 12,000 rows are learned by heart
-            "quick": {**SMALL, "per_subcase": 2}, "real": ["mnli_contradicting"], "by": "subcase"},
+            "quick": {**SMALL, "per_subcase": 2}, "real": ["mnli_contradicting"], "by": "subcase",
+            "map_rows": 200, "challenge_probe": 428},
     "paraphrase": {"task": "paraphrase", "data": {"n_train": 12_000, "n_validation": 1000, "n_test": 2000,
                                                   "n_challenge": 2000},
-                   "quick": {**SMALL, "n_challenge": 8}, "real": ["paws_qqp"], "by": "kind"},
+                   "quick": {**SMALL, "n_challenge": 8}, "real": ["paws_qqp"], "by": "kind",
+                   "map_rows": 222, "challenge_probe": 400},
 }
 MINORITIES = {"m0": 0.0, "m1": 0.01, "m5": 0.05}
 CELLS = ["test", "challenge", "held_out"]
@@ -93,6 +97,7 @@ def pairs_settings(name: str, minority: float, **changes) -> dict[str, dict]:
             for size in ("data", "quick")}
     laptop = {**LAPTOP, **TEMPLATES, "learning_rate": RATES[name], "task": spec["task"],
               "real": spec["real"], "by": spec["by"], "cells": CELLS, "mapped": ["challenge"],
+              "map_rows": spec["map_rows"],
               **changes, "data": data["data"]}
     return {"laptop": laptop, "quick": {**QUICK, "data": data["quick"], "real": []}, "gpu": GPU}
 
@@ -121,13 +126,15 @@ USED = {
 
 
 def tuned(name: str) -> dict[str, dict]:
-    """The arms of Table 1 on one of OVERLAP, with the settings that the search found."""
-    return TABLE_1 | {arm: tries(arm)[number] for arm, number in USED[name].items()}
+    """The arms of Table 1 on one of OVERLAP, with the settings that the search found, rates included."""
+    found = {arm: tries(arm)[number] for arm, number in USED[name].items()}
+    return TABLE_1 | {arm: {"learning_rate": RATES[name], **one} for arm, one in found.items()}
 
 
 def single_task(name: str) -> dict[str, dict]:
     """The arms of Table 1's STL rows: two of `tuned`, trained on the challenge's own pairs."""
-    return {f"{arm}_stl": {**tuned(name)[arm], **STL} for arm in ("transformer", "both")}
+    return {f"{arm}_stl": {**tuned(name)[arm], **STL, "probe_rows": OVERLAP[name]["challenge_probe"]}
+            for arm in ("transformer", "both")}
 
 
 for name in OVERLAP:
@@ -146,7 +153,7 @@ for name in OVERLAP:
         ))
 
 DEVELOPMENT = {"data": {"family": "development"}, "data_seed": 1000, "real": [],
-               "cells": ["validation", "challenge"], "steps": 1000}  # what settings are chosen on
+               "cells": ["validation", "challenge"], "steps": 1000, "map_rows": 200}  # what settings are chosen on
 for name in OVERLAP:
     register(Experiment(
         id=f"causal_transformer.search.{name}",

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +101,7 @@ def test_settings_alone_make_the_arms():
     assert {type(built(arm)).__name__ for arm in ("constant", "bow", "bilstm")} == {
         "ContrastForSequenceClassification"}
     stl = config("both_stl")
-    assert {key for key in stl if stl[key] != config("both")[key]} == {"train_part"}
+    assert {key for key in stl if stl[key] != config("both")[key]} == {"train_part", "probe_rows"}
 
 
 def test_the_ramp_is_in_passes():
@@ -237,7 +238,7 @@ def test_table_1_uses_each_arms_best_try(task):
         used = config(arm, f"causal_transformer.overlap.{task}.m5", "laptop")
         tried = config(f"{arm}_{chosen}", f"causal_transformer.search.{task}", "laptop")
         differing = {key for key in used if used[key] != tried[key]}
-        assert differing == {"cells", "data", "data_seed", "real", "steps"}
+        assert differing - {"map_rows"} == {"cells", "data", "data_seed", "real", "steps"}
 
 
 def test_single_task_rows_differ_from_table_1_in_their_pairs_alone():
@@ -245,7 +246,27 @@ def test_single_task_rows_differ_from_table_1_in_their_pairs_alone():
         experiment = f"causal_transformer.overlap.{name}.m5"
         for arm in ("transformer", "both"):
             one, stl = (config(which, experiment, "laptop") for which in (arm, f"{arm}_stl"))
-            assert stl == one | {"train_part": "challenge_train"} != one
+            assert stl == one | {"train_part": "challenge_train", "probe_rows": stl["probe_rows"]} != one
+
+
+@pytest.mark.parametrize("name, column", [("nli", "subcase"), ("paraphrase", "kind")])
+def test_rows_at_equal_distances_meet_what_comes_in_turn(name, column):
+    """An even stride through kinds that come in turn may meet one of them alone."""
+    settings = config("transformer_stl", f"causal_transformer.overlap.{name}.m5", "laptop")
+    parts = runs.parts(settings["task"], settings["data"] | {"n_train": 100, "n_test": 100}, 0)
+    for part, n in (("challenge", settings["map_rows"]), ("challenge_train", settings["probe_rows"])):
+        shares = [Counter(row[column] for row in rows) for rows in (parts[part], runs.spread(parts[part], n))]
+        for kind, count in shares[0].items():
+            expected = n * count / len(parts[part])
+            assert abs(shares[1][kind] - expected) <= max(2, 0.25 * expected), (part, kind)
+
+
+def test_every_arm_of_a_sequence_has_the_rate_it_was_searched_with():
+    arms = registry.arms("causal_transformer.sequence")
+    rates = {arm: config(arm, "causal_transformer.sequence", "laptop")["learning_rate"] for arm in arms}
+    assert rates["both"] == rates["transformer"] == grid.RATES["nli"]
+    assert rates == {arm: config(arm, "causal_transformer.overlap.nli.m5", "laptop")["learning_rate"]
+                     for arm in arms}
 
 
 def test_minorities_differ_in_their_data_alone():
