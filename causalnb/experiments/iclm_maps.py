@@ -1,6 +1,6 @@
 """What is kept of a tuned ICLM for its maps: layers' correlations, and where its router sees the inputs."""
 
-from causalnb.experiments.iclm_models import collate
+from causalnb.experiments.iclm_models import collate, on_device
 
 FIRST = ("router", "invariant")  # in the order of the paper's panels, then the domains
 
@@ -15,7 +15,7 @@ def layer_rows(model, rows: list[dict], cell: str) -> list[dict]:
 
     from causalnb.iclm import layer_correlations
 
-    batch = collate(rows)
+    batch = on_device(collate(rows), model)
     where = batch["labels"][:, 1:] != -100
     known = model.modules_in_order()
     names = [*(name for name in FIRST if name in known), *range(model.config.num_modules)]
@@ -34,13 +34,13 @@ def routed_states(model, rows: list[dict]):
     """(states (n, D) as the router compares them with its centroids, modules (n,)) of encoded rows."""
     import torch
 
-    batch = collate(rows)
+    batch = on_device(collate(rows), model)
     model.eval()
     with torch.no_grad():
         pooled = model.router_states(batch["input_ids"], batch["attention_mask"],
                                      prompt_mask=batch["prompt_mask"])
         states = model.router.norm(model.router.project(pooled.to(model.router.norm.mean.dtype)))
-        return states, model.router(pooled).module
+        return states.cpu(), model.router(pooled).module.cpu()
 
 
 def flattened(states, seed: int = 0):

@@ -87,6 +87,12 @@ def collate(rows: list[dict]) -> dict:
     return batch
 
 
+def on_device(batch: dict, model) -> dict:
+    """A batch where the model's weights are."""
+    device = next(model.parameters()).device
+    return {name: value.to(device) for name, value in batch.items()}
+
+
 def fit(run: Run, model, rows: list[dict], batches: list[list[int]], measure=None) -> list[dict]:
     """Train a model on batches of encoded rows; the history."""
     from causalnb.lab.training import TrainingSettings, train
@@ -104,10 +110,9 @@ def at_labels(model, rows: list[dict], batch: int = 128):
 
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
     model.eval()
-    device = next(model.parameters()).device
     for start in range(0, len(order), batch):
         chosen = order[start : start + batch]
-        given = {name: value.to(device) for name, value in collate([rows[i] for i in chosen]).items()}
+        given = on_device(collate([rows[i] for i in chosen]), model)
         with torch.no_grad():
             out = model(**given)
         where = given["labels"][:, 1:] != -100
@@ -126,7 +131,8 @@ def answered(model, rows: list[dict]) -> list[tuple[bool, int | None]]:
 
     found = [(False, None)] * len(rows)
     for chosen, targets, owner, out in at_labels(model, rows):
-        missed = torch.zeros(len(chosen)).index_add(0, owner, (out.logits.argmax(-1) != targets).float())
+        wrong = (out.logits.argmax(-1) != targets).float()
+        missed = torch.zeros(len(chosen), device=wrong.device).index_add(0, owner, wrong)
         given = getattr(out, "module", None)
         modules = given.tolist() if given is not None else [None] * len(chosen)
         for i, count, module in zip(chosen, missed.tolist(), modules, strict=True):

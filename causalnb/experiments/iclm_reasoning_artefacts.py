@@ -266,7 +266,7 @@ def gate_table(families=FAMILIES, profile: str | None = None):
             found = results.require(f"{experiment}.{family}", profile, [arm])
             config = registry.config(f"{experiment}.{family}", arm, profile)
             trained = int(found["trainable_parameters"].iloc[0])
-            steps[f"{config['steps']:,}"] = parameters[f"{trained:,}"] = None
+            steps[f"{config['steps'] * config['length']:,}"] = parameters[f"{trained:,}"] = None
             cells += [percent(mean_ci(found[one])) for one in columns(family, which="iid")]
         rows.append([name, ", ".join(steps), ", ".join(parameters), *cells])
     heads = [f"{next(iter(SETS[family].values()))} {column}" for family in families

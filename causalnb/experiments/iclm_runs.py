@@ -12,6 +12,7 @@ from causalnb.experiments.iclm_models import (
     collate,
     encoded,
     fit,
+    on_device,
     row_order,
 )
 from causalnb.lab.registry import Run
@@ -42,7 +43,7 @@ def independence(model, rows: list[dict]) -> dict[str, float]:
 
     from causalnb.iclm import linear_cka, mutual_information, pearson
 
-    batch = collate(rows)
+    batch = on_device(collate(rows), model)
     where = batch["labels"][:, 1:] != -100
     model.eval()
 
@@ -82,11 +83,12 @@ def panels_answered(model, rows: list[dict], config: dict, alone: bool = False,
         routing, modules = None, [None] * len(chosen)
         with torch.no_grad():
             if not alone:
-                given = collate([ready[i] for i in chosen])
+                given = on_device(collate([ready[i] for i in chosen]), model)
                 routing = given["routing"] if "routing" in given else model.router(model.router_states(
-                    given["input_ids"], given["attention_mask"], prompt_mask=given["prompt_mask"])).module
-                modules = routing.tolist()
+                    given["input_ids"], given["attention_mask"], prompt_mask=given["prompt_mask"]))
+                modules = getattr(routing, "module", routing).tolist()
             told, written = candidates_told(model, prompts, said, routing)
+        told, written = told.cpu(), written.cpu()
         likeliest, right = told.argmax(1) == target, written[range(len(chosen)), target]
         for i, *one in zip(chosen, right.tolist(), likeliest.tolist(), modules, strict=True):
             found[i] = tuple(one)
@@ -96,7 +98,7 @@ def panels_answered(model, rows: list[dict], config: dict, alone: bool = False,
 def candidates_told(model, prompts: list[list[int]], said: list[list[list[int]]], routing=None) -> tuple:
     """Log-probabilities (B, K) of K candidates after each of B prompts, and whether each is written (B, K).
 
-    routing (B,) names modules. One row holds a prompt and all its candidates: each begins with the prompt's
+    routing is a Routing, or modules (B,). One row holds a prompt and all its candidates: each begins with the prompt's
     last token, stands where it would stand alone, and sees the prompt and itself.
     """
     import torch
@@ -109,7 +111,8 @@ def candidates_told(model, prompts: list[list[int]], said: list[list[list[int]]]
             row += [(token, k, len(prompt) + i, label)
                     for i, (token, label) in enumerate(zip([last, *words], [-100, *words]))]
         rows.append(torch.tensor(row))
-    ids, part, place, labels = (pad_sequence([row[:, i] for row in rows], True, fill)
+    device = next(model.parameters()).device
+    ids, part, place, labels = (pad_sequence([row[:, i] for row in rows], True, fill).to(device)
                                 for i, fill in enumerate((PAD, -1, 0, -100)))
     before = place[:, None] <= place[..., None]
     seen = before & ((part[:, None] == 0) | (part[:, None] == part[..., None]))  # (B, T, T)
@@ -120,8 +123,9 @@ def candidates_told(model, prompts: list[list[int]], said: list[list[list[int]]]
     targets, many = labels[:, 1:][where], len(said[0])
     owner = where.nonzero()[:, 0] * many + part[:, 1:][where] - 1
     words = logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
-    told = torch.zeros(len(said) * many).index_add(0, owner, words)
-    missed = torch.zeros(len(said) * many).index_add(0, owner, (logits.argmax(-1) != targets).float())
+    none = torch.zeros(len(said) * many, device=device)
+    told = none.index_add(0, owner, words)
+    missed = none.index_add(0, owner, (logits.argmax(-1) != targets).float())
     return told.view(-1, many), missed.view(-1, many) == 0
 
 
@@ -174,7 +178,7 @@ def started(model, rows: list[dict], config: dict) -> None:
     import torch
 
     if config["router"] == "kmeans":
-        batch = collate(rows[:: max(1, len(rows) // config["fit_rows"])])
+        batch = on_device(collate(rows[:: max(1, len(rows) // config["fit_rows"])]), model)
         with torch.no_grad():
             states = model.router_states(batch["input_ids"], batch["attention_mask"],
                                          prompt_mask=batch["prompt_mask"])

@@ -116,10 +116,11 @@ def literal_told(model, row, said, settings):
     return told, bool((logits.argmax(-1) == targets).all())
 
 
-@pytest.mark.parametrize("arm", ["iclm", "no_invariant", "oracle", "finetuned"])
+@pytest.mark.parametrize("arm", ["iclm", "no_invariant", "oracle", "finetuned", "weighted", "logit"])
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_panel_is_chosen_and_written_as_from_whole_rows(arm, alone):
-    settings = config("raven", arm, test_rows=5)
+    id = "iclm.variants.raven" if arm in iclm_grid.VARIANTS else "iclm.raven"
+    settings = registry.config(id, arm, "quick") | {"test_rows": 5}
     torch.manual_seed(1)
     model = iclm_models.build_model(settings).eval()
     with torch.no_grad():
@@ -134,6 +135,22 @@ def test_a_panel_is_chosen_and_written_as_from_whole_rows(arm, alone):
         modules = iclm_models.modules_of(model, iclm_runs.prepared(rows, settings))
     for row, one, eight, module in zip(rows, found, told, modules, strict=True):
         assert one == (eight[row["target"]][1], max(eight)[0] == eight[row["target"]][0], module)
+
+
+def test_soft_weights_reach_the_candidates(monkeypatch):
+    settings = registry.config("iclm.variants.raven", "weighted", "quick") | {
+        "test_rows": 2, "router_settings": {"temperature": 1e3}}  # weights near one half
+    torch.manual_seed(1)
+    model = iclm_models.build_model(settings).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    kept, told = iclm_runs.candidates_told, []
+    monkeypatch.setattr(iclm_runs, "candidates_told", lambda *given: told.append(kept(*given)) or told[-1])
+    rows = iclm_tasks.test_rows(settings, "center")["symbolic"][:1]
+    iclm_runs.panels_answered(model, rows, settings)
+    expected = [literal_told(model, rows[0], said, settings)[0] for said in rows[0]["candidates"]]
+    torch.testing.assert_close(told[0][0][0], torch.tensor(expected), rtol=1e-4, atol=1e-4)
 
 
 def test_what_is_told_of_candidates_equals_whole_rows(model):
