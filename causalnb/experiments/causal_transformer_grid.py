@@ -72,8 +72,8 @@ TABLE_1 = {**CONTRAST_ARMS, "transformer": {}, "gcn": GCN, "loss": LOSS, "both":
 STL = {"train_part": "challenge_train"}  # "single task": on the challenge's own pairs, whatever the minority
 OTHERS = dict.fromkeys((*CONTRAST_ARMS, "entropy"), (CONTRASTS,))  # arms whose models stand in a module more
 SMALL = {"n_train": 40, "n_validation": 8, "n_test": 8}
-# By name: the task, its data at laptop and at quick, its real cells and the column they split by; how many rows
-# are mapped and followed, so that an even stride meets all kinds of a challenge, which come in turn.
+# By name: the task, its data at laptop and at quick, its real cells and the column they split by; how many
+# rows are mapped and followed, so that an even stride meets all kinds of a challenge, which come in turn.
 OVERLAP = {
     "nli": {"task": "overlap", "data": {"n_train": 48_000, "n_validation": 1000, "n_test": 2000,
                                         "per_subcase": 100},  # 12,000 rows are learned by heart
@@ -153,7 +153,7 @@ for name in OVERLAP:
         ))
 
 DEVELOPMENT = {"data": {"family": "development"}, "data_seed": 1000, "real": [],
-               "cells": ["validation", "challenge"], "steps": 1000, "map_rows": 200}  # what settings are chosen on
+               "cells": ["validation", "challenge"], "steps": 1000, "map_rows": 200}  # settings are chosen on it
 for name in OVERLAP:
     register(Experiment(
         id=f"causal_transformer.search.{name}",

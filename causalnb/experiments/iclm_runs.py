@@ -98,8 +98,8 @@ def panels_answered(model, rows: list[dict], config: dict, alone: bool = False,
 def candidates_told(model, prompts: list[list[int]], said: list[list[list[int]]], routing=None) -> tuple:
     """Log-probabilities (B, K) of K candidates after each of B prompts, and whether each is written (B, K).
 
-    routing is a Routing, or modules (B,). One row holds a prompt and all its candidates: each begins with the prompt's
-    last token, stands where it would stand alone, and sees the prompt and itself.
+    routing is a Routing, or modules (B,). One row holds a prompt and all its candidates: each begins with the
+    prompt's last token, stands where it would stand alone, and sees the prompt and itself.
     """
     import torch
     from torch.nn.utils.rnn import pad_sequence

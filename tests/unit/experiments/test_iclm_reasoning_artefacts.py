@@ -131,7 +131,8 @@ def test_the_gates_rows_are_of_one_module_in_four_settings():
         told = [number(f"{experiment}.raven", arm, seed, "center_symbolic", "exact") for seed in range(SEEDS)]
         assert rows[name]["RAVEN Symb"] == percent(mean_ci(told)) and rows[name]["trained parameters"] == "7"
     for name, (experiment, arm) in made.GATE.items():
-        steps = {f"{(2 if arm == 'longer' else 1) * registry.config(f'{experiment}.{family}', arm)['steps']:,}": 1
+        times = 2 if arm == "longer" else 1
+        steps = {f"{times * registry.config(f'{experiment}.{family}', arm)['steps']:,}": family
                  for family in ("acre", "raven")}
         assert rows[name]["steps"].split(", ") == [*steps]
 
