@@ -153,7 +153,7 @@ for name in OVERLAP:
         ))
 
 DEVELOPMENT = {"data": {"family": "development"}, "data_seed": 1000, "real": [],
-               "cells": ["validation", "challenge"], "steps": 1000, "map_rows": 200}  # settings are chosen on it
+               "cells": ["validation", "challenge"], "steps": 1000, "map_rows": 200}
 for name in OVERLAP:
     register(Experiment(
         id=f"causal_transformer.search.{name}",
