@@ -357,7 +357,7 @@ def tries(task: str, profile: str | None = None):
         settings[name] = ", ".join(f"{key} {given[name][key]}" for key in keys)
         tried, ran = (registry.config(*where, profile)
                       for where in ((SEARCHES[task], name), (IDS[task, DECISIVE], arm)))
-        used[name] = all(tried[key] == ran[key] for key in given[name])
+        used[name] = all(tried[key] == ran[key] for one in siblings for key in one)
     found["settings"], found["used"] = found.arm.map(settings), found.arm.map(used)
     return found.assign(arm=kinds).set_index(["arm", "try"]).sort_index()
 
