@@ -410,3 +410,10 @@ def test_artefacts_are_built_and_a_missing_result_is_named():
             made.measured()
     finally:
         gone.write_bytes(kept)
+
+
+@pytest.mark.parametrize("task", made.TASKS)
+def test_one_try_of_each_arm_is_used(task):
+    """A weight is tried with a schedule and without one: tries that share a setting are not one another."""
+    used = made.tries(task).used.groupby("arm").sum()
+    assert (used == 1).all() and len(used) == len(grid.SEARCHED)
