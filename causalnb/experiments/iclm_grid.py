@@ -82,9 +82,11 @@ FAMILIES = {
     "raven": {"family": "raven", "regime": "center", "cells": ["center", "four", "in_center"]},
 }
 TRAINED = {"acre": {}, "raven": {"steps": 1000, "learning_rate": 5e-3}}
+ALONE_TOO = {"acre": {}, "raven": {"alone_choices": 1000}}  # as many choices of modules alone as of the model
 ALONE = {"num_modules": 1, "invariant": False, "aggregation": "own", "routed_by": "nobody",
          "router_trainable": False}
 MAPS = {"map_rows": 100}
+FOLLOWED = {**MAPS, "evaluate_every": 10}  # independence, which falls at once
 WIDE = {**ALONE, "lora_rank": 67, "learning_rate": 2e-3}  # as many parameters as ICLM trains
 TRIES = {  # for the true shifts, as many for each side; tried on MIRRORED
     "finetuned_wide": [WIDE, {**WIDE, "learning_rate": 1e-3}, {**WIDE, "learning_rate": 4e-3},
@@ -97,7 +99,7 @@ TABLE_1 = {
     "base": {**ALONE, "steps": 0},
     "finetuned": ALONE,
     "finetuned_wide": WIDE,
-    "iclm": MAPS,
+    "iclm": FOLLOWED,
     "no_invariant": {"invariant": False, "aggregation": "own"},
     "no_invariant_head": {"invariant": False},
     "oracle": {**ALONE, "num_modules": 2, "routed_by": "format"},
@@ -109,7 +111,7 @@ VARIANTS = {
     "probability": {"aggregation": "probability"},
 }
 CONTROLS = {
-    "untrained": {**MAPS, "pretrained": False, "base": ""},
+    "untrained": {**FOLLOWED, "pretrained": False, "base": ""},
     "matched": {**MAPS, "matched": 8},
     "uniform_start": {"router_settings": {}},
 }
@@ -154,7 +156,7 @@ def add(id: str, title: str, family: str, arms: dict, seeds: int, cost: float, n
 
 for family, name, cost in (("acre", "ACRE", 300), ("raven", "RAVEN", 250)):
     add(f"iclm.{family}", f"{name} in two formats: one module, two, an invariant one, an oracle", family,
-        TABLE_1, 3, cost)
+        {**TABLE_1, "iclm": FOLLOWED | ALONE_TOO[family]}, 3, cost)
     add(f"iclm.gate.{family}", f"{name}: the paper's adapters, and all weights", family, GATE, 3, cost)
     add(f"iclm.variants.{family}", f"{name}: routers and aggregations", family, VARIANTS, 3, cost,
         "34_routing_and_variants")
@@ -166,8 +168,8 @@ for name, (family, changes) in SHIFTS.items():
         {arm: TRIES[arm][number] for arm, number in USED[family].items()}, 6, 300,
         **changes)  # six: see sign_flip
     add(f"iclm.shift_rows.{name}", f"{said}: the rows of Table 1", family,
-        {arm: {**TABLE_1[arm], "map_rows": 0} for arm in ("base", "finetuned", "iclm", "no_invariant",
-                                                         "oracle")}, 3, 220,
+        {**{arm: TABLE_1[arm] for arm in ("base", "finetuned", "no_invariant", "oracle")},
+         "iclm": ALONE_TOO[family]}, 3, 220,
         **changes)
 for family, changes in MIRRORED.items():
     add(f"iclm.search.{family}", f"{family.upper()}: what is tried for true shifts, on mirrored ones", family,

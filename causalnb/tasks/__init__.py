@@ -33,7 +33,7 @@ def load(name: str, path: str | Path | Mapping[str, str | Path] | None = None, *
     if path is not None:
         if options:
             raise DataError(f"A file at path is read as it is: leave {', '.join(options)} out.")
-        return import_module("causalnb.tasks.pair_files").load(name, path)
+        return import_module("causalnb.tasks.pair_files").from_files(name, path)
     loader = import_module(f"causalnb.tasks.{name}").load
     known = inspect.signature(loader).parameters
     unknown = [option for option in options if option not in known]

@@ -31,7 +31,7 @@ COLUMNS = {  # by task: our column -> what files call it
 LABELS = {"overlap": overlap.LABELS, "snli": snli.LABELS, "paraphrase": paraphrase.LABELS}
 
 
-def load(task: str, path: str | Path | Mapping[str, str | Path]) -> DatasetDict:
+def from_files(task: str, path: str | Path | Mapping[str, str | Path]) -> DatasetDict:
     """DatasetDict with columns sentence1, sentence2, label: a test part, or the parts that `path` names.
 
     Pairs without a gold label ("-") are left out. DataError for a task without such files, a file that
