@@ -20,8 +20,8 @@ def unpacked(digits: str, rows: int):
 def count_forgotten(history: list[dict], rows: dict[str, int]) -> tuple[list[dict], dict[str, float]]:
     """A history with numbers in place of bits, and what was forgotten in all of it, for each name in rows.
 
-    An entry's right_NAME becomes learned_NAME, the share of right ones, and forgotten_NAME, how many were
-    right at the look before and are wrong now. In all: events_NAME, their sum, and forgotten_NAME, the share
+    An entry's right_NAME, where it has one, becomes learned_NAME, the share of right ones, and
+    forgotten_NAME, how many were right at the look before and are wrong now. In all: events_NAME, their sum, and forgotten_NAME, the share
     of examples that were forgotten at least once.
     """
     import numpy as np
@@ -32,6 +32,8 @@ def count_forgotten(history: list[dict], rows: dict[str, int]) -> tuple[list[dic
     for entry in history:
         entry = dict(entry)
         for name, count in rows.items():
+            if f"{SEEN}{name}" not in entry:
+                continue
             now = unpacked(entry.pop(f"{SEEN}{name}"), count)
             lost = before[name] & ~now
             entry |= {f"learned_{name}": float(now.mean()), f"forgotten_{name}": int(lost.sum())}

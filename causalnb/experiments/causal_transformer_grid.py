@@ -5,7 +5,8 @@ stale.
 """
 
 from causalnb.experiments.causal_transformer_beyond import run_beyond
-from causalnb.experiments.causal_transformer_runs import run_pairs, run_sequence
+from causalnb.experiments.causal_transformer_runs import run_pairs
+from causalnb.experiments.causal_transformer_sequence import run_sequence
 from causalnb.experiments.causal_transformer_translation import run_translation
 from causalnb.lab.registry import Experiment, register
 
@@ -215,7 +216,7 @@ register(Experiment(
     title="Entailment, paraphrase, fact checking, one after the other: what is kept of each",
     run=run_sequence,
     notebook=NOTEBOOK,
-    code=code("sequence", *PAIRS),
+    code=code("sequence", *PAIRS, "sequence"),
     arm_code=OTHERS,
     arms={arm: tuned("nli")[arm] for arm in ("bow", "bilstm", "transformer", "both")},
     settings={

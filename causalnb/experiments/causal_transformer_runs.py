@@ -1,6 +1,4 @@
-"""One arm on one task of sentence pairs, and on three of them in sequence: train, follow, score."""
-
-from dataclasses import replace
+"""One arm on one task of sentence pairs: train, follow, score."""
 
 from causalnb.experiments.causal_transformer_forgetting import SEEN, count_forgotten, packed
 from causalnb.experiments.causal_transformer_models import (
@@ -88,41 +86,3 @@ def run_pairs(run: Run) -> dict:
     metrics = {"parameters": model.num_parameters(), **cell_scores(model, asked, tokenizer, config)}
     example = example_map(model, tokenizer) if config["task"] in EXAMPLE_IN else []
     return {"metrics": metrics | forgotten, "history": history + example}
-
-
-def run_sequence(run: Run) -> dict:
-    """Train an arm on one task after the other; accuracies of all tasks after each, and what was forgotten.
-
-    Each task has labels of its own, and is asked for these alone. Metrics: after_TASK_OTHER, and _challenge.
-    """
-    from transformers import set_seed
-
-    config, stages = run.config, dict(run.config["stages"])
-    found = {task: parts(task, data, run.seed) for task, data in stages.items()}
-    tokenizer = pair_tokenizer([row for one in found.values() for row in one["train"]], config["vocabulary"])
-    among, first = {}, 0
-    for task in stages:
-        among[task] = slice(first, first := first + len(LABELS[task]))
-    rows = {task: {part: encoded(one[part], tokenizer, among[task].start)
-                   for part in ("train", "validation", "test", "challenge")} for task, one in found.items()}
-    probes = {task: spread(one["train"], config["probe_rows"]) for task, one in rows.items()}
-    set_seed(run.seed)
-    model = build_classifier(config, len(tokenizer), first, config["steps"])
-
-    def share(task: str, part: str) -> float:
-        return float(right(model, rows[task][part], among[task]).mean())
-
-    def measure(model) -> dict:
-        return {f"accuracy_{task}": share(task, "validation") for task in stages} | {
-            f"{SEEN}{task}": packed(right(model, probes[task], among[task])) for task in stages}
-
-    history, metrics = [], {"parameters": model.num_parameters()}
-    for task in stages:
-        order = grouped(rows[task]["train"], config["batch"], config["steps"], run.seed)
-        stage = fit(replace(run, folder=run.folder / task), model, rows[task]["train"], order, measure)
-        history += [{"task": task, **entry} for entry in stage]
-        for other in stages:
-            metrics |= {f"after_{task}_{other}": share(other, "test"),
-                        f"after_{task}_{other}_challenge": share(other, "challenge")}
-    history, forgotten = count_forgotten(history, {task: len(probe) for task, probe in probes.items()})
-    return {"metrics": metrics | forgotten, "history": history}

@@ -184,13 +184,6 @@ def over_sets(found: dict, row: str, which: str = "all", score: dict | None = No
     return pd.concat(parts, axis=1).dropna().mean(axis=1)
 
 
-def alone_choices(profile: str | None = None) -> int:
-    """On how many problems of a set modules alone choose a panel."""
-    from causalnb.lab import registry
-
-    return registry.config("iclm.raven", "iclm", profile)["alone_choices"]
-
-
 def table1(family: str, found: dict, score: str = "exact"):
     """Table 1 on one family: every row as printed and as measured; score "choice" is RAVEN's among eight."""
     from causalnb.lab.statistics import mean_ci
@@ -208,14 +201,13 @@ def table1(family: str, found: dict, score: str = "exact"):
     how = {"exact": "every word of the answer right", "choice": "the right panel is the likeliest of eight"}
     chance = "chance is 1/8" if score == "choice" else {
         "acre": "chance is near 1/3", "raven": "the answer is written, not chosen"}[family]
-    few = f" Modules alone: the first {alone_choices():,} problems of a set." * (score == "choice")
     id = "iclm.table1" + "_raven" * (family == "raven") + "_choice" * (score == "choice")
     return Table(id, ["", *heads], rows,
                  f"Table 1, {family.upper()}: accuracy, mean ± half of the 95 % interval (seeds); ours: "
                  f"{how[score]}",
                  "The paper's accuracies are of one run, and of letters or words picked by an LLM of 7 "
                  "billion parameters; ours of a small model on the same problems in compact rows; "
-                 f"{chance}.{few}")
+                 f"{chance}.")
 
 
 def contrasts_table(found: dict):
@@ -421,8 +413,7 @@ def shift_rows_table(ids=SHIFTS, profile: str | None = None):
     return Table("iclm.shift_rows", ["", *heads], [[name, *told] for name, told in cells.items()],
                  "Table 1's rows on true shifts and the i.i.d. cells beside them: accuracy, mean ± half of "
                  "the 95 % interval (seeds)",
-                 "ACRE: exact answers; RAVEN: the likeliest of eight, of balanced candidates; "
-                 f"modules alone on {alone_choices(profile):,} problems of RAVEN.")
+                 "ACRE: exact answers; RAVEN: the likeliest of eight, of balanced candidates.")
 
 
 def tries(family: str, profile: str | None = None) -> dict[str, list[tuple[dict, float, float]]]:

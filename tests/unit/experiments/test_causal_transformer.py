@@ -16,6 +16,7 @@ from causalnb.experiments import causal_transformer_forgetting as forgetting
 from causalnb.experiments import causal_transformer_grid as grid
 from causalnb.experiments import causal_transformer_models as models
 from causalnb.experiments import causal_transformer_runs as runs
+from causalnb.experiments import causal_transformer_sequence as sequence
 from causalnb.experiments import causal_transformer_tasks as tasks
 from causalnb.experiments import causal_transformer_translation as translation
 from causalnb.lab import registry
@@ -161,6 +162,15 @@ def test_forgotten_examples_by_hand():
     assert "right_a" in history[0]
 
 
+def test_what_was_not_looked_at_yet_is_not_forgotten():
+    looks = [[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 1, 0], [0, 0, 1, 1]]
+    history = [{"step": i} | ({"right_a": forgetting.packed(look)} if i > 1 else {})
+               for i, look in enumerate(looks)]
+    found, total = forgetting.count_forgotten(history, {"a": 4})
+    assert total == {"events_a": 1, "forgotten_a": 0.25}
+    assert [entry.get("forgotten_a") for entry in found] == [None, None, 0, 1]
+
+
 def test_scores_by_hand():
     rows = [{"label": label, "kind": kind} for label, kind in ((0, "a"), (0, "b"), (1, "b"), (1, "b"))]
     found = runs.scores(rows, np.array([0, 1, 1, 1]), ("no", "yes"), "kind")
@@ -197,11 +207,19 @@ def test_halves_of_the_challenge_are_told_apart(tmp_path):
 
 def test_tasks_in_sequence_have_labels_of_their_own(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(runs, "fit", lambda run, model, rows, order, measure: seen.append(
-        (run.folder.name, model, {row["labels"] for row in rows})) or [{"step": 1, **measure(model)}])
-    found = runs.run_sequence(run_of(tmp_path, "causal_transformer.sequence", "both"))
+
+    def fit(run, model, rows, order, measure):
+        seen.append((run.folder.name, model, {row["labels"] for row in rows}))
+        assert model.passes == 0  # the weight of the loss rises in every stage
+        model.passes += 1
+        return [{"step": 1, **measure(model)}]
+
+    monkeypatch.setattr(sequence, "fit", fit)
+    found = sequence.run_sequence(run_of(tmp_path, "causal_transformer.sequence", "both"))
     assert [(name, labels) for name, _, labels in seen] == [
         ("overlap", {0, 1}), ("paraphrase", {2, 3}), ("fact_check", {4, 5})]
+    assert [[name for name in entry if name.startswith("learned_")] for entry in found["history"]] == [
+        [f"learned_{task}" for task in [*grid.STAGES][: 1 + stage]] for stage in range(3)]
     assert isinstance(seen[0][1], CausalTransformerForSequenceClassification)
     assert seen[0][1].config.num_labels == 6
     names = {f"after_{one}_{other}{part}" for one in grid.STAGES for other in grid.STAGES

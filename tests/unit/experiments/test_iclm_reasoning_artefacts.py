@@ -100,7 +100,6 @@ def test_the_choice_among_eight_has_modules_alone_too(found):
     of = [number("iclm.raven", "iclm", seed, "four_symbolic", "domain_choice") for seed in range(SEEDS)]
     assert rows["ours: domain module alone"]["RAVEN-Four Symb"] == estimate(mean_ci(of))
     assert len(rows) == 7 + 9 and table.id == "iclm.table1_raven_choice"
-    assert "Modules alone: the first 2 problems of a set." in table.notes
 
 
 def test_contrasts_pair_seeds(found):
