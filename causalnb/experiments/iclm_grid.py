@@ -174,7 +174,7 @@ for name, (family, changes) in SHIFTS.items():
 for family, changes in MIRRORED.items():
     add(f"iclm.search.{family}", f"{family.upper()}: what is tried for true shifts, on mirrored ones", family,
         {f"{arm}_{number}": one for arm, some in TRIES.items() for number, one in enumerate(some)}, 1, 300,
-        **{"source": "generator", "split_seed": 4242, **changes})
+        **{"source": "generator", "split_seed": 4242, "test_rows": 500, **changes})
 
 register(Experiment(
     id="iclm.continual",

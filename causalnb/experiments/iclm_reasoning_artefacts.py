@@ -436,8 +436,10 @@ def tries(family: str, profile: str | None = None) -> dict[str, list[tuple[dict,
 def tries_table(families=FAMILIES, profile: str | None = None):
     """What was tried for the true shifts, on mirrored ones, and what is used."""
     from causalnb.experiments.iclm_grid import USED, WIDE
+    from causalnb.lab import registry
     from causalnb.lab.tables import Table
 
+    asked = registry.config(SEARCHES[families[0]], "strong_0", profile)["test_rows"]
     found, rows = {family: tries(family, profile) for family in families}, []
     for arm, name in (("finetuned_wide", "fine-tuned, ICLM's size"), ("strong", "ICLM")):
         for number, (settings, *_) in enumerate(found[families[0]][arm]):
@@ -449,8 +451,9 @@ def tries_table(families=FAMILIES, profile: str | None = None):
     heads = [f"{family.upper()}, {what}" for family in families for what in ("i.i.d.", "shifted")]
     return Table("iclm.search", ["arm", "settings", *heads, "used on the true shift"], rows,
                  "Every try for the true shifts, on mirrored ones: accuracy, mean over formats, one seed",
-                 "Mirrored: trained on what the true shift asks for, tested on what it trains on. Used is "
-                 "the best score under shift; each side has as many tries.")
+                 "Mirrored: trained on what the true shift asks for, tested on what it trains on, with "
+                 f"{asked:,} questions a cell. Used is the best score under shift; each side has as many "
+                 "tries.")
 
 
 @artefact("iclm.table1", needs=("iclm.acre", "iclm.raven"))
