@@ -86,7 +86,8 @@ ALONE_TOO = {"acre": {}, "raven": {"alone_choices": 1000}}  # as many choices of
 ALONE = {"num_modules": 1, "invariant": False, "aggregation": "own", "routed_by": "nobody",
          "router_trainable": False}
 MAPS = {"map_rows": 100}
-FOLLOWED = {**MAPS, "evaluate_every": 10}  # independence, which falls at once
+OFTEN = {"evaluate_every": 10}  # where independence is followed, which falls at once
+FOLLOWED = {**MAPS, **OFTEN}
 WIDE = {**ALONE, "lora_rank": 67, "learning_rate": 2e-3}  # as many parameters as ICLM trains
 TRIES = {  # for the true shifts, as many for each side; tried on MIRRORED
     "finetuned_wide": [WIDE, {**WIDE, "learning_rate": 1e-3}, {**WIDE, "learning_rate": 4e-3},
@@ -107,8 +108,8 @@ TABLE_1 = {
 VARIANTS = {
     "weighted": {"router": "distance", "router_settings": {}},
     "kmeans": {"router": "kmeans", "router_settings": {}, "router_trainable": False},
-    "logit": {"aggregation": "logit"},
-    "probability": {"aggregation": "probability"},
+    "logit": {"aggregation": "logit", **OFTEN},
+    "probability": {"aggregation": "probability", **OFTEN},
 }
 CONTROLS = {
     "untrained": {**FOLLOWED, "pretrained": False, "base": ""},
@@ -185,7 +186,7 @@ register(Experiment(
     arms={"iclm": MAPS, "kept": {"keep": True}, "finetuned": ALONE},
     settings={
         "laptop": {**LAPTOP, "num_modules": 4, "keep": False, "used_share": 0.05, "count_rows": 200,
-                   **{family: FAMILIES[family] | TRAINED[family] for family in FAMILIES}},
+                   **{family: FAMILIES[family] | TRAINED[family] | ALONE_TOO[family] for family in FAMILIES}},
         "quick": {**QUICK, **FAMILIES, "count_rows": 4},
         "gpu": {**GPU, **FAMILIES},
     },

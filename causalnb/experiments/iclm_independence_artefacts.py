@@ -82,18 +82,26 @@ def cut_between(short: list[int], long: list[int]) -> float:
     return float(cuts[max(np.flatnonzero(missed == missed.min()), key=lambda i: gaps[i])])
 
 
-def prompt_lengths(family: str, rows: int = 100, matched: int = 0, seed: int = 0) -> dict:
-    """{"train" or cell: {format: lengths in words}} of compact prompts, drawn by the rules."""
+def own_words(row: dict) -> float:
+    """The share of a prompt's words that are no filler."""
+    from causalnb.tasks.icl_rows import prompt_length, without_fillers
+
+    return prompt_length(without_fillers(row)) / prompt_length(row)
+
+
+def prompt_lengths(family: str, rows: int = 100, matched: int = 0, seed: int = 0, measure=None) -> dict:
+    """{"train" or cell: {format: lengths in words, or `measure`}} of compact prompts, drawn by the rules."""
     from causalnb.experiments import iclm_tasks
     from causalnb.lab import registry
     from causalnb.tasks.icl_rows import prompt_length
 
+    measure = measure or prompt_length
     config = registry.config(f"iclm.{family}", "iclm", "laptop") | {
         "source": "generator", "train_rows": rows, "test_rows": rows, "matched": matched}
     made = {"train": iclm_tasks.training_rows(config, seed)}
     made |= {cell: [row for rows in iclm_tasks.test_rows(config, cell).values() for row in rows]
              for cell in SETS[family]}
-    return {part: {format: [prompt_length(row) for row in found if row["format"] == format]
+    return {part: {format: [measure(row) for row in found if row["format"] == format]
                    for format in FORMATS} for part, found in made.items()}
 
 
@@ -123,14 +131,19 @@ def by_length(lengths: dict) -> tuple[float, dict[tuple[str, str], float]]:
 
 
 def length_rows(family: str, rows: int = 100) -> dict[str, dict[tuple[str, str], float]]:
-    """{what is read, where it is cut: {(cell, format): share}} of routers that know the length alone."""
-    kinds = {"the paper's prompts, characters": printed_lengths(family, rows),
-             "our prompts, words": prompt_lengths(family, rows),
-             "our prompts of equal length, words": prompt_lengths(family, rows, matched=8)}
+    """{what is read, where it is cut: {(cell, format): share}} of routers that know one number alone.
+
+    The length; and, where fillers make all lengths equal, how much of a prompt is its own.
+    """
+    kinds = {"length alone: the paper's prompts, characters": printed_lengths(family, rows),
+             "length alone: our prompts, words": prompt_lengths(family, rows),
+             "length alone: our prompts of equal length, words": prompt_lengths(family, rows, matched=8),
+             "fillers alone: our prompts of equal length, share of other words": prompt_lengths(
+                 family, rows, matched=8, measure=own_words)}
     found = {}
     for name, lengths in kinds.items():
         cut, shares = by_length(lengths)
-        found[f"{name}, cut at {cut:g}"] = shares
+        found[f"{name}, cut at {round(cut, 2):g}"] = shares
     return found
 
 
@@ -153,7 +166,7 @@ def table3(family: str, profile: str | None = None, rows: int = 100):
             told = [estimate(mean_ci(1 - shares[place] if n else shares[place]), 2) for place in places]
             lines.append([f"ours: {NAMES[arm]}, n={n}", *told, *ends])
     for name, shares in length_rows(family, rows).items():
-        lines.append([f"length alone: {name}", *(f"{shares[place]:.2f}" for place in places),
+        lines.append([name, *(f"{shares[place]:.2f}" for place in places),
                       f"{split(shares, first):.2f}", "none"])
     heads = [f"{SETS[family][cell]} {FORMATS[format]}" for cell, format in places]
     return Table(
@@ -162,7 +175,8 @@ def table3(family: str, profile: str | None = None, rows: int = 100):
         "(seeds)",
         "n=0 is, seed by seed, the module that gets a larger share of the symbolic i.i.d. prompts than of "
         "those in text. split: that share less the other, so that it cannot be negative i.i.d.; exact: right "
-        f"answers. Length alone: shorter prompts to n=0, the cut found on {rows} drawn training problems.")
+        f"answers. Length alone: shorter prompts to n=0, the cut found on {rows} drawn training problems; "
+        "fillers alone: those with more of them.")
 
 
 def routing_remark(family: str, profile: str | None = None) -> str:

@@ -13,6 +13,7 @@ NAMES = {"iclm": "ICLM", "weighted": "ICLM-Weighted", "kmeans": "ICLM-K-Means", 
 FORMATS = {"text": "Text", "symbolic": "Symb"}
 FAMILIES = {"acre": "ACRE", "raven": "RAVEN"}
 SCORES = {"acre": {"exact": "exact"}, "raven": {"exact": "exact panel", "choice": "choice of eight"}}
+SOFT = "weighted"  # its shares of modules are of the largest weight, which says little
 ROUTERS, AGGREGATIONS = ("weighted", "kmeans"), ("logit", "probability")
 CLAIMS = {  # table -> family, arms, {claim: the arms whose mean it compares with the default}
     "iclm.table4": ("acre", ROUTERS, {"iclm.claim24": ROUTERS[:1], "iclm.claim25": ROUTERS[1:]}),
@@ -154,6 +155,7 @@ def scores_table(table: str, profile: str | None = None):
             for arm in (DEFAULT, *arms) for values in [printed_rows(table)[NAMES[arm]]]]
     for arm in (DEFAULT, *arms):
         apart, loss = (over_seeds(of(family, arm, profile)) for of in (told_apart, final_loss))
+        apart = "soft" if arm == SOFT else apart
         for score, said in SCORES[family].items():
             found, first = measured(family, arm, score, profile), score == "exact"
             rows.append([f"ours: {NAMES[arm]}, {said}", *(over_seeds(found[place]) for place in found),
@@ -161,7 +163,8 @@ def scores_table(table: str, profile: str | None = None):
                          *(more(arm, "ours", loss) if first else more("", "ours"))])
     what = "aggregations" if joined else "routers"
     notes = (f"The paper's are single runs on {ITEMS} items. Formats apart: half the sum over modules of the "
-             "difference between the formats' shares; 1: each format has modules of its own.")
+             "difference between the formats' shares; 1: each format has modules of its own; soft: every "
+             "prompt goes to all modules.")
     if family == "raven":
         notes += (" The paper asks for a letter; ours says the panel word by word, and chooses where it "
                   "rates eight candidates, which it never saw in training, by likelihood.")

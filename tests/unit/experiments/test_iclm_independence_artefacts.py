@@ -58,12 +58,19 @@ def test_a_cut_misses_as_few_as_it_can(short, long, cut):
 
 def test_length_alone_splits_acre_and_not_prompts_of_equal_length():
     rows = made.length_rows("acre", rows=12)
-    free, ours, equal = rows.values()
+    free, ours, equal, fillers = rows.values()
     for cell in made.SETS["acre"]:
         assert made.split(free, cell) == 1.0 and 0.3 < made.split(ours, cell) < 0.9  # compact rows overlap
         assert abs(made.split(equal, cell)) < 0.3
+        assert made.split(fillers, cell) > 0.6  # what the length told is told by the fillers now
     cut, _ = made.by_length(made.printed_lengths("acre", 12))
     assert 372 < cut < 695  # the longest symbolic and the shortest prompt in text
+
+
+def test_own_words_are_no_fillers():
+    row = {"words": ["a", "_", "b", "_", ">", "on"], "answer": [False] * 5 + [True],
+           "supervised": [False] * 5 + [True]}
+    assert made.own_words(row) == 3 / 5
 
 
 def test_length_alone_takes_two_figures_in_symbols_for_text():
@@ -86,6 +93,7 @@ def test_table_3_has_the_papers_rows_and_all_controls():
     assert ours == [f"ours: {made.NAMES[arm]}, n=0"
                     for arm in ("iclm", "uniform_start", "matched", "untrained")]
     assert sum(label.startswith("length alone") for label in rows) == 3
+    assert sum(label.startswith("fillers alone") for label in rows) == 1
     assert not any(label.startswith("paper") for label in by_label(made.table3("raven", rows=12)))
 
 

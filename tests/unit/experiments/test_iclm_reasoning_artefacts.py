@@ -197,13 +197,15 @@ def test_the_table_of_shifts_pairs_seeds_and_means():
     head = "ICLM, best try - fine-tuned, ICLM's size, points"
     line = rows["RAVEN, one to four figures, text, choice"]
     assert line[head] == f"{made.points(mean_ci(gap))}, p {made.sign_flip(gap):.2g}"
-    both = [[mean([mean(values("iclm.shift.acre_comp", arm, ["comp_true"])[s:s + 1]
-                        + values("iclm.shift.acre_sys", arm, ["sys_true"])[s:s + 1]),
+    both = [[mean([mean([number("iclm.shift.acre_comp", arm, s, "comp_true_text", "exact"),  # symbols: no shift
+                         *(number("iclm.shift.acre_sys", arm, s, f"sys_true_{format}", "exact")
+                           for format in made.FORMATS)]),
                    values("iclm.shift.raven", arm, ["four", "in_center"], "choice")[s]])
              for s in range(SEEDS)]
             for arm in ("strong", "finetuned_wide")]
     line = rows["mean: ACRE, exact and RAVEN, choice"]
     assert line[head].startswith(made.points(mean_ci(np.subtract(*both))))
+    assert "ACRE, unseen objects, symbolic (no shift), exact" in rows
     assert "RAVEN, exact:" in made.shifts_remark()
 
 
@@ -230,7 +232,8 @@ def test_every_try_is_shown_and_the_used_one_marked():
     told = mean(number("iclm.search.acre", "strong_2", 0, f"comp_iid_{format}", "exact")
                 for format in made.FORMATS)
     line, = [row for row in table.rows if row[1] == "aggregation logit"]
-    assert line[3] == f"{told:.3f}"
+    shifted = number("iclm.search.acre", "strong_2", 0, "comp_iid_text", "exact")
+    assert line[3] == f"{shifted:.3f}" != f"{told:.3f}"  # in symbols no object is unseen
 
 
 def test_each_side_uses_its_best_try(monkeypatch):

@@ -70,7 +70,7 @@ def test_distances_are_in_spreads_of_the_iid_set():
     spread = np.sqrt(((iid - iid.mean(0)) ** 2).sum(1).mean())
     away = np.linalg.norm(points.loc["four"].to_numpy().mean(0) - iid.mean(0)) / spread
     assert found["distance"][1, "text", "four"] == pytest.approx(away)
-    scores = [number("iclm.raven", "iclm", 1, f"{cell}_text", "exact") for cell in ("four", "center")]
+    scores = [number("iclm.raven", "iclm", 1, f"{cell}_text", "choice") for cell in ("four", "center")]
     assert found["change"][1, "text", "four"] == pytest.approx(scores[0] - scores[1])
     assert len(found) == 4 * 2 * 2
 

@@ -53,6 +53,7 @@ def test_the_formats_are_apart_by_the_shares_of_the_modules():
     rows = by_label(made.scores_table("iclm.table4"))
     apart = rows["ours: ICLM-K-Means, exact"]["formats apart"]
     assert (apart.mean, apart.n) == (pytest.approx(0.75), 3)  # shares of 7/8 and 1/8, in turn
+    assert rows["ours: ICLM-Weighted, exact"]["formats apart"] == "soft"  # the largest weight is no route
 
 
 def test_raven_is_scored_twice():
