@@ -1,4 +1,4 @@
-"""What the Causal Transformer is compared with on sentence pairs: older models, and an entropy penalty."""
+"""What the Causal Transformer is compared with on sentence pairs: older models, and entropy held alone."""
 
 import torch
 import torch.nn.functional as F
@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from .configuration import CausalTransformerConfig
 from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput
 
 KINDS = ("constant", "bow", "bilstm")
@@ -94,22 +95,37 @@ class ContrastForSequenceClassification(PreTrainedModel):
         return (states * there).sum(1) / there.sum(1)
 
 
-class EntropyPenaltyForSequenceClassification(CausalTransformerForSequenceClassification):
-    """The control of the Markov-blanket loss: causal_weight times the mean entropy of attention's rows.
+class EntropyPenaltyConfig(CausalTransformerConfig):
+    """Settings of a Causal Transformer, and entropy_target >= 0 in nats; ValueError for a negative one."""
 
-    It makes attention sparse and knows of no graph. blanket of its configuration should be "none".
+    model_type = "causal_transformer_entropy"
+
+    def __init__(self, entropy_target: float = 0.0, **kwargs):
+        if not entropy_target >= 0:
+            raise ValueError(f"entropy_target is {entropy_target}: choose 0 nats or more")
+        self.entropy_target = entropy_target
+        super().__init__(**kwargs)
+
+
+class EntropyPenaltyForSequenceClassification(CausalTransformerForSequenceClassification):
+    """The control of the Markov-blanket loss: causal_weight times |H - entropy_target|.
+
+    H is the mean entropy of attention's rows, so that they are as spread out as with the loss, or at 0 as
+    sparse as can be, without a graph. blanket of its configuration should be "none".
     """
+
+    config_class = EntropyPenaltyConfig
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
                 output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
-        """As CausalTransformerForSequenceClassification; causal_loss is the entropy in nats."""
+        """As CausalTransformerForSequenceClassification; causal_loss is |H - entropy_target|."""
         weight = 0.0 if labels is None else self.causal_weight()
         out = super().forward(input_ids, attention_mask, token_type_ids, labels,
                               output_attentions or weight > 0)
         if weight > 0:
-            entropy = row_entropy(out.encoder_attentions, attention_mask)
-            out.loss, out.causal_loss = out.loss + weight * entropy, entropy.detach()
+            off = (row_entropy(out.encoder_attentions, attention_mask) - self.config.entropy_target).abs()
+            out.loss, out.causal_loss = out.loss + weight * off, off.detach()
         if not output_attentions:
             out.encoder_attentions = None
         return out

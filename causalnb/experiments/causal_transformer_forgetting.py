@@ -21,8 +21,8 @@ def count_forgotten(history: list[dict], rows: dict[str, int]) -> tuple[list[dic
     """A history with numbers in place of bits, and what was forgotten in all of it, for each name in rows.
 
     An entry's right_NAME, where it has one, becomes learned_NAME, the share of right ones, and
-    forgotten_NAME, how many were right at the look before and are wrong now. In all: events_NAME, their sum, and forgotten_NAME, the share
-    of examples that were forgotten at least once.
+    forgotten_NAME, how many were right at the look before and are wrong now. In all: events_NAME, their sum,
+    and forgotten_NAME, the share of examples that were forgotten at least once.
     """
     import numpy as np
 
@@ -42,3 +42,15 @@ def count_forgotten(history: list[dict], rows: dict[str, int]) -> tuple[list[dic
         found.append(entry)
     return found, ({f"events_{name}": int(each.sum()) for name, each in events.items()}
                    | {f"forgotten_{name}": float((each > 0).mean()) for name, each in events.items()})
+
+
+def lost_later(looks) -> float:
+    """Of the examples right at the first of bool looks (looks, rows), the share wrong at a later one.
+
+    0 where none is right: what was never learned is not lost.
+    """
+    import numpy as np
+
+    first, *later = np.asarray(looks, dtype=bool)
+    wrong = ~np.logical_and.reduce(later) if later else np.zeros_like(first)
+    return float(wrong[first].mean()) if first.any() else 0.0

@@ -29,14 +29,17 @@ def build_classifier(config: dict, vocabulary: int, labels: int, steps: int):
     from causalnb.causal_transformer.contrasts import (
         ContrastConfig,
         ContrastForSequenceClassification,
+        EntropyPenaltyConfig,
         EntropyPenaltyForSequenceClassification,
     )
 
-    transformers = {"transformer": CausalTransformerForSequenceClassification,
-                    "entropy": EntropyPenaltyForSequenceClassification}
     size = dict(vocab_size=vocabulary, num_labels=labels)
-    if config["model"] in transformers:
-        return transformers[config["model"]](CausalTransformerConfig(**size, **settings(config, steps)))
+    if config["model"] == "transformer":
+        return CausalTransformerForSequenceClassification(
+            CausalTransformerConfig(**size, **settings(config, steps)))
+    if config["model"] == "entropy":
+        return EntropyPenaltyForSequenceClassification(EntropyPenaltyConfig(
+            config["entropy_target"], **size, **settings(config, steps)))
     return ContrastForSequenceClassification(ContrastConfig(
         config["model"], **size, d_model=config["d_model"], dropout=config["dropout"]))
 

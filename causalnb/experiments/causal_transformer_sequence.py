@@ -2,7 +2,13 @@
 
 from dataclasses import replace
 
-from causalnb.experiments.causal_transformer_forgetting import SEEN, count_forgotten, packed
+from causalnb.experiments.causal_transformer_forgetting import (
+    SEEN,
+    count_forgotten,
+    lost_later,
+    packed,
+    unpacked,
+)
 from causalnb.experiments.causal_transformer_models import build_classifier, fit, right
 from causalnb.experiments.causal_transformer_runs import spread
 from causalnb.experiments.causal_transformer_tasks import LABELS, encoded, pair_tokenizer, parts
@@ -20,7 +26,9 @@ def run_sequence(run: Run) -> dict:
     """Train an arm on one task after the other; accuracies of all tasks after each, and what was forgotten.
 
     Each task has labels of its own, and is asked for these alone; its probe is looked at from its own stage
-    on, as what it was not trained on yet cannot be forgotten. Metrics: after_TASK_OTHER, and _challenge.
+    on, as what it was not trained on yet cannot be forgotten. Metrics: after_TASK_OTHER, and _challenge;
+    lost_TASK, of the probe's examples right at the end of their stage the share wrong at a later look; and
+    forgotten_TASK as of count_forgotten, which counts the ups and downs of learning too.
     """
     from transformers import set_seed
 
@@ -54,5 +62,9 @@ def run_sequence(run: Run) -> dict:
         for other in stages:
             metrics |= {f"after_{task}_{other}": share(other, "test"),
                         f"after_{task}_{other}_challenge": share(other, "challenge")}
+    for task in trained[:-1]:
+        looks = [unpacked(entry[f"{SEEN}{task}"], len(probes[task])) for entry in history
+                 if f"{SEEN}{task}" in entry]
+        metrics[f"lost_{task}"] = lost_later(looks[sum(entry["task"] == task for entry in history) - 1:])
     history, forgotten = count_forgotten(history, {task: len(probe) for task, probe in probes.items()})
     return {"metrics": metrics | forgotten, "history": history}

@@ -15,13 +15,13 @@ class ICLMConfig(PretrainedConfig):
 
     num_modules N >= 1 domain modules; lora r, alpha, dropout, target_modules; router "vq", "kmeans" or
     "distance" with router_settings for it, reading the base through an adapter of its own unless
-    router_trainable is off, router_projection to that many features; aggregation "latent", "logit", "probability", or "own" (the routed module's own
-    logits, without an invariant module); aggregation_settings for it; invariant_weight w_I in [0, 1],
-    used in logit and probability space; weights of Equation 4, and delta (not the paper's) of the
-    modules' alignment; direction and clamp of the mutual information; norm_over "labels" or, as in the
-    published code, "tokens", padding included, for the batch statistics of training; shared_layers lower
-    layers that run once, without adapters, and whose states then route. Raises ValueError for unknown or
-    contradictory settings.
+    router_trainable is off, router_projection to that many features; aggregation "latent", "logit",
+    "probability", or "own" (the routed module's own logits, without an invariant module);
+    aggregation_settings for it; invariant_weight w_I in [0, 1], used in logit and probability space;
+    weights of Equation 4, and delta (not the paper's) of the modules' alignment; direction and clamp of
+    the mutual information; norm_over "labels" or, as in the published code, "tokens", padding included,
+    for the batch statistics of training; shared_layers lower layers that run once, without adapters, and
+    whose states then route. Raises ValueError for unknown or contradictory settings.
     """
 
     model_type = "iclm"

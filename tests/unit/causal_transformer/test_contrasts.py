@@ -1,4 +1,4 @@
-"""The older models read what they say they read; the entropy penalty is added as it says."""
+"""The older models read what they say they read; entropy is held as it says."""
 
 import math
 
@@ -11,6 +11,7 @@ from causalnb.causal_transformer.contrasts import (
     KINDS,
     ContrastConfig,
     ContrastForSequenceClassification,
+    EntropyPenaltyConfig,
     EntropyPenaltyForSequenceClassification,
     row_entropy,
 )
@@ -104,19 +105,22 @@ def test_entropy_leaves_padding_out():
     assert row_entropy((given,), valid).item() == pytest.approx(rows.mean().item(), abs=1e-6)
 
 
-def test_the_penalty_is_added_with_its_weight():
+@pytest.mark.parametrize("target", [0.0, 1.2, 3.0])
+def test_the_penalty_is_added_with_its_weight(target):
     torch.manual_seed(0)
     settings = SIZES | dict(blanket="none", gcn="none", causal_weight=0.3, causal_ramp=[1, 2])
-    model = EntropyPenaltyForSequenceClassification(CausalTransformerConfig(**settings)).train()
+    model = EntropyPenaltyForSequenceClassification(EntropyPenaltyConfig(target, **settings)).train()
     given = dict(input_ids=torch.randint(3, 20, (4, 7)), labels=torch.tensor([0, 1, 0, 1]))
     plain = classifier(blanket="none", gcn="none")
     plain.load_state_dict(model.state_dict())
     expected = plain(**given, output_attentions=True)
     for weight in (0.0, 0.0, 0.3):  # of passes 0, 1, 2
         out = model(**given)
-        entropy = row_entropy(expected.encoder_attentions)
-        assert out.loss.item() == pytest.approx((expected.loss + weight * entropy).item(), abs=1e-5)
+        off = abs(row_entropy(expected.encoder_attentions).item() - target)
+        assert out.loss.item() == pytest.approx(expected.loss.item() + weight * off, abs=1e-5)
         assert out.encoder_attentions is None
-    assert out.causal_loss.item() == pytest.approx(entropy.item(), abs=1e-5)
+    assert out.causal_loss.item() == pytest.approx(off, abs=1e-5)
+    with pytest.raises(ValueError, match="entropy_target is -1"):
+        EntropyPenaltyConfig(-1)
     shown = model(given["input_ids"], output_attentions=True)
     assert len(shown.encoder_attentions) == 2 and shown.loss is None

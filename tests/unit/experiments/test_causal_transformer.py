@@ -171,6 +171,12 @@ def test_what_was_not_looked_at_yet_is_not_forgotten():
     assert [entry.get("forgotten_a") for entry in found] == [None, None, 0, 1]
 
 
+def test_what_is_lost_was_right_at_the_end_of_its_stage():
+    looks = [[1, 1, 1, 0], [1, 0, 1, 1], [1, 1, 0, 0]]  # lost and found, lost, never right at first
+    assert forgetting.lost_later(looks) == pytest.approx(2 / 3)
+    assert forgetting.lost_later(looks[:1]) == 0 == forgetting.lost_later([[0, 0], [1, 0]])
+
+
 def test_scores_by_hand():
     rows = [{"label": label, "kind": kind} for label, kind in ((0, "a"), (0, "b"), (1, "b"), (1, "b"))]
     found = runs.scores(rows, np.array([0, 1, 1, 1]), ("no", "yes"), "kind")
@@ -225,6 +231,7 @@ def test_tasks_in_sequence_have_labels_of_their_own(tmp_path, monkeypatch):
     names = {f"after_{one}_{other}{part}" for one in grid.STAGES for other in grid.STAGES
              for part in ("", "_challenge")}
     assert names < set(found["metrics"]) and len(found["history"]) == 3
+    assert {name for name in found["metrics"] if name.startswith("lost_")} == {"lost_overlap", "lost_paraphrase"}
     assert [entry["task"] for entry in found["history"]] == [*grid.STAGES]
 
 
