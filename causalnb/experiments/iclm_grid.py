@@ -169,9 +169,9 @@ for name, (family, changes) in SHIFTS.items():
         {arm: TRIES[arm][number] for arm, number in USED[family].items()}, 6, 300,
         **changes)  # six: see sign_flip
     add(f"iclm.shift_rows.{name}", f"{said}: the rows of Table 1", family,
-        {**{arm: TABLE_1[arm] for arm in ("base", "finetuned", "no_invariant", "oracle")},
-         "iclm": ALONE_TOO[family]}, 3, 220,
-        **changes)
+        {arm: TABLE_1[arm] for arm in ("base", "finetuned", "no_invariant", "oracle")}
+        | ({"iclm": ALONE_TOO[family]} if USED[family]["strong"] else {}),  # else it is the arm strong
+        3, 220, **changes)
 for family, changes in MIRRORED.items():
     add(f"iclm.search.{family}", f"{family.upper()}: what is tried for true shifts, on mirrored ones", family,
         {f"{arm}_{number}": one for arm, some in TRIES.items() for number, one in enumerate(some)}, 1, 300,

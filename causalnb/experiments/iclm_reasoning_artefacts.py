@@ -414,12 +414,14 @@ def shift_rows_table(ids=SHIFTS, profile: str | None = None):
     for id in ids:
         config = registry.config(id, "strong", profile)
         score, other = CHOSEN[config["family"]], id.replace("shift", "shift_rows")
-        both = [results.require(one, profile, arms) for one, arms in
-                ((id, ["finetuned_wide"]), (other, [*registry.experiment(other).arms]))]
+        arms = registry.experiment(other).arms
+        strong = {} if "iclm" in arms else {"iclm": "strong"}  # where Table 1's ICLM was the best try
+        both = [results.require(one, profile, some).replace({"arm": {to: arm for arm, to in strong.items()}})
+                for one, some in ((id, ["finetuned_wide", *strong.values()]), (other, [*arms]))]
         for cell, format in product(config["cells"], FORMATS):
             heads.append(named(cell, format))
             for name, told in cells.items():
-                found = both[ROWS[name][0] != "finetuned_wide"]
+                found = both[ROWS[name][0] in arms]
                 found = found[found.arm == ROWS[name][0]]
                 told.append(estimate(mean_ci(found[f"{cell}_{format}_{measure_of(name, score)}"])))
     return Table("iclm.shift_rows", ["", *heads], [[name, *told] for name, told in cells.items()],
