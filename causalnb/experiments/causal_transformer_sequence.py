@@ -16,8 +16,8 @@ from causalnb.lab.batches import grouped
 from causalnb.lab.registry import Run
 
 
-def begun(model) -> None:
-    """Begin a stage: the weight of the Markov-blanket loss rises anew, where the model has one."""
+def restart_ramp(model) -> None:
+    """Let the weight of the Markov-blanket loss rise anew, where the model has one."""
     if hasattr(model, "passes"):
         model.passes.zero_()
 
@@ -55,7 +55,7 @@ def run_sequence(run: Run) -> dict:
 
     for task in stages:
         trained.append(task)
-        begun(model)
+        restart_ramp(model)
         order = grouped(rows[task]["train"], config["batch"], config["steps"], run.seed)
         stage = fit(replace(run, folder=run.folder / task), model, rows[task]["train"], order, measure)
         history += [{"task": task, **entry} for entry in stage]
@@ -63,8 +63,9 @@ def run_sequence(run: Run) -> dict:
             metrics |= {f"after_{task}_{other}": share(other, "test"),
                         f"after_{task}_{other}_challenge": share(other, "challenge")}
     for task in trained[:-1]:
-        looks = [unpacked(entry[f"{SEEN}{task}"], len(probes[task])) for entry in history
+        looks = [(entry["task"], unpacked(entry[f"{SEEN}{task}"], len(probes[task]))) for entry in history
                  if f"{SEEN}{task}" in entry]
-        metrics[f"lost_{task}"] = lost_later(looks[sum(entry["task"] == task for entry in history) - 1:])
+        own, later = ([look for stage, look in looks if (stage == task) == here] for here in (True, False))
+        metrics[f"lost_{task}"] = lost_later([own[-1], *later])
     history, forgotten = count_forgotten(history, {task: len(probe) for task, probe in probes.items()})
     return {"metrics": metrics | forgotten, "history": history}

@@ -82,7 +82,7 @@ FAMILIES = {
     "raven": {"family": "raven", "regime": "center", "cells": ["center", "four", "in_center"]},
 }
 TRAINED = {"acre": {}, "raven": {"steps": 1000, "learning_rate": 5e-3}}
-ALONE_TOO = {"acre": {}, "raven": {"alone_choices": 1000}}  # as many choices of modules alone as of the model
+ALONE_TOO = {"acre": {}, "raven": {"alone_choices": LAPTOP["test_rows"]}}  # as many as of the model
 ALONE = {"num_modules": 1, "invariant": False, "aggregation": "own", "routed_by": "nobody",
          "router_trainable": False}
 MAPS = {"map_rows": 100}
@@ -95,7 +95,7 @@ TRIES = {  # for the true shifts, as many for each side; tried on MIRRORED
     "strong": [{}, {"aggregation_settings": {"start": "base"}}, {"aggregation": "logit"},
                {"aggregation": "probability"}],
 }
-USED = {"acre": {"finetuned_wide": 0, "strong": 0}, "raven": {"finetuned_wide": 0, "strong": 1}}  # the best
+USED = {"acre": {"finetuned_wide": 0, "strong": 0}, "raven": {"finetuned_wide": 1, "strong": 1}}  # the best
 TABLE_1 = {
     "base": {**ALONE, "steps": 0},
     "finetuned": ALONE,
@@ -166,7 +166,8 @@ for family, name, cost in (("acre", "ACRE", 300), ("raven", "RAVEN", 250)):
 for name, (family, changes) in SHIFTS.items():
     said = f"A true shift, {name.replace('_', ' ')}"
     add(f"iclm.shift.{name}", f"{said}: one module or ICLM at its strongest", family,
-        {arm: TRIES[arm][number] for arm, number in USED[family].items()}, 6, 300,
+        {arm: TRIES[arm][number] | (ALONE_TOO[family] if arm == "strong" else {})
+         for arm, number in USED[family].items()}, 6, 300,
         **changes)  # six: see sign_flip
     add(f"iclm.shift_rows.{name}", f"{said}: the rows of Table 1", family,
         {arm: TABLE_1[arm] for arm in ("base", "finetuned", "no_invariant", "oracle")}

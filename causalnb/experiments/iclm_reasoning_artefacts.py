@@ -35,8 +35,8 @@ SHIFTED = {"comp_true": "ACRE, unseen objects", "sys_true": "ACRE, unseen struct
 SAME = {"comp_iid": "ACRE i.i.d., objects of training", "sys_iid": "ACRE i.i.d., structure of training",
         "center": "RAVEN i.i.d., one figure"}  # beside the shifts: what is lost where nothing shifts
 NAMED = {**SAME, **SHIFTED}
-UNSHIFTED = {("comp_true", "symbolic"): "comp_iid", ("comp_iid", "symbolic"): "comp_iid"}
-# objects become symbols that are drawn anew for every row: none is unseen
+# Objects become symbols that are drawn anew for every row: none is unseen.
+NO_SHIFT = {("comp_true", "symbolic"), ("comp_iid", "symbolic")}
 ARMS = {"finetuned_wide": "fine-tuned, ICLM's size", "strong": "ICLM, best try"}
 GATE = {"the paper's adapters: rank 8, attention alone": ("iclm.gate", "paper_lora"),
         "Table 1's adapters: rank 16, all linear maps": ("iclm", "finetuned"),
@@ -349,18 +349,18 @@ def shift_scores(ids=SHIFTS, profile: str | None = None) -> dict[tuple[str, str,
 
 def named(cell: str, format: str) -> str:
     """A cell in a format in words, and where it is called a shift and is none."""
-    none = " (no shift)" if UNSHIFTED.get((cell, format), cell) != cell else ""
+    none = " (no shift)" if cell in SHIFTED and (cell, format) in NO_SHIFT else ""
     return f"{NAMED[cell]}, {format}{none}"
 
 
 def shift_groups(found: dict) -> dict[str, object]:
     """{"ACRE, exact": DataFrame as of shift_scores, mean over cells and formats, ...}; both, by CHOSEN.
 
-    What UNSHIFTED names is counted with the i.i.d. cells.
+    What NO_SHIFT names is counted with the i.i.d. cells.
     """
     groups = {}
     for (cell, format, score), table in found.items():
-        cell = UNSHIFTED.get((cell, format), cell)
+        cell = "comp_iid" if (cell, format) in NO_SHIFT else cell
         groups.setdefault(f"{NAMED[cell].partition(',')[0]}, {score}", []).append(table)
     means = {name: sum(tables) / len(tables) for name, tables in groups.items()}
     both = [f"{family.upper()}, {score}" for family, score in CHOSEN.items()]
@@ -405,7 +405,10 @@ def shifts_remark(ids=SHIFTS, profile: str | None = None) -> str:
 
 
 def shift_rows_table(ids=SHIFTS, profile: str | None = None):
-    """The rows of Table 1 on the true shifts and beside them, by CHOSEN; ICLM's size from `shift_scores`."""
+    """The rows of Table 1 on the true shifts and beside them, by CHOSEN.
+
+    ICLM's size is an arm of SHIFTS; so is ICLM where its best try was Table 1's.
+    """
     from causalnb.lab import registry, results
     from causalnb.lab.statistics import mean_ci
     from causalnb.lab.tables import Table, estimate
@@ -415,25 +418,24 @@ def shift_rows_table(ids=SHIFTS, profile: str | None = None):
         config = registry.config(id, "strong", profile)
         score, other = CHOSEN[config["family"]], id.replace("shift", "shift_rows")
         arms = registry.experiment(other).arms
-        strong = {} if "iclm" in arms else {"iclm": "strong"}  # where Table 1's ICLM was the best try
-        both = [results.require(one, profile, some).replace({"arm": {to: arm for arm, to in strong.items()}})
-                for one, some in ((id, ["finetuned_wide", *strong.values()]), (other, [*arms]))]
         for cell, format in product(config["cells"], FORMATS):
             heads.append(named(cell, format))
             for name, told in cells.items():
-                found = both[ROWS[name][0] in arms]
-                found = found[found.arm == ROWS[name][0]]
+                arm = ROWS[name][0]
+                place, arm = (other, arm) if arm in arms else (id, "strong" if arm == "iclm" else arm)
+                found = results.require(place, profile, [arm])
                 told.append(estimate(mean_ci(found[f"{cell}_{format}_{measure_of(name, score)}"])))
     return Table("iclm.shift_rows", ["", *heads], [[name, *told] for name, told in cells.items()],
                  "Table 1's rows on true shifts and the i.i.d. cells beside them: accuracy, mean ± half of "
                  "the 95 % interval (seeds)",
-                 "ACRE: exact answers; RAVEN: the likeliest of eight, of balanced candidates.")
+                 "ACRE: exact answers; RAVEN: the likeliest of eight, of balanced candidates. Rows that the "
+                 "next table has too have its seeds.")
 
 
 def tries(family: str, profile: str | None = None) -> dict[str, list[tuple[dict, float, float]]]:
     """{arm of TRIES: [(its settings, i.i.d. score, score under the mirrored shift)]}, by CHOSEN.
 
-    What UNSHIFTED names is not in the score under shift.
+    What NO_SHIFT names is not in the score under shift.
     """
     from causalnb.experiments.iclm_grid import TRIES
     from causalnb.lab import registry, results
@@ -445,7 +447,7 @@ def tries(family: str, profile: str | None = None) -> dict[str, list[tuple[dict,
         for number, one in enumerate(settings):
             row = found.loc[f"{arm}_{number}"]
             scores = [row[[f"{cell}_{format}_{CHOSEN[family]}" for cell, format in product(cells, FORMATS)
-                           if cell == first or (cell, format) not in UNSHIFTED]].mean()
+                           if cell == first or (cell, format) not in NO_SHIFT]].mean()
                       for cells in ([first], others)]
             told.setdefault(arm, []).append((one, *scores))
     return told
@@ -458,6 +460,7 @@ def tries_table(families=FAMILIES, profile: str | None = None):
     from causalnb.lab.tables import Table
 
     asked = registry.config(SEARCHES[families[0]], "strong_0", profile)["test_rows"]
+    text = "; ACRE's score under shift is of text, as symbols have no unseen objects" * ("acre" in families)
     found, rows = {family: tries(family, profile) for family in families}, []
     for arm, name in (("finetuned_wide", "fine-tuned, ICLM's size"), ("strong", "ICLM")):
         for number, (settings, *_) in enumerate(found[families[0]][arm]):
@@ -470,8 +473,8 @@ def tries_table(families=FAMILIES, profile: str | None = None):
     return Table("iclm.search", ["arm", "settings", *heads, "used on the true shift"], rows,
                  "Every try for the true shifts, on mirrored ones: accuracy, mean over formats, one seed",
                  "Mirrored: trained on what the true shift asks for, tested on what it trains on, with "
-                 f"{asked:,} questions a cell; ACRE's score under shift is of text, as symbols have no "
-                 "unseen objects. Used is the best of it; each side has as many tries.")
+                 f"{asked:,} questions a cell{text}. Used is the best score under shift; each side has as "
+                 "many tries.")
 
 
 @artefact("iclm.table1", needs=("iclm.acre", "iclm.raven"))

@@ -154,8 +154,8 @@ def scores_table(table: str, profile: str | None = None):
              f"{sum(values) / len(values):.3f}", "", *more(arm, "LLaMA2")]
             for arm in (DEFAULT, *arms) for values in [printed_rows(table)[NAMES[arm]]]]
     for arm in (DEFAULT, *arms):
-        apart, loss = (over_seeds(of(family, arm, profile)) for of in (told_apart, final_loss))
-        apart = "soft" if arm == SOFT else apart
+        apart = "soft" if arm == SOFT else over_seeds(told_apart(family, arm, profile))
+        loss = over_seeds(final_loss(family, arm, profile))
         for score, said in SCORES[family].items():
             found, first = measured(family, arm, score, profile), score == "exact"
             rows.append([f"ours: {NAMES[arm]}, {said}", *(over_seeds(found[place]) for place in found),
@@ -163,8 +163,8 @@ def scores_table(table: str, profile: str | None = None):
                          *(more(arm, "ours", loss) if first else more("", "ours"))])
     what = "aggregations" if joined else "routers"
     notes = (f"The paper's are single runs on {ITEMS} items. Formats apart: half the sum over modules of the "
-             "difference between the formats' shares; 1: each format has modules of its own; soft: every "
-             "prompt goes to all modules.")
+             "difference between the formats' shares; 1: each format has modules of its own"
+             f"{'; soft: every prompt goes to all modules' if SOFT in arms else ''}.")
     if family == "raven":
         notes += (" The paper asks for a letter; ours says the panel word by word, and chooses where it "
                   "rates eight candidates, which it never saw in training, by likelihood.")

@@ -71,7 +71,7 @@ _QUESTIONS = {"main": (
      "what makes {0} and {1} different"),
     ("language", True, "what do {0} and {1} have in common", "what is it that {0} and {1} have in common",
      "which things do {0} and {1} have in common"),
-), "other": (  # in words of "main", so that its tokens are known to who learned from that
+), "other": (  # in words of "main", so that a reader of main knows the tokens
     ("city", False, "how do I find the way from {0} to {1}", "what is the way from {0} to {1}",
      "which is the way from {0} to {1}"),
     ("subject", False, "who uses {0} in {1}", "which people use {0} in {1}",
