@@ -64,9 +64,9 @@ def sequence_figure(profile: str | None = None):
     width, told = 0.8 / len(MODELS), []
     for place, arm in enumerate(MODELS):
         each = [mean_ci(100 * found.loc[arm, name]) for name in LOST]
-        bars.bar(np.arange(len(EARLIER)) + (place - (len(MODELS) - 1) / 2) * width, [one.mean for one in each],
-                 width, yerr=np.nan_to_num([one.half for one in each]), color=COLOURS[LOOKS[arm][0]],
-                 hatch=HATCHES[arm], edgecolor="white" if arm == "transformer" else "black", capsize=2,
+        where = np.arange(len(EARLIER)) + (place - (len(MODELS) - 1) / 2) * width
+        bars.bar(where, [one.mean for one in each], width, yerr=np.nan_to_num([one.half for one in each]),
+                 color=COLOURS[LOOKS[arm][0]], hatch=HATCHES[arm], edgecolor="white" if arm == "transformer" else "black", capsize=2,
                  error_kw={"ecolor": "0.4"})
         told.append(f"{ARMS[arm]} lost " + ", ".join(f"{one.mean:.0f} % of {NAMES[task]}"
                                                      for one, task in zip(each, EARLIER, strict=True)))
@@ -79,9 +79,10 @@ def sequence_figure(profile: str | None = None):
         ax.tick_params(labelleft=ax is lines[0])
     lines[0].set_ylabel("test accuracy, %")
     fig.legend(*lines[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(MODELS))
-    return fig, (f"Left, bars: of {probes(profile)} training examples a task, those right at the end of their "
-                 "own stage, the share that was wrong at a later look. Right, a panel for each task with its test accuracy after each of three "
-                 f"stages, its own stage marked by a dotted line. {'; '.join(told)}.")
+    return fig, (f"Left, bars: of those of {probes(profile)} training examples a task that were right at the "
+                 "end of their own stage, the share that was wrong at a later look. Right, a panel for each "
+                 "task with its test accuracy after each of three stages, its own stage marked by "
+                 f"a dotted line. {'; '.join(told)}.")
 
 
 def _after_stages(ax, found, task: str) -> list[str]:
@@ -104,7 +105,7 @@ def _after_stages(ax, found, task: str) -> list[str]:
 
 
 def sequence_table(profile: str | None = None):
-    """What each model forgot, and its accuracy on each task after its own stage and at the end."""
+    """What each model lost and forgot, and its accuracy on each task after its own stage and at the end."""
     from causalnb.lab.statistics import mean_ci
     from causalnb.lab.tables import Table, estimate
 
@@ -113,7 +114,7 @@ def sequence_table(profile: str | None = None):
     for arm in MODELS:
         one = 100 * found.loc[arm]
         metrics = [*LOST, *FORGOTTEN, *(f"after_{stage}_{task}" for task in STAGES
-                                 for stage in dict.fromkeys((task, last)))]
+                                        for stage in dict.fromkeys((task, last)))]
         rows.append([ARMS[arm], *(estimate(mean_ci(one[name]), 1) for name in metrics)])
     heads = [f"{NAMES[task]}, lost" for task in EARLIER] + [
         f"{NAMES[task]}, forgotten" for task in STAGES] + [
@@ -122,8 +123,8 @@ def sequence_table(profile: str | None = None):
     return Table("causal_transformer.fig1_forgotten", ["model", *heads], rows,
                  "Three tasks in sequence: training examples lost and forgotten, and test accuracy, in %, "
                  "mean ± half of the 95 % interval (seeds)",
-                 f"Of {probes(profile)} training examples a task. Lost: of those right at the end of their own "
-                 "stage the share that is wrong at a later look. Forgotten: right at one look and wrong at "
+                 f"Of {probes(profile)} training examples a task. Lost: of those right at the end of their "
+                 "own stage the share that is wrong at a later look. Forgotten: right at one look and wrong at "
                  "the next, from the own stage on, so that the ups and downs of slow learning count too.")
 
 
@@ -136,19 +137,19 @@ def forgetting_remark(profile: str | None = None) -> str:
     row = claims("causal_transformer").set_index("id", drop=False).loc["causal_transformer.claim14"]
     verdict, method = decide(row, profile), mean_ci((found["both"] - found["transformer"]).dropna())
     return (f"Mean of the tasks that others follow: the Transformer loses {points(verdict.summary)} points of "
-            f"the examples more than BoW and BiLSTM; the claim that it forgets fewer: {verdict}. + both loses "
-            f"{points(method)} points more than the Transformer.")
+            f"what it had learned more than BoW and BiLSTM; the claim that it forgets fewer: {verdict}. "
+            f"+ both loses {points(method)} points more than the Transformer.")
 
 
 @artefact("causal_transformer.fig1", needs=(SEQUENCE,), code=HELPERS)
 def fig1(profile):
-    """Figure 1: forgotten examples and accuracies when three tasks are learned in sequence."""
+    """Figure 1: what later stages lose, and accuracies, when three tasks are learned in sequence."""
     from causalnb.lab.figures import save_figure
     from causalnb.lab.tables import save_table
 
     fig, alt = sequence_figure(profile)
     save_figure(fig, "causal_transformer.fig1", alt=alt,
-                caption="Three tasks learned in sequence: what is forgotten, and what is left of each.")
+                caption="Three tasks learned in sequence: what later stages lose of each, and what is left.")
     save_table(sequence_table(profile))
 
 

@@ -58,13 +58,18 @@ def verdict_table(id: str, profile: str | None = None, digits: int = 2, beside: 
     beside: {claim: (contrast in words, its differences by seed)} of claims that no stored metric decides.
     """
     from causalnb.lab.tables import Table, estimate
-    from causalnb.lab.verdicts import claims, decide, verdict
+    from causalnb.lab.verdicts import claims, decide, not_attempted, verdict
 
     rows = []
     for claim in claims(SOURCE).query("artefact == @id").itertuples():
         words, differences = (beside or {}).get(claim.id, ("", None))
-        found = decide(claim, profile) if differences is None else verdict(
-            [*differences], direction=-1 if claim.direction == "-" else 1)
+        if differences is None:
+            found = decide(claim, profile)
+        elif len(differences):
+            found = verdict([*differences], None if claim.size != claim.size else claim.size,
+                            -1 if claim.direction == "-" else 1)
+        else:
+            found = not_attempted(f"there is nothing to compare: {words}")
         size = f" {claim.size:g} {claim.unit}" if claim.size == claim.size else ""
         contrast = ours = ""
         if found.summary:
@@ -129,10 +134,10 @@ def table2(profile: str | None = None):
                 for column in DIRECTIONS]
         rows.append([f"ours: {name}", *ours, *[NO_DATA] * (len(LANGUAGES) - len(ours))])
     return Table(f"{SOURCE}.table2", ["", *LANGUAGES], rows,
-                 "Table 2: BLEU; the paper's on WMT, one number each; ours on short captions of Multi30k, mean "
-                 "± half of the 95 % interval (seeds)",
-                 f"{longest(profile)}Ours is sacreBLEU with beams, {signature(profile)}. The paper does not say how its BLEU "
-                 "was computed, and mixes models that write from left to right with models that do not. Its "
+                 "Table 2: BLEU; the paper's on WMT, one number each; ours on captions of Multi30k, mean ± "
+                 "half of the 95 % interval (seeds)",
+                 f"{longest(profile)}Ours is sacreBLEU with beams, {signature(profile)}. The paper does not "
+                 "say how its BLEU was computed, and mixes models that write from left to right with models that do not. Its "
                  "model is our last arm. Captions and news differ in level; contrasts of arms can be "
                  "compared.")
 

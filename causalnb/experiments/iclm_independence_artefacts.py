@@ -148,7 +148,7 @@ def length_rows(family: str, rows: int = 100) -> dict[str, dict[tuple[str, str],
 
 
 def table3(family: str, profile: str | None = None, rows: int = 100):
-    """Table 3: the share of each set and format sent to a module, by ICLM, controls, and lengths alone."""
+    """Table 3: the share of each set and format sent to a module, by ICLM, controls, and one number alone."""
     from causalnb.lab.statistics import mean_ci
     from causalnb.lab.tables import Table, estimate, paper
 

@@ -347,7 +347,8 @@ def distance_table(profile: str | None = None):
         rows, "Distance in the router's map and accuracy: means over seeds with 95 % intervals",
         "Distance of the means, in root mean square distances of the i.i.d. inputs from theirs. The paper "
         "compares RAVEN's sets with ACRE's; two tasks differ in more than a distance, so the last row "
-        "compares the two o.o.d. sets of one task and format.")
+        "compares the two o.o.d. sets of one task and format. Accuracy: of exact answers on ACRE, of choices "
+        "among eight on RAVEN.")
 
 
 def _save_clusters(figure: str, profile) -> None:

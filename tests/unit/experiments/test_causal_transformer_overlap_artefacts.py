@@ -17,7 +17,7 @@ from causalnb.lab.statistics import mean_ci, wilson
 from causalnb.lab.tables import points
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims
-from causalnb.tasks import hans, overlap
+from causalnb.tasks import hans, overlap, paraphrase
 from tests.unit.experiments.made_up import counted, number, write
 
 SEEDS = 3
@@ -208,10 +208,15 @@ def test_remarks_are_read_from_the_results(found):
             f"{points(mean_ci(data))} points") in made.minority_remark(found)
     lowest = min(mean(values("nli", "m5", arm, "test_accuracy"))
                  for arm in ("transformer", "gcn", "loss", "both", "entropy"))
-    slack, said = made.shortcut_score("m5") - lowest, "Entailment, where the shortcut has 97.4%: "
-    assert slack > 0 and made.shortcut_score("m5") == pytest.approx(1 - 316 / 12_000, abs=1e-4)
-    assert f"{said}all have as much" in made.gate_remark(found, slack + 1e-6)
-    assert f"{said}below it" in made.gate_remark(found, slack - 1e-6)
+    slack = made.but_exceptions("nli") - lowest
+    assert slack > 0 and made.but_exceptions("nli") == pytest.approx(1 - 316 / 12_000, abs=1e-4)
+    first = made.gate_remark(found, slack + 1e-6).partition("Paraphrase")[0]
+    assert first.startswith("Entailment: who misses nothing but the counter-examples has 97.4%")
+    assert first.endswith("points below are none. ")
+    assert "may be this" in made.gate_remark(found, slack - 1e-6).partition("Paraphrase")[0]
+    rows = paraphrase.pairs(12_000, 0.05)
+    swapped = sum(row["kind"] == "swapped" for row in rows)
+    assert made.but_exceptions("paraphrase") == 1 - swapped / len(rows)
 
 
 def test_twice_the_steps_stand_beside_table_1(found):
