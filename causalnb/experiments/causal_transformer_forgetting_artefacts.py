@@ -66,8 +66,8 @@ def sequence_figure(profile: str | None = None):
         each = [mean_ci(100 * found.loc[arm, name]) for name in LOST]
         where = np.arange(len(EARLIER)) + (place - (len(MODELS) - 1) / 2) * width
         bars.bar(where, [one.mean for one in each], width, yerr=np.nan_to_num([one.half for one in each]),
-                 color=COLOURS[LOOKS[arm][0]], hatch=HATCHES[arm], edgecolor="white" if arm == "transformer" else "black", capsize=2,
-                 error_kw={"ecolor": "0.4"})
+                 color=COLOURS[LOOKS[arm][0]], hatch=HATCHES[arm], capsize=2, error_kw={"ecolor": "0.4"},
+                 edgecolor="white" if arm == "transformer" else "black")
         told.append(f"{ARMS[arm]} lost " + ", ".join(f"{one.mean:.0f} % of {NAMES[task]}"
                                                      for one, task in zip(each, EARLIER, strict=True)))
     bars.set_xticks(range(len(EARLIER)), [NAMES[task] for task in EARLIER])
@@ -124,8 +124,8 @@ def sequence_table(profile: str | None = None):
                  "Three tasks in sequence: training examples lost and forgotten, and test accuracy, in %, "
                  "mean ± half of the 95 % interval (seeds)",
                  f"Of {probes(profile)} training examples a task. Lost: of those right at the end of their "
-                 "own stage the share that is wrong at a later look. Forgotten: right at one look and wrong at "
-                 "the next, from the own stage on, so that the ups and downs of slow learning count too.")
+                 "own stage the share that is wrong at a later look. Forgotten: right at one look and wrong "
+                 "at the next, from the own stage on, so that the ups and downs of slow learning count too.")
 
 
 def forgetting_remark(profile: str | None = None) -> str:
@@ -136,8 +136,8 @@ def forgetting_remark(profile: str | None = None) -> str:
     found = sequence(profile)[LOST].mean(axis=1)
     row = claims("causal_transformer").set_index("id", drop=False).loc["causal_transformer.claim14"]
     verdict, method = decide(row, profile), mean_ci((found["both"] - found["transformer"]).dropna())
-    return (f"Mean of the tasks that others follow: the Transformer loses {points(verdict.summary)} points of "
-            f"what it had learned more than BoW and BiLSTM; the claim that it forgets fewer: {verdict}. "
+    return (f"Mean of the tasks that others follow: the Transformer loses {points(verdict.summary)} points "
+            f"of what it had learned more than BoW and BiLSTM; the claim that it forgets fewer: {verdict}. "
             f"+ both loses {points(method)} points more than the Transformer.")
 
 

@@ -380,9 +380,9 @@ def longer_table(found: dict, profile: str | None = None):
                   "challenge, longer", "challenge - Transformer's, longer"], rows,
                  "Table 1's Transformers and twice the training: accuracy in %, mean ± half of the 95 % "
                  "interval (seeds)",
-                 f"{steps['once']:,} steps, longer {steps['twice']:,}; {share(DECISIVE)} of counter-examples. "
-                 f"Who misses nothing but these has {most} in distribution. Last column: points, differences "
-                 "of the same seeds, and the p of the exact sign-flip test.")
+                 f"{steps['once']:,} steps, longer {steps['twice']:,}; {share(DECISIVE)} of "
+                 f"counter-examples. Who misses nothing but these has {most} in distribution. Last column: "
+                 "points, differences of the same seeds, and the p of the exact sign-flip test.")
 
 
 @artefact("causal_transformer.table1", needs=(*IDS.values(), PUBLISHED))

@@ -137,9 +137,9 @@ def table2(profile: str | None = None):
                  "Table 2: BLEU; the paper's on WMT, one number each; ours on captions of Multi30k, mean ± "
                  "half of the 95 % interval (seeds)",
                  f"{longest(profile)}Ours is sacreBLEU with beams, {signature(profile)}. The paper does not "
-                 "say how its BLEU was computed, and mixes models that write from left to right with models that do not. Its "
-                 "model is our last arm. Captions and news differ in level; contrasts of arms can be "
-                 "compared.")
+                 "say how its BLEU was computed, and mixes models that write from left to right with models "
+                 "that do not. Its model is our last arm. Captions and news differ in level; contrasts of "
+                 "arms can be compared.")
 
 
 def gains(column: str, arm: str, metric: str, profile: str | None = None):
