@@ -134,6 +134,7 @@ def final_loss(family: str, arm: str, profile: str | None = None):
     """Series by seed: the training loss of Equation 4 at the last evaluation."""
     from causalnb.lab import results
 
+    results.require(home(family, arm), profile, [arm])
     found = results.curves(home(family, arm), profile, [arm])
     return found[found["loss"].notna()].sort_values("step").groupby("seed")["loss"].last()
 

@@ -185,7 +185,7 @@ def test_every_artefact_is_built(monkeypatch):
 
 @pytest.mark.parametrize("make", [
     lambda: made.scores_table("iclm.table4"), lambda: made.contrasts_table("iclm.table7"),
-    made.curves_figure, made.spikes_table])
+    lambda: made.final_loss("acre", made.SOFT), made.curves_figure, made.spikes_table])
 def test_missing_results_are_named(make, tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path))
     plt.close("all")
