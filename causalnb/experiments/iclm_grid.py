@@ -83,6 +83,7 @@ FAMILIES = {
 }
 TRAINED = {"acre": {}, "raven": {"steps": 1000, "learning_rate": 5e-3}}
 ALONE_TOO = {"acre": {}, "raven": {"alone_choices": LAPTOP["test_rows"]}}  # as many as of the model
+NONE_ALONE = {"acre": {}, "raven": {"alone_choices": 0}}  # where no table has a row for it
 ALONE = {"num_modules": 1, "invariant": False, "aggregation": "own", "routed_by": "nobody",
          "router_trainable": False}
 MAPS = {"map_rows": 100}
@@ -160,15 +161,15 @@ for family, name, cost in (("acre", "ACRE", 300), ("raven", "RAVEN", 250)):
         {**TABLE_1, "iclm": FOLLOWED | ALONE_TOO[family]}, 3, cost)
     add(f"iclm.gate.{family}", f"{name}: the paper's adapters, and all weights", family, GATE, 3, cost)
     add(f"iclm.variants.{family}", f"{name}: routers and aggregations", family, VARIANTS, 3, cost,
-        "34_routing_and_variants")
+        "34_routing_and_variants", **NONE_ALONE[family])
     add(f"iclm.controls.{family}", f"{name}: an untrained base, equal lengths, other losses", family,
-        CONTROLS | (LOSSES if family == "raven" else {}), 3, cost)
+        CONTROLS | (LOSSES if family == "raven" else {}), 3, cost, **NONE_ALONE[family])
 for name, (family, changes) in SHIFTS.items():
     said = f"A true shift, {name.replace('_', ' ')}"
     add(f"iclm.shift.{name}", f"{said}: one module or ICLM at its strongest", family,
-        {arm: TRIES[arm][number] | (ALONE_TOO[family] if arm == "strong" else {})
+        {arm: TRIES[arm][number] | (ALONE_TOO[family] if not number else NONE_ALONE[family])
          for arm, number in USED[family].items()}, 6, 300,
-        **changes)  # six: see sign_flip
+        **changes)  # six: see sign_flip; try 0 of ICLM is Table 1's, which has rows for modules alone
     add(f"iclm.shift_rows.{name}", f"{said}: the rows of Table 1", family,
         {arm: TABLE_1[arm] for arm in ("base", "finetuned", "no_invariant", "oracle")}
         | ({"iclm": ALONE_TOO[family]} if USED[family]["strong"] else {}),  # else it is the arm strong

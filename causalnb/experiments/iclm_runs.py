@@ -139,7 +139,7 @@ def cell_scores(model, config: dict, cell: str) -> dict[str, float]:
 
     exact: the share of exact answers; choice: of RAVEN's rows whose panel is the likeliest of eight. Alone
     are the invariant module (_invariant, _invariant_choice) and the domain module that has most of the rows
-    (_domain, _domain_choice), choices on the first `alone_choices` rows.
+    (_domain, _domain_choice), choices on the first `alone_choices` rows; with 0 nobody is asked alone.
     """
     found, choices = {}, config["family"] == "raven"
     for format, rows in iclm_tasks.test_rows(config, cell).items():
@@ -156,7 +156,7 @@ def cell_scores(model, config: dict, cell: str) -> dict[str, float]:
         found |= {f"{name}_module{i}": share for i, share in enumerate(shares)}
         alone = {"domain": shares.index(max(shares))}
         alone |= {"invariant": "invariant"} if config["invariant"] else {}
-        for kind, module in alone.items():
+        for kind, module in alone.items() if config["alone_choices"] else ():
             with model.only(module):
                 found[f"{name}_{kind}"] = mean(answers_right(model, ready))
                 if choices:

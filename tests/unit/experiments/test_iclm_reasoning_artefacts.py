@@ -175,6 +175,17 @@ def test_real_runs_measure_what_claims_and_made_up_results_have(tmp_path):
         assert {row.get("pair") for row in invented} == {row.get("pair") for row in real["history"]}
 
 
+def test_modules_are_asked_alone_where_a_table_has_rows_for_it(tmp_path):
+    config = registry.config("iclm.raven", "iclm", "quick") | {"test_rows": 1, "map_rows": 0, "steps": 0}
+    found = [registry.experiment("iclm.raven").run(registry.Run(
+        "iclm.raven", "iclm", 0, "quick", config | {"alone_choices": some}, tmp_path, "cpu", lambda *_: None))
+        for some in (1, 0)]
+    asked, not_asked = (one["metrics"] for one in found)
+    alone = {name for name in asked if "_invariant" in name or "_domain" in name}
+    assert len(alone) == 3 * 2 * 4 and not_asked == {name: value for name, value in asked.items()
+                                                     if name not in alone}
+
+
 # True shifts
 
 
