@@ -139,49 +139,40 @@ def single_task(name: str) -> dict[str, dict]:
             for arm in ("transformer", "both")}
 
 
-for name in OVERLAP:
-    for suffix, minority in MINORITIES.items():
-        register(Experiment(
-            id=f"causal_transformer.overlap.{name}.{suffix}",
-            title=f"{NAMES[name]} where word overlap misleads, {100 * minority:g} % of counter-examples",
-            run=run_pairs,
-            notebook=NOTEBOOK,
-            code=code(OVERLAP[name]["task"], *PAIRS),
-            arm_code=OTHERS,
-            arms=tuned(name) | (single_task(name) if suffix == "m5" else {}),
-            settings=pairs_settings(name, minority),
-            seeds={"quick": 1, "laptop": 5},
-            cost={"quick": 2, "laptop": 105, "gpu": 120},
-        ))
-
-for name in OVERLAP:
+def register_pairs(id: str, name: str, title: str, arms: dict, seeds: int, cost: float, settings: dict,
+                   gpu: float = 120, **more) -> None:
+    """Register an experiment of run_pairs on one of OVERLAP; cost and gpu in seconds of one run."""
     register(Experiment(
-        id=f"causal_transformer.longer.{name}",
-        title=f"{NAMES[name]}: the Transformers of Table 1, trained for twice as many steps",
+        id=f"causal_transformer.{id}",
+        title=f"{NAMES[name]}{title}",
         run=run_pairs,
         notebook=NOTEBOOK,
-        code=code(OVERLAP[name]["task"], *PAIRS),
-        arms={arm: tuned(name)[arm] for arm in ("transformer", "gcn", "loss", "both")},
-        settings={**pairs_settings(name, MINORITIES["m5"], steps=2 * TEMPLATES["steps"]),
-                  "gpu": {**GPU, "steps": 2 * GPU["steps"]}},
-        seeds={"quick": 1, "laptop": 5},
-        cost={"quick": 2, "laptop": 210, "gpu": 240},
+        **{"code": code(OVERLAP[name]["task"], *PAIRS), **more},
+        arms=arms,
+        settings=settings,
+        seeds={"quick": 1, "laptop": seeds},
+        cost={"quick": 2, "laptop": cost, "gpu": gpu},
     ))
+
 
 DEVELOPMENT = {"data": {"family": "development"}, "data_seed": 1000, "real": [],
                "cells": ["validation", "challenge"], "steps": 1000, "map_rows": 200}
 for name in OVERLAP:
-    register(Experiment(
-        id=f"causal_transformer.search.{name}",
-        title=f"{NAMES[name]}: {TRIES} tries for every arm, on templates and seeds for development",
-        run=run_pairs,
-        notebook=NOTEBOOK,
-        code=(*code(OVERLAP[name]["task"], *PAIRS), CONTRASTS),
-        arms={f"{arm}_{number}": one for arm in SEARCHED for number, one in enumerate(tries(arm, name))},
-        settings=pairs_settings(name, MINORITIES["m5"], **DEVELOPMENT),
-        seeds={"quick": 1, "laptop": 1},
-        cost={"quick": 2, "laptop": 55, "gpu": 120},
-    ))
+    for suffix, minority in MINORITIES.items():
+        register_pairs(f"overlap.{name}.{suffix}", name,
+                       f" where word overlap misleads, {100 * minority:g} % of counter-examples",
+                       tuned(name) | (single_task(name) if suffix == "m5" else {}), 5, 105,
+                       pairs_settings(name, minority), arm_code=OTHERS)
+    register_pairs(f"longer.{name}", name, ": the Transformers of Table 1, trained for twice as many steps",
+                   {arm: tuned(name)[arm] for arm in ("transformer", "gcn", "loss", "both")}, 5, 210,
+                   {**pairs_settings(name, MINORITIES["m5"], steps=2 * TEMPLATES["steps"]),
+                    "gpu": {**GPU, "steps": 2 * GPU["steps"]}}, gpu=240)
+    register_pairs(f"search.{name}", name,
+                   f": {TRIES} tries for every arm, on templates and seeds for development",
+                   {f"{arm}_{number}": one for arm in SEARCHED
+                    for number, one in enumerate(tries(arm, name))},
+                   1, 55, pairs_settings(name, MINORITIES["m5"], **DEVELOPMENT),
+                   code=(*code(OVERLAP[name]["task"], *PAIRS), CONTRASTS))
 
 COMPARED, INTERCHANGED = {"compared": True}, {"interchanged": True}
 DIRECTED = {"parents": 2, "directed": True}

@@ -11,7 +11,8 @@ from causalnb.tasks import files, paraphrase, sentence_pairs
 
 needs_files = pytest.mark.skipif(not os.environ.get("CAUSALNB_DATA"),
                                  reason="needs CAUSALNB_DATA, a mirror of the data files")
-DIRECTED = re.compile(r"\b(from|convert|outrun|than|find a|uses? \S+ in|attacks?|depends?)\b")  # in order
+# Where order matters:
+DIRECTED = re.compile(r"\b(from|convert|outrun|than|find a|uses? \S+ in|attacks?|depends?)\b")
 THINGS = {thing.lower() for known in paraphrase.THINGS.values() for thing in known}
 
 
