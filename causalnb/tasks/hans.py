@@ -118,15 +118,15 @@ def bert_runs() -> dict[str, np.ndarray]:
 
 def parse_runs(text: str, source: str) -> dict[str, np.ndarray]:
     """Columns of the lines "Run 0" and so on; DataError names `source` if one lacks a number."""
-    head, *lines = csv.reader(StringIO(text))
+    head, *lines = [line for line in csv.reader(StringIO(text)) if line] or [[]]
     runs = [line[1:] for line in lines if line[0].startswith("Run ")]
     try:
         values = np.array(runs, dtype=float)
     except ValueError:
         values = np.empty(0)
     if values.shape != (len(runs), len(head) - 1) or not runs:
-        raise DataError(f"{source}: expected lines of {len(head) - 1} numbers that begin with 'Run'; take a "
-                        f"fresh copy of the file.")
+        raise DataError(f"{source}: expected a line of names, then lines that begin with 'Run' and have a "
+                        f"number for each; take a fresh copy of the file.")
     return dict(zip(head[1:], values.T))
 
 

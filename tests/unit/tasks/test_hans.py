@@ -91,11 +91,11 @@ def test_predictions_are_put_in_order():
 
 
 def test_runs_are_read_and_wrong_ones_refused(monkeypatch):
-    found = hans.parse_runs("Run,MNLI,ln_passive\nRun 0,0.5,1\nRun 1,.25,0\nMean,1,1\n,,\n", "runs.csv")
+    found = hans.parse_runs("Run,MNLI,ln_passive\nRun 0,0.5,1\nRun 1,.25,0\n\nMean,1,1\n,,\n", "runs.csv")
     assert {name: values.tolist() for name, values in found.items()} == {"MNLI": [0.5, 0.25],
                                                                         "ln_passive": [1, 0]}
-    for text in ("Run,MNLI\nRun 0,much\n", "Run,MNLI\nRun 0\n", "Run,MNLI\nMean,1\n"):
-        with pytest.raises(DataError, match="runs.csv: expected lines of 1 numbers that begin with 'Run'"):
+    for text in ("Run,MNLI\nRun 0,much\n", "Run,MNLI\nRun 0\n", "Run,MNLI\nMean,1\n", "", "\n\n"):
+        with pytest.raises(DataError, match="runs.csv: expected a line of names, then lines that begin with"):
             hans.parse_runs(text, "runs.csv")
     monkeypatch.setattr(files, "read", lambda name: b"one\ttwo\n")
     with pytest.raises(DataError, match="mnli_contradicting_examples, line 1: expected two sentences and a"):
