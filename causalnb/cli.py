@@ -189,6 +189,16 @@ def list_(source: Source = None, extras: Extras = False, json_: Json = False) ->
     print(f"{len(rows)} artefacts: " + tally({key: counts[key] for key in ("built", "stale", "missing")}))
 
 
+def warn_of_other_settings(ids, profile: str | None) -> None:
+    """Say which experiments have no settings for a GPU's profile, and whose they take in its place."""
+    scale, taken = profiles.current(profile), {}
+    for id in ids if scale.device == "cuda" else ():
+        taken.setdefault(registry.settings_profile(id, scale), []).append(id)
+    for other in taken.keys() - {scale.name}:
+        print(f"no settings for the profile {scale.name}, so {other}'s: {', '.join(taken[other])}",
+              file=sys.stderr)
+
+
 @app.command()
 def run(targets: Targets, profile: Profile = None, seeds: Seeds = None, jobs: Jobs = None,
         fresh: Fresh = False, dry_run: DryRun = False, json_: Json = False) -> None:
@@ -198,6 +208,8 @@ def run(targets: Targets, profile: Profile = None, seeds: Seeds = None, jobs: Jo
 
     planned = runner.plan(targets, profile, seeds)
     todo = [job for job in planned if fresh or job.state != "fresh"]
+    if not json_:
+        warn_of_other_settings(dict.fromkeys(job.experiment for job in planned), profile)
     if dry_run:
         if json_:
             return say([job._asdict() for job in todo])
@@ -469,8 +481,8 @@ def doctor(profile: Profile = None, json_: Json = False) -> None:
              [(need["name"], need["installed"] or "-", need["range"], "ok" if need["ok"] else "problem")
               for need in found["packages"]])
         print()
-        show(("experiment", f"results ({found['profile']})", "still to train", "memory"),
-             [(row["experiment"], tally(row["results"]),
+        show(("experiment", f"results ({found['profile']})", "settings of", "still to train", "memory"),
+             [(row["experiment"], tally(row["results"]), row["settings"],
                duration(row["seconds"]) if row["seconds"] else "nothing",
                f"{row['memory_gib']:.0f} GiB" if row["memory_gib"] else "") for row in found["work"]])
         print("\n".join(["", *found["problems"]]) if found["problems"] else "\nready")

@@ -1,5 +1,7 @@
 """ICLM: independent language modules on one frozen base, an invariant one beside them, and a router."""
 
+from transformers import AutoConfig, AutoModelForCausalLM
+
 from .aggregation import (
     LatentAggregation,
     LogitAggregation,
@@ -56,3 +58,6 @@ __all__ = [
     "without_links",
     "witness",
 ]
+
+AutoConfig.register(ICLMConfig.model_type, ICLMConfig)
+AutoModelForCausalLM.register(ICLMConfig, ICLMForCausalLM)

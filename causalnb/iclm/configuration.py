@@ -1,11 +1,17 @@
 """The settings of an ICLM, kept with its base model's own configuration."""
 
+import math
+from inspect import signature
+
 from transformers import AutoConfig, PretrainedConfig
 
+from .aggregation import LatentAggregation, LogitAggregation, ProbabilityAggregation
 from .independence import check_estimator
-from .routing import ROUTERS
+from .routing import NORMS, ROUTERS
 
-AGGREGATIONS = ("latent", "logit", "probability", "own")
+AGGREGATIONS = {"latent": LatentAggregation, "logit": LogitAggregation, "probability": ProbabilityAggregation,
+                "own": None}
+GIVEN = {"num_modules", "dim", "base_head", "modules", "invariant", "invariant_weight"}  # by the model itself
 LORA = {"r": 8, "alpha": 16, "dropout": 0.05, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
 WEIGHTS = {"alpha": 0.1, "beta": 0.1, "gamma": 0.1, "epsilon": 0.01, "delta": 0.0}
 
@@ -19,9 +25,12 @@ class ICLMConfig(PretrainedConfig):
     "probability", or "own" (the routed module's own logits, without an invariant module);
     aggregation_settings for it; invariant_weight w_I in [0, 1], used in logit and probability space;
     weights of Equation 4, and delta (not the paper's) of the modules' alignment; direction and clamp of
-    the mutual information; norm_over "labels" or, as in the published code, "tokens", padding included,
-    for the batch statistics of training; shared_layers lower layers that run once, without adapters, and
-    whose states then route. Raises ValueError for unknown or contradictory settings.
+    the mutual information; information "routed", of each domain module on the inputs it was given, or "all",
+    Equation 3 to the letter, which runs all N on all inputs; norm_over "labels" or, as in the published code,
+    "tokens", padding included, for the batch statistics of training; router_over "prompt" or, as there,
+    "tokens", padding included, for what the router reads; router_norm "running" or, as there, "batch";
+    shared_layers lower layers that run once, without adapters, and whose states then route. Raises ValueError
+    for unknown or contradictory settings.
     """
 
     model_type = "iclm"
@@ -33,7 +42,9 @@ class ICLMConfig(PretrainedConfig):
                  router_projection: int | None = None, aggregation: str = "latent",
                  aggregation_settings: dict | None = None, invariant: bool = True,
                  invariant_weight: float = 0.5, weights: dict | None = None, direction: str = "forward",
-                 clamp: float | None = None, norm_over: str = "labels", shared_layers: int = 0, **kwargs):
+                 clamp: float | None = None, norm_over: str = "labels", shared_layers: int = 0,
+                 information: str = "routed", router_over: str = "prompt", router_norm: str = "running",
+                 **kwargs):
         if isinstance(base_config, dict):
             base_config = AutoConfig.for_model(**base_config)
         self.base_config, self.num_modules = base_config, num_modules
@@ -42,8 +53,9 @@ class ICLMConfig(PretrainedConfig):
         self.router_trainable, self.router_projection = router_trainable, router_projection
         self.aggregation, self.aggregation_settings = aggregation, aggregation_settings or {}
         self.invariant, self.invariant_weight = invariant, invariant_weight
-        self.direction, self.clamp = direction, clamp
+        self.direction, self.clamp, self.information = direction, clamp, information
         self.norm_over, self.shared_layers = norm_over, shared_layers
+        self.router_over, self.router_norm = router_over, router_norm
         self._check()
         super().__init__(**kwargs)
         if base_config is not None:
@@ -59,10 +71,18 @@ class ICLMConfig(PretrainedConfig):
     def _check(self) -> None:
         for name, value, known in (("router", self.router, ROUTERS),
                                    ("aggregation", self.aggregation, AGGREGATIONS),
-                                   ("norm_over", self.norm_over, ("labels", "tokens"))):
+                                   ("information", self.information, ("routed", "all")),
+                                   ("norm_over", self.norm_over, ("labels", "tokens")),
+                                   ("router_over", self.router_over, ("prompt", "tokens")),
+                                   ("router_norm", self.router_norm, NORMS)):
             if value not in known:
                 raise ValueError(f"{name} is {value!r}: choose {', '.join(map(repr, known))}")
         check_estimator(self.direction, self.clamp)
+        _over(_settings_of(ROUTERS[self.router]), self.router_settings, "router_settings")
+        _over(_settings_of(AGGREGATIONS[self.aggregation]), self.aggregation_settings, "aggregation_settings")
+        for name, value in self.weights.items():
+            if not 0 <= value < math.inf:
+                raise ValueError(f"the weight {name} is {value}: choose a finite one, 0 or more")
         if self.num_modules < 1:
             raise ValueError(f"num_modules is {self.num_modules}: choose at least 1 domain module")
         if isinstance(self.lora["target_modules"], str):
@@ -80,8 +100,15 @@ class ICLMConfig(PretrainedConfig):
             raise ValueError("with shared_layers the shared, frozen layers route: set router_trainable=False")
 
 
+def _settings_of(kind: type | None) -> dict:
+    """What a user may set of a router or an aggregation, with its default."""
+    return {} if kind is None else {name: one.default for name, one in signature(kind).parameters.items()
+                                    if name not in GIVEN}
+
+
 def _over(defaults: dict, given: dict | None, name: str) -> dict:
     given = given or {}
     if unknown := set(given) - set(defaults):
-        raise ValueError(f"{name} has no setting {sorted(unknown)[0]!r}: give {', '.join(defaults)}")
+        known = ", ".join(defaults) or "none"
+        raise ValueError(f"{name} has no setting {sorted(unknown)[0]!r}: give {known}")
     return {**defaults, **given}

@@ -1,10 +1,22 @@
 """How dependent the modules' states are: mutual information (Equations 2 and 3), correlation, and CKA."""
 
+from functools import wraps
+
 import torch
 from torch import Tensor
 
 DIRECTIONS = ("forward", "reverse")
 TINY = 1e-20  # log(0) never happens, and 0 log 0 is 0
+
+
+def _outside_autocast(measure):
+    """The measure in the precision of `_precision`: differences of entropies do not survive half of it."""
+    @wraps(measure)
+    def exact(first: Tensor, *given, **named):
+        with torch.autocast(first.device.type, enabled=False):
+            return measure(first, *given, **named)
+
+    return exact
 
 
 def mutual_information(h_invariant: Tensor, h_specific: Tensor, direction: str = "forward",
@@ -14,8 +26,9 @@ def mutual_information(h_invariant: Tensor, h_specific: Tensor, direction: str =
     A row is a context c; given it the two features are drawn independently, so that the joint distribution is
     the mean over rows of softmax(h_I) softmax(h_S)^T. Forward is KL(joint || product of marginals), between 0
     and log n, from entropies alone; reverse is the KL of the published code; clamp bounds both distributions
-    to [clamp, 1 - clamp] before the logarithm, as there, and may make either negative. Raises ValueError for
-    states that do not fit, that hold no row or a NaN, and for unknown directions.
+    to [clamp, 1 - clamp] before the logarithm, as there, and may make either negative. In float32, also under
+    autocast; below 1e-6 nats rounding decides. Raises ValueError for states that do not fit, that hold no row
+    or a NaN, and for unknown directions.
     """
     check_estimator(direction, clamp)
     _checked_pair(h_invariant, h_specific)
@@ -43,6 +56,7 @@ def _precision(states: Tensor) -> torch.dtype:
     return torch.promote_types(states.dtype, torch.float32)
 
 
+@_outside_autocast
 def _mutual_information(first, second, direction, clamp) -> Tensor:
     """A scalar from logits (n, C)."""
     first, second = (h.to(_precision(h)).softmax(1) for h in (first, second))
@@ -67,6 +81,7 @@ def _entropy(p: Tensor) -> Tensor:
     return -(p * _log(p)).sum()
 
 
+@_outside_autocast
 def pearson(a: Tensor, b: Tensor) -> Tensor:
     """Pearson's correlation of all entries of two arrays of one shape, in [-1, 1].
 
@@ -81,6 +96,7 @@ def pearson(a: Tensor, b: Tensor) -> Tensor:
     return (a @ b) / (a.norm() * b.norm()).clamp(min=TINY)
 
 
+@_outside_autocast
 def layer_correlations(first: Tensor, second: Tensor) -> Tensor:
     """Pearson's correlation of every layer of one module with every layer of another: (L, L').
 
@@ -89,11 +105,13 @@ def layer_correlations(first: Tensor, second: Tensor) -> Tensor:
     if first.dim() != 3 or first.shape[1:] != second.shape[1:]:
         raise ValueError(f"states of shapes {tuple(first.shape)} and {tuple(second.shape)} have no "
                          "correlation layer by layer: pass (layers, positions, width) of the same positions")
-    a, b = (h.flatten(1) - h.flatten(1).mean(1, keepdim=True) for h in (first, second))
+    a, b = (h.to(_precision(h)).flatten(1) for h in (first, second))
+    a, b = (h - h.mean(1, keepdim=True) for h in (a, b))
     a, b = (h / h.norm(dim=1, keepdim=True).clamp(min=TINY) for h in (a, b))
     return a @ b.T
 
 
+@_outside_autocast
 def linear_cka(a: Tensor, b: Tensor, debiased: bool = True) -> Tensor:
     """Centred kernel alignment with linear kernels of states (n, C) and (n, C'): 1 for equal ones.
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from pathlib import Path
 
 import torch
@@ -15,11 +16,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .adapters import Rows, adapt
-from .aggregation import LatentAggregation, LogitAggregation, ProbabilityAggregation
-from .configuration import ICLMConfig
+from .aggregation import LatentAggregation
+from .configuration import AGGREGATIONS, ICLMConfig
 from .independence import routed_alignment, routed_mutual_information
 from .routing import Router, Routing, mean_pooled
 
@@ -69,7 +70,8 @@ class ModuleCache(DynamicCache):
 class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     """The paper's model on one frozen Hugging Face decoder: each module is a row of low-rank adapters.
 
-    Only the invariant module and the one an input is routed to run (all of them with distance weights).
+    Only the invariant module and the one an input is routed to run; all of them with distance weights, and
+    where the loss is asked for with information="all".
     Module numbers: domains 0 to N - 1, then "invariant", then "router" where it is trainable.
     """
 
@@ -97,7 +99,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         self._adapted = adapt(layers, lora["target_modules"], len(self.modules_in_order()), self.rows,
                               lora["r"], lora["alpha"], lora["dropout"])
         self.router = Router(config.router, config.num_modules, width, config.router_projection,
-                             **config.router_settings)
+                             config.router_norm, **config.router_settings)
         self.aggregation = self._aggregation(head)
         if config.shared_layers:
             for layer in layers:
@@ -117,8 +119,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
             return LatentAggregation(head, config.invariant, **settings)
         run = config.num_modules if config.router == "distance" else 1
         share = config.invariant_weight if config.invariant else None
-        kinds = {"logit": LogitAggregation, "probability": ProbabilityAggregation}
-        kind = kinds.get(config.aggregation)
+        kind = AGGREGATIONS[config.aggregation]
         return None if kind is None else kind(head, run + config.invariant, share, **settings)
 
     def _train_adapters_alone(self) -> None:
@@ -131,10 +132,15 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     def from_base(cls, base: nn.Module, **settings) -> "ICLMForCausalLM":
         """Wrap a Hugging Face decoder in place and freeze it; settings as in ICLMConfig.
 
-        Raises ValueError for a base with adapters or without a language head, and as ICLMConfig does.
+        Raises ValueError for a base with adapters, without a language head, or one that does more between
+        its last states and its logits than that head, for an unknown setting, and as ICLMConfig does.
         """
         if hasattr(base, "peft_config"):
             raise ValueError("the base carries adapters already: merge them (merge_and_unload) and wrap that")
+        known = list(signature(cls.config_class).parameters)[1:-1]
+        if unknown := set(settings) - set(known):
+            raise ValueError(f"there is no setting {sorted(unknown)[0]!r}: give {', '.join(known)}")
+        _checked_base(base)
         model = cls(cls.config_class(copy.deepcopy(base.config), **settings), base)
         model.generation_config = copy.deepcopy(base.generation_config)
         device = base.get_input_embeddings().weight.device
@@ -192,6 +198,10 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     def get_output_embeddings(self):
         return self.base.get_output_embeddings()
 
+    def resize_token_embeddings(self, *_, **__):
+        """Raises ValueError: the aggregation's head has the size of the base's vocabulary."""
+        raise ValueError("an ICLM keeps its base's vocabulary: resize the base before from_base wraps it")
+
     # Modules and their adapters
 
     def modules_in_order(self) -> list[int | str]:
@@ -210,6 +220,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     def freeze_modules(self, modules: Sequence[int | str]) -> None:
         """Give the adapters of these modules, and the centroids of the domains among them, no gradient.
 
+        With "router" its projection has none either; its statistics are held by `router.fit` alone.
         Those named before and not now are trained again. They stay where they are under an optimiser made
         afterwards, without weight decay: momentum and decay move weights that have no gradient, too.
         """
@@ -221,6 +232,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         if frozen is not None:
             frozen.fill_(False)
             frozen[[number for number in numbers if number < self.config.num_modules]] = True
+        self.router.project.requires_grad_("router" not in modules)
 
     @contextmanager
     def only(self, module: int | str) -> Iterator["ICLMForCausalLM"]:
@@ -266,12 +278,13 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         """What the router reads of each input: its states' mean over the prompt (B, H).
 
         The prompt is where prompt_mask (B, T) is 1; without one, what stands before the first of labels
-        (B, T), or the whole input. Where words of the prompt are labels too, as in dense supervision, it must
+        (B, T), or the whole input; with router_over="tokens" all positions are read, padding and answers
+        included. Where words of the prompt are labels too, as in dense supervision, it must
         be given: a router that reads one part of a prompt in training and another later routes by chance.
         Without router_trainable no gradient flows, and the states of a data set may be computed once and
         handed to forward. Raises ValueError for a prompt_mask of another shape or without a token.
         """
-        mask = _prompt(input_ids, attention_mask, labels, prompt_mask)
+        mask = self._read(input_ids, attention_mask, labels, prompt_mask)
         if self.config.router_trainable:
             return mean_pooled(self.states(input_ids, attention_mask, "router", **kwargs), mask)
         training = self.base.training
@@ -285,21 +298,34 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         finally:
             self.base.train(training)
 
+    def _read(self, input_ids, attention_mask, labels, prompt_mask) -> Tensor:
+        """True (B, T) where the router reads."""
+        prompt = _prompt(input_ids, attention_mask, labels, prompt_mask)
+        return prompt if self.config.router_over == "prompt" else torch.ones_like(prompt)
+
+    def _route(self, states: Tensor) -> Routing:
+        """Routing of pooled states (B, H); ValueError where the router in place has other modules."""
+        known = len(self.router.choose.codebook)
+        if known != self.config.num_modules:
+            raise ValueError(f"the router knows {known} modules and the model {self.config.num_modules}: "
+                             "build both with one num_modules")
+        return self.router(states)
+
     def _decoder(self, input_ids, attention_mask, **kwargs):
         kwargs = {"use_cache": False} | kwargs | {"return_dict": True}
         return self.base.base_model(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
 
-    def _run(self, routing: Routing | None, input_ids, attention_mask, prompt, **kwargs):
+    def _run(self, routing: Routing | None, input_ids, attention_mask, prompt, everyone, **kwargs):
         """The routing, last hidden states (M, B, T, H) of the modules that ran, and the cache."""
         inputs = len(input_ids)
         if not self.config.shared_layers:
-            modules = self._assigned(routing, inputs)
+            modules = self._assigned(routing, inputs, everyone)
             repeated = {name: self._repeated(value, len(modules), inputs) for name, value in kwargs.items()}
             mask = self._repeated(attention_mask, len(modules), inputs)
             with self.rows.of(modules.flatten()):
                 out = self._decoder(input_ids.repeat(len(modules), 1), mask, **repeated)
         else:
-            self._pending = [routing, prompt, inputs]
+            self._pending = [routing, prompt, inputs, everyone]
             try:
                 out = self._decoder(input_ids, attention_mask, **kwargs)
                 routing = self._pending[0]
@@ -307,11 +333,11 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
                 self._pending, self.rows.module = None, None
         return routing, out.last_hidden_state.unflatten(0, (-1, inputs)), out.past_key_values
 
-    def _assigned(self, routing: Routing, inputs: int) -> Tensor:
+    def _assigned(self, routing: Routing, inputs: int, everyone: bool) -> Tensor:
         """Adapter rows (M, B) that run for B inputs: the invariant module's, then the domains'."""
         device = routing.module.device
         domains = routing.module[None]
-        if routing.weights is not None:
+        if routing.weights is not None or everyone:
             domains = torch.arange(self.config.num_modules, device=device)[:, None].expand(-1, inputs)
         if not self.config.invariant:
             return domains
@@ -325,11 +351,11 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         if self._pending is None:
             return None
         hidden = given[0] if given else named["hidden_states"]
-        routing, prompt, inputs = self._pending
+        routing, prompt, inputs, everyone = self._pending
         if routing is None:
-            routing = self.router(mean_pooled(hidden.detach(), prompt))
+            routing = self._route(mean_pooled(hidden.detach(), prompt))
             self._pending[0] = routing
-        modules = self._assigned(routing, inputs)
+        modules = self._assigned(routing, inputs, everyone)
         self.rows.module = modules.flatten()
         given = tuple(self._repeated(value, len(modules), inputs) for value in given)
         return given, {name: self._repeated(value, len(modules), inputs) for name, value in named.items()}
@@ -344,6 +370,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
 
     # Forward
 
+    @can_return_tuple
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None,
                 router_states: Tensor | None = None, routing: Routing | Tensor | None = None,
                 position_ids: Tensor | None = None, past_key_values: ModuleCache | None = None,
@@ -355,11 +382,15 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         1:]. prompt_mask (B, T) as in `router_states`, whose states (B, H) save the router's pass; a routing,
         or modules (B,) as an oracle names them, settles the matter. losses has output, invariant, domain,
         routing, mutual_information, unweighted, and alignment where delta is not 0. Raises ValueError for
-        labels all ignored, and for arguments of another shape.
+        labels all ignored, for arguments of another shape, unknown modules, and states that are not finite.
         """
         if isinstance(routing, Tensor):
             routing = Routing(routing, torch.zeros((), device=routing.device))
-        _checked_inputs(input_ids, labels, routing)
+        _checked_inputs(input_ids, labels, routing, self.config.num_modules)
+        for name in ("output_hidden_states", "output_attentions"):
+            if kwargs.pop(name, None):
+                raise ValueError(f"{name} has no one meaning for several modules: ask a module, as in "
+                                 "states(input_ids, module=0, all_layers=True)")
         kwargs["position_ids"] = position_ids  # named above, so that generate makes them for padded prompts
         if self._only is not None:
             return self._alone(input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep,
@@ -367,19 +398,21 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         cached = _checked_cache(past_key_values)
         routing = routing if cached is None else cached.routing
         if routing is None and router_states is not None:
-            routing = self.router(router_states)
+            routing = self._route(router_states)
         if routing is None and not self.config.shared_layers:
-            routing = self.router(self.router_states(input_ids, attention_mask, labels, prompt_mask,
+            routing = self._route(self.router_states(input_ids, attention_mask, labels, prompt_mask,
                                                      position_ids=position_ids))
         if use_cache and cached is None:
             cached = ModuleCache(self.base.config, routing)
-        prompt = _prompt(input_ids, attention_mask, labels, prompt_mask) if routing is None else None
-        routing, states, cached = self._run(routing, input_ids, attention_mask, prompt,
+        prompt = self._read(input_ids, attention_mask, labels, prompt_mask) if routing is None else None
+        everyone = labels is not None and self.config.information == "all" and self.config.invariant
+        routing, states, cached = self._run(routing, input_ids, attention_mask, prompt, everyone,
                                             past_key_values=cached, use_cache=use_cache, **kwargs)
         if cached is not None:
             cached.routing = routing
         if labels is not None:
             return self._with_losses(routing, states, labels)
+        _checked_finite(states, attention_mask)
         states = states[:, :, -logits_to_keep:] if logits_to_keep else states
         weights = _domain_weights(routing).repeat_interleave(states.shape[2], 1)
         logits = self._logits(states.flatten(1, 2), weights).unflatten(0, states.shape[1:3])
@@ -400,7 +433,12 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     def _with_losses(self, routing: Routing, states: Tensor, labels: Tensor) -> ICLMOutput:
         where, targets = _label_rows(labels)
         tokens, weights = labels.shape[1], _domain_weights(routing)
-        chosen = states[:, where[0], where[1]]  # (M, n, H)
+        chosen, everyone = states[:, where[0], where[1]], None  # (M, n, H)
+        _checked_finite(chosen, owner=where[0])
+        if len(states) > self.config.invariant + len(weights):  # all ran for Equation 3, and one answers
+            inputs = torch.arange(len(labels), device=labels.device)
+            states = torch.stack([states[0], states[1 + routing.module, inputs]])
+            chosen, everyone = states[:, where[0], where[1]], chosen[1:]
         if self.config.norm_over == "tokens":
             logits = self._logits(states.flatten(1, 2), weights.repeat_interleave(tokens, 1),
                                   where[0] * tokens + where[1])
@@ -408,19 +446,27 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
             logits = self._logits(chosen, weights[:, where[0]])
         losses = {"output": _surprise(logits, targets), "routing": routing.loss}
         if self.config.aggregation != "own":
-            losses |= self._module_losses(routing, chosen, weights[:, where[0]], where[0], targets)
+            losses |= self._module_losses(routing, chosen, everyone, weights[:, where[0]], where[0], targets)
         total = losses["output"] + sum(self.config.weights[_WEIGHT_OF[name]] * loss
                                        for name, loss in losses.items() if name != "output")
+        if not total.isfinite():
+            wrong = next((name for name, loss in losses.items() if not loss.isfinite()), "weighted")
+            raise ValueError(f"the {wrong} loss is {total.item()}: lower the learning rate or look for the "
+                             "step where it began")
         return ICLMOutput(total, logits, {name: loss.detach() for name, loss in losses.items()}, routing)
 
-    def _module_losses(self, routing, states, weights, owner, targets) -> dict[str, Tensor]:
-        """Cross-entropy of the modules' own logits, and the mutual information, from states (M, n, H)."""
+    def _module_losses(self, routing, states, everyone, weights, owner, targets) -> dict[str, Tensor]:
+        """Cross-entropy of the modules' own logits, and the mutual information, from states (M, n, H).
+
+        The latter from those of all domain modules (N, n, H) where everyone has them.
+        """
         head, domains = self.get_output_embeddings(), states[int(self.config.invariant):]
         found = {"domain": _surprise(head(_mixed(domains, weights)), targets)}
+        domains = domains if everyone is None else everyone
         if not self.config.invariant:
             return found
         found["invariant"] = _surprise(head(states[0]), targets)
-        module = routing.module[owner] if routing.weights is None else torch.arange(
+        module = routing.module[owner] if len(domains) < self.config.num_modules else torch.arange(
             len(domains), device=owner.device).repeat_interleave(len(owner))
         pairs = (states[0].repeat(len(domains), 1), domains.flatten(0, 1), module, self.config.num_modules)
         found["mutual_information"] = routed_mutual_information(
@@ -486,7 +532,40 @@ def _surprise(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets)
 
 
-def _checked_inputs(input_ids, labels, routing) -> None:
+@torch.no_grad()
+def _checked_base(base: nn.Module) -> None:
+    """ValueError unless the base's logits are its head's, of its decoder's last states."""
+    head, where = base.get_output_embeddings(), base.get_input_embeddings().weight.device
+    if head is None or where.type == "meta":
+        return  # a base without a head is refused where it is wrapped
+    ids, training = torch.tensor([[0, 1]], device=where), base.training
+    base.eval()
+    try:
+        states = base.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        said = base(input_ids=ids, use_cache=False).logits.to(states.device)
+        read, digits = head(states), 8 * torch.finfo(states.dtype).eps
+        fits = states.shape[-1] == getattr(base.config, "hidden_size", None) and torch.allclose(
+            read.float(), said.float(), digits, digits * said.abs().max().item(), equal_nan=True)
+    finally:
+        base.train(training)
+    if not fits:
+        raise ValueError(f"{type(base).__name__} makes its logits by more than a head on states of its "
+                         "hidden_size, as by a cap, a scale or a projection, which modules would not have: "
+                         "pass another decoder")
+
+
+def _checked_finite(states: Tensor, mask: Tensor | None = None, owner: Tensor | None = None) -> None:
+    """ValueError for states (M, B, T, H) where mask marks, or (M, n, H) of inputs owner, not finite."""
+    wrong = ~torch.isfinite(states).all(-1).all(0)
+    if owner is None and mask is not None and mask.dim() == 2:
+        wrong &= mask[:, -wrong.shape[1]:].bool()
+    if wrong.any():
+        row = owner[wrong][0] if owner is not None else wrong.any(1).nonzero()[0]
+        raise ValueError(f"input {int(row)} has states that are not finite: lower the learning rate or look "
+                         "for the step where it began")
+
+
+def _checked_inputs(input_ids, labels, routing, num_modules) -> None:
     if input_ids.dim() != 2:
         raise ValueError(f"input_ids have shape {tuple(input_ids.shape)}: pass (batch, tokens), also for one "
                          "row")
@@ -496,6 +575,10 @@ def _checked_inputs(input_ids, labels, routing) -> None:
     if routing is not None and len(routing.module) != len(input_ids):
         raise ValueError(f"a routing of {len(routing.module)} inputs was passed with {len(input_ids)}: give "
                          "each its module")
+    if routing is not None and (routing.module.is_floating_point() or not (
+            (routing.module >= 0) & (routing.module < num_modules)).all()):
+        raise ValueError(f"a routing names modules {routing.module.unique().tolist()}: give whole numbers "
+                         f"from 0 to {num_modules - 1}")
 
 
 def _checked_cache(cache) -> ModuleCache | None:

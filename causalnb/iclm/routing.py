@@ -1,11 +1,13 @@
 """Which domain module an input goes to: vector quantisation (Equation 1), K-means, and soft distances."""
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 NU_ON = ("codebook", "commitment")
+NORMS = ("running", "batch")
 
 
 class Routing(NamedTuple):
@@ -35,12 +37,15 @@ class StateNorm(nn.Module):
     """Centres and scales states (B, D) by running statistics, in training too, after they took the batch in.
 
     So an input is routed alike in any batch, also alone. The first batches are averaged, later ones enter
-    with `momentum`, and none once the statistics are held.
+    with `momentum`, and none once the statistics are held. With by="batch", as in the published code, a batch
+    in training is normalised by its own statistics until then.
     """
 
-    def __init__(self, dim: int, momentum: float = 0.05, eps: float = 1e-5):
+    def __init__(self, dim: int, momentum: float = 0.05, eps: float = 1e-5, by: str = "running"):
         super().__init__()
-        self.momentum, self.eps = momentum, eps
+        if by not in NORMS:
+            raise ValueError(f"by is {by!r}: choose {', '.join(map(repr, NORMS))}")
+        self.momentum, self.eps, self.by = momentum, eps, by
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("variance", torch.ones(dim))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
@@ -64,9 +69,12 @@ class StateNorm(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """(B, D) with the running mean at 0 and the running variance at 1."""
+        mean, variance = self.mean, self.variance
         if self.training and not self.held:
             self.update(states)
-        return (states.to(self.mean.dtype) - self.mean) * (self.variance + self.eps).rsqrt()
+            if self.by == "batch":
+                variance, mean = torch.var_mean(states.to(self.mean.dtype), 0, correction=0)
+        return (states.to(self.mean.dtype) - mean) * (variance + self.eps).rsqrt()
 
 
 class VectorQuantizer(nn.Module):
@@ -86,6 +94,8 @@ class VectorQuantizer(nn.Module):
             raise ValueError(f"nu_on is {nu_on!r}: choose 'codebook' (Equation 1) or 'commitment'")
         if init not in ("uniform", "data"):
             raise ValueError(f"init is {init!r}: choose 'uniform' or 'data'")
+        if not 0 <= nu < math.inf:
+            raise ValueError(f"nu is {nu}: choose a finite one, 0 or more")
         self.nu, self.nu_on = nu, nu_on
         self.codebook = _small(num_modules, dim)
         self.register_buffer("frozen", torch.zeros(num_modules, dtype=torch.bool))
@@ -117,7 +127,7 @@ class VectorQuantizer(nn.Module):
         far = (states - states.mean(0)).square().sum(1)
         for place in range(len(self.codebook)):
             self.codebook[place] = states[far.argmax()]
-            far = torch.cdist(states, self.codebook[: place + 1]).amin(1)
+            far = torch.cdist(_tall(states), _tall(self.codebook[: place + 1])).amin(1)
         self.started.fill_(True)
 
 
@@ -199,10 +209,11 @@ ROUTERS = {"vq": VectorQuantizer, "kmeans": KMeansRouter, "distance": DistanceWe
 class Router(nn.Module):
     """From pooled states (B, H) to a Routing: projected to `projection` features if asked, normed, routed.
 
-    kind "vq", "kmeans" or "distance"; settings go to that class.
+    kind "vq", "kmeans" or "distance"; norm "running" or "batch" as in `StateNorm`; settings go to that class.
     """
 
-    def __init__(self, kind: str, num_modules: int, dim: int, projection: int | None = None, **settings):
+    def __init__(self, kind: str, num_modules: int, dim: int, projection: int | None = None,
+                 norm: str = "running", **settings):
         super().__init__()
         if kind not in ROUTERS:
             raise ValueError(f"router is {kind!r}: choose {', '.join(map(repr, ROUTERS))}")
@@ -210,7 +221,7 @@ class Router(nn.Module):
         self.dim = dim
         self.choose = ROUTERS[kind](num_modules, inner, **settings)
         self.project = nn.Identity() if projection is None else nn.Linear(dim, projection)
-        self.norm = StateNorm(inner)
+        self.norm = StateNorm(inner, by=norm)
 
     def forward(self, states: Tensor) -> Routing:
         """Routing of pooled states (B, H). Raises ValueError for a width that does not fit and for NaN."""
@@ -237,7 +248,12 @@ class Router(nn.Module):
 
 def _nearest(states: Tensor, centroids: Tensor) -> Tensor:
     """(B,): by differences, so that an input's centroid does not depend on its batch to the last bit."""
-    return torch.cdist(states, centroids, compute_mode="donot_use_mm_for_euclid_dist").argmin(1)
+    return torch.cdist(_tall(states), _tall(centroids), compute_mode="donot_use_mm_for_euclid_dist").argmin(1)
+
+
+def _tall(states: Tensor) -> Tensor:
+    """In float32 at least: distances in half precision do not exist."""
+    return states.to(torch.promote_types(states.dtype, torch.float32))
 
 
 def _small(num_modules: int, dim: int) -> nn.Parameter:

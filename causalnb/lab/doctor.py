@@ -58,7 +58,8 @@ def _present(folder: Path) -> Path:
 def work(profile: str | None = None) -> list[dict]:
     """Per experiment: results by state, core-seconds of those not fresh, seconds with the profile's jobs.
 
-    memory_gib: what a training takes on the device by estimate, None where that is little.
+    settings: the profile whose settings it takes; memory_gib: what a training takes on the device by
+    estimate, None where that is little.
     """
     scale, found = profiles.current(profile), {}
     for job in runner.plan(None, scale.name):
@@ -66,7 +67,8 @@ def work(profile: str | None = None) -> list[dict]:
     table = []
     for id, jobs in found.items():
         todo = [job.estimate for job in jobs if job.state != "fresh"]
-        table.append({"experiment": id, "results": dict(Counter(job.state for job in jobs)),
+        table.append({"experiment": id, "settings": registry.settings_profile(id, scale.name),
+                      "results": dict(Counter(job.state for job in jobs)),
                       "core_seconds": sum(todo),
                       "memory_gib": registry.experiment(id).memory.get(scale.name),
                       "seconds": max([sum(todo) / scale.jobs, *todo], default=0.0)})

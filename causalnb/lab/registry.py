@@ -167,6 +167,11 @@ def seeds(id: str, profile: str | None = None) -> range:
     return range(profiles.pick(profile, **experiment(id).seeds))
 
 
+def settings_profile(id: str, profile: str | None = None) -> str:
+    """The profile whose settings an experiment takes: the one asked for, or what stands in for it."""
+    return profiles.pick(profile, **{name: name for name in experiment(id).settings})
+
+
 def config(id: str, arm: str, profile: str | None = None) -> dict:
     """The settings of one arm as plain json: laptop's, under the profile's, under the arm's."""
     spec, (arm,) = experiment(id), arms(id, [arm])

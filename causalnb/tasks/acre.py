@@ -219,8 +219,8 @@ def _draw_problem(draw: np.random.Generator, supply: np.ndarray, kind: str, spar
 def _rules(regime: str, part: str) -> tuple[tuple[int, ...], tuple[str, ...], int]:
     """(objects, kinds, screened off objects that are never asked) of a part of a regime."""
     if regime not in REGIMES or part not in PARTS:
-        raise DataError(f"Unknown regime {regime!r} or part {part!r} of ACRE; choose one of "
-                        f"{', '.join(REGIMES)}, and one of {', '.join(PARTS)}.")
+        name, wrong, known = ("part", part, PARTS) if regime in REGIMES else ("regime", regime, REGIMES)
+        raise DataError(f"Unknown {name} {wrong!r} of ACRE; choose one of {', '.join(known)}.")
     train = part == "train"
     if train and regime in ("Comp", "Sys"):
         raise DataError(f"{regime} has no training part: the source trains on IID; choose that, or "
@@ -408,7 +408,7 @@ def parse_problems(text: str, source: str) -> list[Problem]:
     except json.JSONDecodeError as error:
         raise DataError(f"{source}, line {error.lineno}: this is no JSON ({error.msg}); take a fresh copy of "
                         f"the file.") from None
-    if not isinstance(found, list):
+    if not isinstance(found, list) or not found:
         raise DataError(f"{source}, line 1: expected a list of problems; take a fresh copy of the file.")
     problems = []
     for number, panels in enumerate(found, 1):
@@ -426,7 +426,7 @@ def _read_problem(panels: list[dict]) -> Problem:
     queries = tuple(Query(tuple(one["objects"]), one["label"], one["type"], one.get("ref"))
                     for one in panels[_VIEWS:])
     if (len(panels) != _VIEWS + _QUERIES or {view.state for view in views} != {"on", "off"}
-            or not {one for shown in (*views, *queries) for one in shown.objects} <= {*_ALL}
+            or not all(shown.objects and {*shown.objects} <= {*_ALL} for shown in (*views, *queries))
             or not all(query.label in range(3) and query.type in TYPES for query in queries)):
         raise ValueError
     return Problem(views, queries)

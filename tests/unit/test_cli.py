@@ -141,6 +141,15 @@ def test_dry_run_trains_nothing(home):
     assert "4 to train of 4" in call("run", "sci.toy", "--dry-run", "--fresh")[0]
 
 
+def test_a_big_profile_says_whose_settings_it_takes():
+    out, said = call("run", "sci.toy", "--dry-run", "--profile", "paper")
+    assert "4 to train of 4" in out and said == "no settings for the profile paper, so laptop's: sci.toy\n"
+    assert not call("run", "sci.toy", "--dry-run", "--profile", "quick")[1]
+    assert "toy" not in call("run", "sci.toy", "--dry-run", "--profile", "paper", "--json")[1]
+    work = {row["experiment"]: row["settings"] for row in doctor.work("paper")}
+    assert work == {"sci.toy": "laptop", "iclm.broken": "laptop"}
+
+
 def test_an_artefact_without_needs_is_not_run():
     assert "no training needed" in call("run", FIGURE)[0]
     assert call("run", FIGURE, "--json")[0] == "[]\n"

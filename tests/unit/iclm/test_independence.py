@@ -112,6 +112,37 @@ def test_half_precision_is_computed_in_single():
     torch.testing.assert_close(found, mutual_information(a.float(), b.float()))
 
 
+@pytest.mark.parametrize("measure", [mutual_information, pearson, linear_cka])
+def test_autocast_changes_no_measure_and_no_gradient(measure):
+    draw = torch.Generator().manual_seed(0)
+    pair = [torch.randn(48, 4096, generator=draw, requires_grad=True) for _ in range(2)]
+    expected = measure(*pair)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = measure(*pair)
+    assert torch.equal(found, expected)
+    for one, other in zip(torch.autograd.grad(found, pair), torch.autograd.grad(expected, pair)):
+        assert torch.equal(one, other)
+
+
+def test_layers_in_half_precision_are_compared_in_single():
+    draw = torch.Generator().manual_seed(0)
+    layers = [torch.randn(3, 20, 64, generator=draw).bfloat16() for _ in range(2)]
+    exact = layer_correlations(*(h.float() for h in layers))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(layer_correlations(*layers), exact)
+
+
+def test_equation_3_over_all_modules(double):
+    """Every module on every row: its states one after the other, each row once for every module."""
+    a, b = states(6)
+    modules = torch.stack([b, b.roll(1, 0), 2 * b])
+    found = routed_mutual_information(a.repeat(3, 1), modules.flatten(0, 1),
+                                      torch.arange(3).repeat_interleave(6), 3)
+    expected = [equation_2(a, h) for h in modules]
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-9, atol=1e-12)
+    assert_same_with_gradients(found.sum(), sum(expected), [a, b])
+
+
 def test_each_module_counts_its_own_rows(double):
     a, b = states(9)
     module = torch.tensor([2, 0, 0, 2, 0, 2, 2, 0, 3])

@@ -5,11 +5,12 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AutoModelForCausalLM, DynamicCache
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
-from causalnb.iclm import ICLMConfig, ICLMForCausalLM, Routing, linear_cka, mutual_information
+from causalnb.iclm import ICLMConfig, ICLMForCausalLM, Router, Routing, linear_cka, mutual_information
 from tests.unit.iclm.small import (
     BASES,
+    DECODER,
     LAYERS,
     VOCABULARY,
     WIDTH,
@@ -36,6 +37,9 @@ VARIANTS = {
     "trained router": dict(router_trainable=True, router_settings={"nu_on": "commitment"}),
     "tokens": dict(norm_over="tokens"),
     "published loss": dict(direction="reverse", clamp=1e-6, num_modules=4),
+    "all modules": dict(information="all", num_modules=3, weights={"epsilon": 0.5}),
+    "all modules, shared layers": dict(information="all", num_modules=3, shared_layers=1, norm_over="tokens"),
+    "router over tokens": dict(router_over="tokens", router_trainable=True),
     "aligned": dict(weights={"delta": 0.5}, aggregation_settings={"start": "base"}),
     "one shared layer": dict(shared_layers=1),
     "two shared layers, distance": dict(shared_layers=2, router="distance"),
@@ -106,7 +110,7 @@ def slow_loss(model, batch):
         parts["domain"] = F.cross_entropy(head(mixed), targets)
     if config.invariant:
         parts["invariant"] = F.cross_entropy(head(invariant), targets)
-        mine = [share[:, k] > 0 for k in range(count)]
+        mine = [(share[:, k] > 0) | (config.information == "all") for k in range(count)]
         parts["mutual_information"] = sum(
             mutual_information(invariant[rows], h[rows], config.direction, config.clamp)
             for rows, h in zip(mine, domains) if rows.any())
@@ -540,6 +544,14 @@ def test_a_batch_of_one_trains():
     (dict(lora={"rank": 1}), "lora has no setting 'rank': give r, alpha, dropout, target_modules"),
     (dict(lora={"target_modules": "q_proj"}), "lora's target_modules is 'q_proj': give a list of names"),
     (dict(aggregation_settings={"start": "zero"}), "start is 'zero': choose 'random' or 'base'"),
+    (dict(aggregation_settings={"begin": "base"}), "aggregation_settings has no setting 'begin': give"),
+    (dict(router="kmeans", router_settings={"nu": 1}), "router_settings has no setting 'nu': give"),
+    (dict(router_settings={"nu": -1.0}), "nu is -1.0: choose a finite one, 0 or more"),
+    (dict(weights={"alpha": float("nan")}), "the weight alpha is nan: choose a finite one, 0 or more"),
+    (dict(num_module=3), "there is no setting 'num_module': give num_modules, lora, router"),
+    (dict(information="some"), "information is 'some': choose 'routed', 'all'"),
+    (dict(router_over="words"), "router_over is 'words': choose 'prompt', 'tokens'"),
+    (dict(router_norm="layer"), "router_norm is 'layer': choose 'running', 'batch'"),
 ])
 def test_settings_that_do_not_fit_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
@@ -563,6 +575,19 @@ def test_bases_that_do_not_fit_are_refused():
         ICLMForCausalLM.from_base(decoder)
 
 
+@pytest.mark.parametrize("family, settings", [
+    ("Gemma2", dict(head_dim=8, final_logit_softcapping=1.0)), ("Cohere", dict(logit_scale=0.1)),
+    ("OPT", dict(ffn_dim=20, word_embed_proj_dim=8))])
+def test_a_base_that_does_more_than_its_head_is_refused(family, settings):
+    import transformers
+
+    config = getattr(transformers, family + "Config")(**DECODER | settings)
+    decoder = getattr(transformers, family + "ForCausalLM")(config).train()
+    with pytest.raises(ValueError, match=f"{family}ForCausalLM makes its logits by more than a head"):
+        ICLMForCausalLM.from_base(decoder)
+    assert decoder.training
+
+
 def test_inputs_that_do_not_fit_are_refused():
     model, batch = wrapped(), batch_of()
     ids, seen = batch["input_ids"], batch["attention_mask"]
@@ -580,6 +605,14 @@ def test_inputs_that_do_not_fit_are_refused():
         model(ids, seen, router_states=torch.zeros(4, 3))
     with pytest.raises(ValueError, match="a routing of 1 inputs was passed with 4: give each its module"):
         model(ids, seen, routing=Routing(torch.tensor([0]), torch.zeros(())))
+    for wrong in ([2, 0, 0, 0], [-1, 0, 0, 0], [0.5, 0, 0, 0]):
+        with pytest.raises(ValueError, match="a routing names modules .*: give whole numbers from 0 to 1"):
+            model(ids, seen, routing=torch.tensor(wrong))
+    with pytest.raises(ValueError, match="output_hidden_states has no one meaning for several mod"):
+        model(ids, seen, output_hidden_states=True)
+    with pytest.raises(ValueError, match="an ICLM keeps its base's vocabulary: resize the base be"):
+        model.resize_token_embeddings(40)
+    assert model.get_input_embeddings().num_embeddings == VOCABULARY
     with pytest.raises(ValueError, match="there is no module 2: choose 0, 1, 'invariant'"):
         model.states(ids, module=2)
     with pytest.raises(ValueError, match="there is no module 'router': choose 0, 1, 'invariant'"):
@@ -596,7 +629,19 @@ def test_states_that_are_not_finite_are_reported():
     model, batch = wrapped(), batch_of()
     with torch.no_grad():
         model._adapted["0.self_attn.q_proj"].A[model.number("invariant")] = float("nan")
-    with pytest.raises(ValueError, match="row 0 of the states is not finite: lower the learning rate or loo"):
+    for given in (batch, prompts_of(batch)):
+        with pytest.raises(ValueError, match="input 0 has states that are not finite: lower the"):
+            model(**given)
+    model = wrapped(invariant=False)
+    with torch.no_grad():
+        model._adapted["0.self_attn.q_proj"].A[1] = float("nan")
+    with pytest.raises(ValueError, match="input 2 has states that are not finite"):
+        model(**batch, routing=torch.tensor([0, 0, 1, 1]))
+    assert model(**batch, routing=torch.zeros(4, dtype=torch.long)).loss.isfinite()
+    model = wrapped()
+    with torch.no_grad():
+        model.aggregation.head.weight[3] = float("nan")
+    with pytest.raises(ValueError, match="the output loss is nan: lower the learning rate or look for"):
         model(**batch)
     with torch.no_grad():
         model.base.model.norm.weight.fill_(float("nan"))
@@ -634,6 +679,53 @@ def test_a_fitted_k_means_router_is_saved_and_routes(tmp_path):
     assert set(module.tolist()) == {0, 1}
     model.save_pretrained(tmp_path)
     assert torch.equal(ICLMForCausalLM.from_pretrained(tmp_path)(**batch).module, module)
+
+
+def test_a_router_of_another_model_is_refused():
+    model, batch = wrapped(), batch_of()
+    model.router = Router("vq", 4, WIDTH)
+    with pytest.raises(ValueError, match="the router knows 4 modules and the model 2: build both"):
+        model(**batch)
+
+
+def test_the_whole_model_in_half_precision_routes_and_learns():
+    model, batch = wrapped(router_settings={"init": "data"}).to(torch.bfloat16).train(), batch_of()
+    loss, found = gradients(model, batch)
+    assert torch.isfinite(torch.tensor(loss)) and all(torch.isfinite(g).all() for g in found.values())
+
+
+def test_modules_that_are_not_asked_get_a_gradient_from_equation_3_alone():
+    batch, moved = batch_of(), {}
+    for information in ("routed", "all"):
+        model = wrapped(information=information, num_modules=3)
+        _, found = gradients(model, batch | {"routing": torch.zeros(4, dtype=torch.long)})
+        moved[information] = [max(g[k].abs().max() for name, g in found.items() if name[-2:] == ".B") > 0
+                              for k in range(4)]
+    assert moved == {"routed": [True, False, False, True], "all": [True] * 4}
+
+
+def test_padding_can_route():
+    batch = batch_of()
+    mean = wrapped(router_over="tokens").router_states(**batch)
+    torch.testing.assert_close(mean, wrapped().states(batch["input_ids"], batch["attention_mask"]).mean(1))
+    assert (mean - wrapped().router_states(**batch)).abs().max() > 0.01
+
+
+def test_it_is_found_by_name(tmp_path):
+    model, batch = wrapped(), prompts_of(batch_of())
+    model.save_pretrained(tmp_path)
+    again = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    assert isinstance(again, ICLMForCausalLM) and isinstance(AutoConfig.from_pretrained(tmp_path), ICLMConfig)
+    assert torch.equal(again(**batch).logits, model(**batch, return_dict=False)[0])
+
+
+def test_a_frozen_router_keeps_its_projection():
+    model, batch = wrapped(router_trainable=True, router_projection=4), batch_of()
+    assert "router.project.weight" in gradients(model, batch)[1]
+    model.freeze_modules(["router"])
+    assert "router.project.weight" not in gradients(model, batch)[1]
+    model.freeze_modules([])
+    assert "router.project.weight" in gradients(model, batch)[1]
 
 
 def test_embeddings_are_the_bases():

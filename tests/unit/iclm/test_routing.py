@@ -118,6 +118,18 @@ def test_running_statistics_of_few_batches_are_those_of_all_batch_means(sizes, o
     torch.testing.assert_close(norm.variance, squares.mean(0) - means.mean(0).square(), rtol=1e-6, atol=1e-6)
 
 
+def test_statistics_of_the_batch_are_batch_normalisations():
+    norm, reference = StateNorm(4, by="batch").train(), torch.nn.BatchNorm1d(4, affine=False).train()
+    for seed in range(3):
+        batch = torch.randn(6, 4, generator=torch.Generator().manual_seed(seed)) + seed
+        torch.testing.assert_close(norm(batch), reference(batch))
+    assert (norm.eval()(batch) - reference(batch)).abs().max() > 0.1  # then, the running ones
+    norm.hold(batch)
+    assert torch.equal(norm.train()(batch[:2]), norm.eval()(batch[:2]))
+    with pytest.raises(ValueError, match="by is 'layer': choose 'running', 'batch'"):
+        StateNorm(4, by="layer")
+
+
 def test_a_large_mean_costs_the_variance_no_digits():
     states = 1000 + 0.01 * torch.randn(64, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     norm = StateNorm(2)

@@ -105,7 +105,7 @@ def test_another_supply_of_objects():
 
 
 @pytest.mark.parametrize(("call", "sentence"), [
-    (lambda: acre.generate("iid"), "Unknown regime 'iid' or part 'train' of ACRE; choose one of IID, Comp"),
+    (lambda: acre.generate("iid"), "Unknown regime 'iid' of ACRE; choose one of IID, Comp"),
     (lambda: acre.generate("IID", part="dev"), "part 'dev' of ACRE; choose one of .*train, val, test"),
     (lambda: acre.generate("Comp"), "Comp has no training part: .* trains on IID; choose that, or comp_true"),
     (lambda: acre.read("sys_true"), "sys_true is ours and has no file; take generate\\('sys_true'\\)"),
@@ -235,9 +235,10 @@ def test_files_are_read_and_wrong_ones_refused(problems, monkeypatch):
     assert acre.parse_problems(good, "few.json") == problems[:3]
     with pytest.raises(DataError, match=f"few.json, line {good[:-20].count(chr(10)) + 1}: this is no JSON"):
         acre.parse_problems(good[:-20], "few.json")
-    with pytest.raises(DataError, match="few.json, line 1: expected a list of problems"):
-        acre.parse_problems("{}", "few.json")
-    for change in (lambda one: one.pop(), lambda one: one[0].update(objects=[48]),
+    for empty in ("{}", "[]"):
+        with pytest.raises(DataError, match="few.json, line 1: expected a list of problems"):
+            acre.parse_problems(empty, "few.json")
+    for change in (lambda one: one.pop(), lambda one: one[1].update(objects=[]), lambda one: one[0].update(objects=[48]),
                    lambda one: one[9].pop("label"), lambda one: one[9].update(type="x"),
                    lambda one: one[2].update(light_state="dim")):
         wrong = raw(problems[0])
