@@ -209,7 +209,7 @@ def table1(family: str, found: dict, score: str = "exact"):
                  f"{how[score]}",
                  "The paper's accuracies are of one run, and of letters or words picked by an LLM of 7 "
                  "billion parameters; ours of a small model on the same problems in compact rows; "
-                 f"{chance}.")
+                 f"{chance}. {gate_remark({family: found[family]})}")
 
 
 def contrasts_table(found: dict):

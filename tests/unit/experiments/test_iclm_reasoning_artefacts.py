@@ -94,6 +94,7 @@ def test_table_1_puts_the_papers_rows_over_ours(found):
 
 def test_the_choice_among_eight_has_modules_alone_too(found):
     table = made.table1("raven", found, "choice")
+    assert table.notes.endswith(made.gate_remark({"raven": found["raven"]})) and "our gate" in table.notes
     rows = by_label(table)
     of = [number("iclm.raven", "oracle", seed, "center_symbolic", "choice") for seed in range(SEEDS)]
     assert rows["ours: oracle router"]["RAVEN Symb"] == estimate(mean_ci(of))
