@@ -1,5 +1,7 @@
 """The Causal Transformer: attention held to a Markov blanket, and values that pass a graph convolution."""
 
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+
 from .configuration import CausalTransformerConfig
 from .fused import Visible, attention_with_tau
 from .loss import MarkovBlanketLoss, describe
@@ -13,6 +15,11 @@ from .patterns import attention_pattern
 from .penalty import MarkovBlanketPenalty, markov_blanket_penalty
 from .self_attention import CausalSelfAttention
 from .values import GCNValueUpdate
+
+AutoConfig.register(CausalTransformerConfig.model_type, CausalTransformerConfig)
+AutoModelForSequenceClassification.register(CausalTransformerConfig,
+                                            CausalTransformerForSequenceClassification)
+AutoModelForSeq2SeqLM.register(CausalTransformerConfig, CausalTransformerForConditionalGeneration)
 
 __all__ = [
     "CausalSelfAttention",

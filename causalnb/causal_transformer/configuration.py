@@ -1,5 +1,7 @@
 """The settings of a Causal Transformer: its size, its arm, and the weight of its loss."""
 
+from inspect import signature
+
 from transformers import PretrainedConfig
 
 from .loss import MODES, MarkovBlanketLoss
@@ -7,6 +9,8 @@ from .patterns import PATTERNS
 from .values import ACTIVATIONS, GCN_MODES
 
 STACKS = ("encoder", "decoder")
+BLANKET_SETTINGS = tuple(name for name in signature(MarkovBlanketLoss).parameters
+                         if name not in ("mode", "self_loop"))
 
 
 class CausalTransformerConfig(PretrainedConfig):
@@ -46,6 +50,11 @@ class CausalTransformerConfig(PretrainedConfig):
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(map(repr, known))}")
         if not set(blanket_in) <= set(STACKS):
             raise ValueError(f"blanket_in is {blanket_in!r}: choose among 'encoder' and 'decoder'")
+        if unknown := set(blanket_settings or {}) - set(BLANKET_SETTINGS):
+            raise ValueError(f"blanket_settings has {min(unknown)!r}: choose among "
+                             f"{', '.join(map(repr, BLANKET_SETTINGS))}")
+        if num_heads < 1:
+            raise ValueError(f"num_heads is {num_heads}: choose 1 or more")
         if min(encoder_layers, decoder_layers) < 1:
             raise ValueError(f"there are {encoder_layers} encoder and {decoder_layers} decoder layers: "
                              "choose 1 or more of each")

@@ -5,9 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.utils import can_return_tuple
 
 from .configuration import CausalTransformerConfig
-from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput
+from .layers import check_tokens, refuse
+from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, wide
 
 KINDS = ("constant", "bow", "bilstm")
 
@@ -59,19 +61,23 @@ class ContrastForSequenceClassification(PreTrainedModel):
     def _init_weights(self, module: nn.Module):
         """Weights stay as torch draws them."""
 
+    @can_return_tuple
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor,
                 labels: Tensor | None = None, **kwargs) -> CausalTransformerOutput:
         """Logits (B, num_labels); with labels (B,) the cross-entropy.
 
         input_ids, attention_mask (1 = a token, padding on the right) and token_type_ids (0 and 1, the two
-        sentences) are (B, T). Raises ValueError where a pair lacks one of its sentences.
+        sentences) are (B, T). Raises ValueError for an empty batch, where a pair lacks one of its sentences,
+        and for what is in layers.ABSENT.
         """
+        refuse(kwargs)
+        check_tokens(input_ids, "input_ids")
         if self.kind == "constant":
             logits = self.logits.expand(len(input_ids), -1)
         else:
             logits = self.classifier(self.dropout(F.gelu(self.hidden(self.dropout(
                 self._compared(input_ids, attention_mask.bool(), token_type_ids))))))
-        loss = None if labels is None else F.cross_entropy(logits.float(), labels)
+        loss = None if labels is None else F.cross_entropy(wide(logits), labels)
         return CausalTransformerOutput(loss=loss, logits=logits,
                                        task_loss=None if loss is None else loss.detach())
 
@@ -116,13 +122,14 @@ class EntropyPenaltyForSequenceClassification(CausalTransformerForSequenceClassi
 
     config_class = EntropyPenaltyConfig
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
+    @can_return_tuple
+    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
                 output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
         """As CausalTransformerForSequenceClassification; causal_loss is |H - entropy_target|."""
         weight = 0.0 if labels is None else self.causal_weight()
         out = super().forward(input_ids, attention_mask, token_type_ids, labels,
-                              output_attentions or weight > 0)
+                              output_attentions or weight > 0, **kwargs | dict(return_dict=True))
         if weight > 0:
             off = (row_entropy(out.encoder_attentions, attention_mask) - self.config.entropy_target).abs()
             out.loss, out.causal_loss = out.loss + weight * off, off.detach()

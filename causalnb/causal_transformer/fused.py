@@ -18,6 +18,12 @@ class Visible:
     valid: Tensor | None = None  # (B, S): False where the key is padding
     causal: bool = False
     pattern: Tensor | None = None  # (B or 1, T, S): True where a sparse attention has an entry
+    measured: Tensor | None = None  # (B, T), of the valid those whose rows are measured (None: all)
+
+    @property
+    def nodes(self) -> Tensor | None:
+        """The tokens (B, T) whose rows are measured, None where all are."""
+        return self.valid if self.measured is None else self.measured
 
     def lines(self, first: int, last: int, keys: int, device) -> Tensor | None:
         """Lines first to last of the mask (B or 1, 1, last - first or 1, keys), None where all is seen."""
@@ -39,11 +45,16 @@ def attention_with_tau(query: Tensor, key: Tensor, value: Tensor, valid: Tensor 
 
     query and key (B, H, T, d), value (B, H, T, d_v), valid (B, T) as in `tau`. Up to KEPT tokens the map is
     kept for the backward pass; longer ones are computed again there, `chunk` rows at a time, in both passes.
-    Raises ValueError for shapes that do not fit, fewer than two valid tokens and a chunk below 1.
+    Raises ValueError for shapes that do not fit, an empty batch, integers, fewer than two valid tokens and a
+    chunk below 1.
     """
     if not query.shape == key.shape or query.dim() != 4 or value.shape[:3] != key.shape[:3]:
         shapes = [tuple(part.shape) for part in (query, key, value)]
         raise ValueError("query {}, key {} and value {} do not fit: give (B, H, T, d)".format(*shapes))
+    if not query.numel():
+        raise ValueError(f"query has shape {tuple(query.shape)}, an empty batch: give at least one item")
+    if not query.is_floating_point():
+        raise ValueError(f"query has dtype {query.dtype}: give floats")
     if chunk < 1:
         raise ValueError(f"chunk is {chunk}: choose at least one row")
     valid = checked_valid(valid, query.shape[0], query.shape[2])
@@ -76,7 +87,7 @@ class _Measured(torch.autograd.Function):
         rows, columns = torch.zeros(2, *q.shape[:2], dtype=tall, device=q.device)
         output, maps = torch.empty_like(v), []
         keep = keep and any(ctx.needs_input_grad)
-        real = _lines_of(visible.valid, shape)  # (B H, T, 1), or None
+        real = _lines_of(visible.nodes, shape)  # (B H, T, 1), or None
         with torch.autocast(query.device.type, enabled=False):
             for part, keys in _chunks(shape[2], chunk, visible.causal):
                 weights = _weights(q, k, visible, part, keys, shape)  # (B H, R, keys)
@@ -98,7 +109,7 @@ class _Measured(torch.autograd.Function):
         q, k, v, *maps = ctx.saved_tensors
         visible, shape = ctx.visible, ctx.shape
         d_output, d_rows, d_columns = (part.flatten(0, 1) for part in given)
-        real = _lines_of(visible.valid, shape)
+        real = _lines_of(visible.nodes, shape)
         d_q, d_k, d_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
         with torch.autocast(q.device.type, enabled=False):
             for number, (part, keys) in enumerate(_chunks(shape[2], ctx.chunk, visible.causal)):

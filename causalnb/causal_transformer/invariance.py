@@ -18,11 +18,13 @@ from scipy.sparse import coo_array
 from sklearn.cluster import AgglomerativeClustering
 from torch import Tensor, nn
 from transformers import initialization
+from transformers.utils import can_return_tuple
 
 from .configuration import CausalTransformerConfig
 from .fused import Visible
+from .layers import check_tokens, refuse
 from .measure import checked_valid
-from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput
+from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, wide
 
 
 def word_classes(tokens: Sequence[Sequence[int]], vocabulary: int, distance: float = 0.4,
@@ -159,14 +161,18 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
         if module is self:
             initialization.copy_(self.classes, torch.arange(self.config.vocab_size))
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
+    @can_return_tuple
+    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
                 output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
         """Logits (B, num_labels); with labels (B,) the loss, in evaluation the cross-entropy alone.
 
         input_ids, attention_mask (1 = a token) and token_type_ids (0 and 1, the two sentences) are (B, T).
-        Raises ValueError where token_type_ids are missing or a pair has tokens of one type alone.
+        Raises ValueError for an empty batch, where token_type_ids are missing or a pair has tokens of one
+        type alone, and for what is in layers.ABSENT.
         """
+        refuse(kwargs)
+        check_tokens(input_ids, "input_ids")
         if token_type_ids is None:
             raise ValueError("token_type_ids are missing: give 0 for the first sentence and 1 for the second")
         trained = self.training and labels is not None
@@ -178,7 +184,7 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
         logits, maps = self._read(answered, *given, output_attentions or weight > 0)
         found = {}
         if labels is not None:
-            found = self._parts(F.cross_entropy(logits.float(), labels,
+            found = self._parts(F.cross_entropy(wide(logits), labels,
                                                 label_smoothing=self.config.label_smoothing), {})
         if weight > 0:
             shift = attention_shift(maps, self._read(*inputs, *given, True)[1], attention_mask)

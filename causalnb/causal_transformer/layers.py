@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration import CausalTransformerConfig
 from .fused import Visible
@@ -14,6 +14,30 @@ from .measure import checked_valid
 from .patterns import attention_pattern
 from .self_attention import CausalSelfAttention, MultiHeadAttention
 from .values import ACTIVATIONS
+
+
+ABSENT = {  # what models of Hugging Face may be asked and these may not -> what to do instead
+    "inputs_embeds": "pass input_ids, which say what padding is",
+    "decoder_inputs_embeds": "pass decoder_input_ids",
+    "output_hidden_states": "read them with forward hooks on the layers",
+}
+
+
+def refuse(asked: dict) -> None:
+    """Raise ValueError for an argument of ABSENT that was given."""
+    for name, instead in ABSENT.items():
+        given = asked.get(name)
+        if given is not None and given is not False:
+            said = f"has shape {tuple(given.shape)}" if isinstance(given, Tensor) else f"is {given!r}"
+            raise ValueError(f"{name} {said}, which these models do not take: {instead}")
+
+
+def check_tokens(tokens: Tensor | None, name: str) -> None:
+    """Raise ValueError where tokens (B, T) are missing, or none."""
+    if tokens is None:
+        raise ValueError(f"{name} is missing: pass tokens (B, T)")
+    if not tokens.numel():
+        raise ValueError(f"{name} has shape {tuple(tokens.shape)}, an empty batch: pass at least one token")
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
@@ -78,13 +102,14 @@ class Block(GradientCheckpointingLayer):
 
 @dataclass
 class StackOutput(ModelOutput):
-    """last_hidden_state (B, T, D); maps of every layer; tau - n by rows and columns, and who was valid."""
+    """last_hidden_state (B, T, D); maps of every layer; tau - n by rows and columns; valid and measured."""
 
     last_hidden_state: Tensor | None = None
     attentions: tuple[Tensor, ...] | None = None
     cross_attentions: tuple[Tensor, ...] | None = None
     sums: tuple[tuple[Tensor, Tensor], ...] | None = None
     valid: Tensor | None = None
+    measured: Tensor | None = None
 
 
 class Stack(nn.Module):
@@ -104,21 +129,30 @@ class Stack(nn.Module):
         self.final_norm = nn.LayerNorm(config.d_model) if config.pre_norm else nn.Identity()
         self._pattern = None
 
-    def forward(self, input_ids, attention_mask=None, token_type_ids=None, output_attentions=False,
-                measure=False, states=None, there=None, past_key_values=None, **kwargs) -> StackOutput:
+    @can_return_tuple
+    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, output_attentions=False,
+                measure=False, states=None, there=None, past_key_values=None, among=None,
+                **kwargs) -> StackOutput:
         """What the stack makes of input_ids (B, T); measure asks for tau - n, output_attentions for the maps.
 
-        attention_mask (B, T) covers the cached tokens too. states (B, S, D) and `there` are the encoder's.
-        Raises ValueError for a mask of another shape, or that hides every token of an item, and for fewer
-        than two tokens where they are measured.
+        attention_mask (B, T) covers the cached tokens too; among (B, T) says which tokens are measured (None:
+        all). states (B, S, D) and `there` are the encoder's. Raises ValueError for a mask of another shape,
+        or that hides every token of an item, for an empty batch, for fewer than two tokens where they are
+        measured, and for what is in ABSENT.
         """
+        refuse(kwargs)
+        check_tokens(input_ids, "decoder_input_ids" if self.decoder else "input_ids")
         batch, tokens = input_ids.shape
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
-        valid = checked_valid(attention_mask, batch, past + tokens, "attention_mask", 1 + measure)
+        name = "decoder_attention_mask" if self.decoder else "attention_mask"
+        valid = checked_valid(attention_mask, batch, past + tokens, name, 1 + measure)
         place = torch.arange(past + tokens, device=input_ids.device)[None]
         if valid is not None:
             place = (valid.cumsum(1) - 1).clamp(min=0)
-        visible = Visible(valid, self.decoder, self._pattern_at(place))
+        measured = among if measure and not past else None
+        if measured is not None and valid is not None:
+            measured = measured & valid
+        visible = Visible(valid, self.decoder, self._pattern_at(place), measured)
         hidden = self._embedded(input_ids, token_type_ids, place[:, past:])
         kept = []
         for number, block in enumerate(self.layers):
@@ -129,7 +163,7 @@ class Stack(nn.Module):
         return StackOutput(
             self.final_norm(hidden), maps if output_attentions else None,
             cross if output_attentions and self.decoder else None,
-            tuple(zip(rows, columns)) if measure else None, valid)
+            tuple(zip(rows, columns)) if measure else None, valid, measured)
 
     def _embedded(self, input_ids, token_type_ids, place) -> Tensor:
         hidden = self.embed_tokens(input_ids)

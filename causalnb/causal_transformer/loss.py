@@ -32,7 +32,8 @@ class MarkovBlanketLoss(nn.Module):
     has no successor and the first has no choice. Rows keep the lower bound of one tau, columns the upper one,
     and the first token's row, which is forced, is no one's neighbour.
 
-    Raises ValueError for unknown settings, negative multipliers and settings that the mode does not have.
+    Raises ValueError for unknown settings, multipliers that are no numbers from 0 on and settings that the
+    mode does not have.
     """
 
     def __init__(self, mode: str = "hinge", gammas=None, self_loop: bool | str = False, sides=SIDES,
@@ -48,16 +49,22 @@ class MarkovBlanketLoss(nn.Module):
             raise ValueError(f"sides is {sides!r}: choose among 'low' and 'high'")
         if mode == PRINTED and set(sides) != set(SIDES):
             raise ValueError(f"sides is {sides!r}: Equation 3 has both, and gammas weigh them")
-        gammas = tuple(map(float, GAMMAS[mode] if gammas is None else gammas))
+        try:
+            gammas = tuple(map(float, GAMMAS[mode] if gammas is None else gammas))
+        except (TypeError, ValueError):
+            raise ValueError(f"gammas is {gammas!r}: give {len(GAMMAS[mode])} numbers, as in "
+                             f"{GAMMAS[mode]}") from None
         if len(gammas) != len(GAMMAS[mode]):
             raise ValueError(f"{len(gammas)} multipliers were given: mode {mode!r} has {len(GAMMAS[mode])}")
-        if not min(gammas) >= 0:
-            raise ValueError(f"a multiplier is {min(gammas)}: choose gammas of 0 or more")
+        if wrong := [gamma for gamma in gammas if not 0 <= gamma < math.inf]:
+            raise ValueError(f"a multiplier is {wrong[0]}: choose gammas of 0 or more")
         if not (rho > 0 and gamma_max >= max(gammas)):
             raise ValueError(f"rho is {rho} and gamma_max {gamma_max}: choose rho above 0 and gamma_max "
                              f"of at least the multipliers' {max(gammas)}")
         if mode != PRINTED and any(slack) or len(slack) != 2:
             raise ValueError(f"slack is {tuple(slack)}: give two numbers, in mode 'paper' alone")
+        if not (isinstance(heads, int) and heads >= 1):
+            raise ValueError(f"heads is {heads!r}: choose 1, for all heads together, or the map's number")
         self.mode, self.gammas, self.self_loop, self.normalise = mode, gammas, self_loop, normalise
         self.sides, self.slack, self.rho, self.gamma_max = tuple(sides), tuple(slack), rho, gamma_max
         if mode == "auglag":
@@ -88,17 +95,39 @@ class MarkovBlanketLoss(nn.Module):
             raise ValueError("normalise is 'sinkhorn' on a causal map, whose only doubly stochastic limit is "
                              "the identity: choose 'rows'")
 
-    def of_excess(self, rows: Tensor, columns: Tensor, valid: Tensor | None = None,
-                  causal: bool = False) -> Tensor:
-        """The loss from tau - n by rows and columns (B, H, T), as `attention_with_excess` gives them."""
-        real = _real(rows, valid)
+    def of_excess(self, rows: Tensor, columns: Tensor, valid: Tensor | None = None, causal: bool = False,
+                  among: Tensor | None = None, multipliers: Tensor | None = None) -> Tensor:
+        """The loss from tau - n by rows and columns (B, H, T), as `attention_with_excess` gives them.
+
+        among (B, T): the nodes that count (None: the valid ones). multipliers (2, heads) take the place of
+        the module's, which then keep where they are.
+        """
+        real = _real(rows, valid if among is None else among)
         if self.mode == PRINTED:
             return self._printed(rows + columns, real, causal)
         broken = self.violation(rows, columns, valid, causal)  # (2, B, H, T)
         if self.mode == "hinge":
             weights = broken.new_tensor(self.gammas)[:, None, None, None]
             return (weights * broken.relu() * real * self._in_force(broken)).sum() / real.sum()
-        return self._lagrangian(broken, real)
+        each = broken.relu() * real * self._in_force(broken)
+        square, g = (each * broken).sum() / real.sum(), self._by_side(each, real)
+        if multipliers is None:
+            multipliers = self.multipliers.clone()
+            if self.training:
+                self.ascend(g)
+        return (multipliers.to(g.device) * g).mean(1).sum() + self.rho / 2 * square
+
+    def missed(self, rows: Tensor, columns: Tensor, valid: Tensor | None = None, causal: bool = False,
+               among: Tensor | None = None) -> Tensor:
+        """g (2, heads), the mean violation of each side, from what `of_excess` takes."""
+        real = _real(rows, valid if among is None else among)
+        broken = self.violation(rows, columns, valid, causal)
+        return self._by_side(broken.relu() * real * self._in_force(broken), real)
+
+    @torch.no_grad()
+    def ascend(self, g: Tensor) -> None:
+        """One step of the multipliers, gamma = min(gamma + rho g, gamma_max), for `missed`'s g (2, heads)."""
+        self.multipliers.copy_((self.multipliers.to(g.device) + self.rho * g).clamp(max=self.gamma_max))
 
     def violation(self, rows: Tensor, columns: Tensor, valid: Tensor | None = None,
                   causal: bool = False) -> Tensor:
@@ -113,10 +142,10 @@ class MarkovBlanketLoss(nn.Module):
         return torch.stack([2 * low - total, total - 2 * high])
 
     def violated(self, rows: Tensor, columns: Tensor, valid: Tensor | None = None,
-                 causal: bool = False) -> Tensor:
-        """The share of valid nodes that break a bound, a scalar without gradient."""
+                 causal: bool = False, among: Tensor | None = None) -> Tensor:
+        """The share of nodes that break a bound, among as in `of_excess`; a scalar without gradient."""
         broken = self.violation(rows.detach(), columns.detach(), valid, causal)
-        real = _real(rows, valid)
+        real = _real(rows, valid if among is None else among)
         any_side = ((broken > TOLERANCE) & (self._in_force(broken) > 0)).any(0)
         return (any_side * real).sum() / real.sum()
 
@@ -132,20 +161,14 @@ class MarkovBlanketLoss(nn.Module):
                 + g3 * (2 * low - total + 2 * slack_low) + g4 * (total - 2 * high + 2 * slack_high))
         return (each * real).sum() / (len(total) * total.shape[1])
 
-    def _lagrangian(self, broken: Tensor, real: Tensor) -> Tensor:
-        if self.heads not in (1, broken.shape[2]):
+    def _by_side(self, each: Tensor, real: Tensor) -> Tensor:
+        """g (2, heads) of the violations (2, B, H, T) of real nodes."""
+        if self.heads not in (1, each.shape[2]):
             raise ValueError(f"the loss has multipliers of {self.heads} heads and the map has "
-                             f"{broken.shape[2]}: build it with heads=1, or with the map's")
-        missed = broken.relu() * real * self._in_force(broken)
-        square, gamma = (missed * broken).sum() / real.sum(), self.multipliers.clone()
+                             f"{each.shape[2]}: build it with heads=1, or with the map's")
         if self.heads == 1:
-            g = missed.sum((1, 2, 3))[:, None] / real.sum()  # (2, 1)
-        else:
-            g = missed.sum((1, 3)) / real.sum((0, 2))  # (2, H)
-        if self.training:
-            with torch.no_grad():
-                self.multipliers.copy_((gamma + self.rho * g).clamp(max=self.gamma_max))
-        return (gamma * g).mean(1).sum() + self.rho / 2 * square
+            return each.sum((1, 2, 3))[:, None] / real.sum()  # (2, 1)
+        return each.sum((1, 3)) / real.sum((0, 2))  # (2, H)
 
 
 def _real(rows: Tensor, valid: Tensor | None) -> Tensor:

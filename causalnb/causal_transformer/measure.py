@@ -26,14 +26,18 @@ def counted(tokens: int, valid: Tensor | None) -> Tensor | int:
     return tokens if valid is None else (valid.sum(1, keepdim=True) * valid)[:, None]
 
 
-def excess(attention: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def excess(attention: Tensor, valid: Tensor | None = None,
+           among: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """tau - n by rows and columns (B, H, T), n the valid tokens: sums of exp(A) - 1, where n has no digits.
 
-    Nothing is checked. An entry that is masked out adds nothing, so that causal maps need no special case.
+    among (B, T): the tokens whose rows are read (None: all). Nothing is checked. An entry that is masked out
+    adds nothing, so that causal maps need no special case.
     """
     grown = attention.to(torch.promote_types(attention.dtype, torch.float32)).expm1()
     if valid is not None:
         grown = grown * (valid[:, None, :, None] & valid[:, None, None])
+    if among is not None:
+        grown = grown * among[:, None, :, None]
     return grown.sum(-1), grown.sum(-2)
 
 
@@ -117,9 +121,17 @@ def checked_valid(valid: Tensor | None, batch: int, tokens: int, name: str = "va
 
 
 def checked_map(attention: Tensor, valid: Tensor | None) -> Tensor | None:
-    """`checked_valid` of a map (B, H, T, T); ValueError where a row of it does not sum to 1."""
+    """`checked_valid` of a map (B, H, T, T); ValueError where a row of it does not sum to 1.
+
+    Raises ValueError for maps that are not square, an empty batch and integers, too.
+    """
     if attention.dim() != 4 or attention.shape[-1] != attention.shape[-2]:
         raise ValueError(f"attention has shape {tuple(attention.shape)}: give square maps (B, H, T, T)")
+    if not attention.numel():
+        raise ValueError(f"attention has shape {tuple(attention.shape)}, an empty batch: give at least one "
+                         "map")
+    if not attention.is_floating_point():
+        raise ValueError(f"attention has dtype {attention.dtype}: give weights after the softmax, as floats")
     valid = checked_valid(valid, attention.shape[0], attention.shape[-1])
     with torch.no_grad():
         off = attention.float() if valid is None else attention.float() * valid[:, None, None]

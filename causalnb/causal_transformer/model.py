@@ -6,14 +6,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration import CausalTransformerConfig
 from .fused import Visible
-from .layers import Stack, StackOutput
+from .layers import Stack, StackOutput, check_tokens, refuse
 from .loss import MarkovBlanketLoss
 from .measure import checked_valid
 from .values import GCNValueUpdate
+
+IGNORED = -100  # the label of a token that the loss leaves out
+
+
+def wide(logits: Tensor) -> Tensor:
+    """logits in float32 at least."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 @dataclass
@@ -44,6 +51,7 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
     config_class = CausalTransformerConfig
     base_model_prefix = "transformer"
     supports_gradient_checkpointing = True
+    _supports_sdpa = True  # attention is scaled_dot_product_attention where no map is asked for
     accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
 
     def _build(self, *stacks: str) -> None:
@@ -102,10 +110,10 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
         found, broken = [], []
         for name, out in stacks.items():
             for number, sums in enumerate(out.sums or ()):
-                loss, given = self.losses[name][number], (out.valid, name == "decoder")
+                loss, given = self.losses[name][number], (out.valid, name == "decoder", out.measured)
                 with torch.autocast(task_loss.device.type, enabled=False):
                     if loss.normalise == "sinkhorn":
-                        found.append(loss(out.attentions[number].float(), *given))
+                        found.append(loss(wide(out.attentions[number]), out.valid))
                     else:
                         found.append(loss.of_excess(*sums, *given))
                     broken.append(loss.violated(*sums, *given))
@@ -132,21 +140,24 @@ class CausalTransformerForSequenceClassification(CausalTransformerPreTrainedMode
         self.classifier = nn.Linear(config.d_model, config.num_labels)
         self.post_init()
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
+    @can_return_tuple
+    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
                 output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
         """Logits (B, num_labels); with labels (B,) the loss of Equation 6.
 
-        input_ids, attention_mask (1 = a token) and token_type_ids are (B, T). Raises ValueError for a mask
-        that hides every token of an item, and for fewer than two tokens where the loss measures them.
+        input_ids, attention_mask (1 = a token) and token_type_ids are (B, T). Raises ValueError for an empty
+        batch, for a mask that hides every token of an item, for fewer than two tokens where the loss measures
+        them, and for what is in layers.ABSENT.
         """
+        refuse(kwargs)
         asked = dict(output_attentions=output_attentions) | self._measured("encoder", labels)
-        out = self.encoder(input_ids, attention_mask, token_type_ids, **asked)
+        out = self.encoder(input_ids, attention_mask, token_type_ids, return_dict=True, **asked)
         first = torch.zeros_like(input_ids[:, 0]) if out.valid is None else out.valid.int().argmax(1)
         logits = self.classifier(self.dropout(out.last_hidden_state[torch.arange(len(first)), first]))
         parts = {}
         if labels is not None:
-            task = F.cross_entropy(logits.float(), labels, label_smoothing=self.config.label_smoothing)
+            task = F.cross_entropy(wide(logits), labels, label_smoothing=self.config.label_smoothing)
             parts = self._parts(task, dict(encoder=out))
         return CausalTransformerOutput(
             **parts, logits=logits, encoder_attentions=out.attentions if output_attentions else None)
@@ -178,8 +189,9 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
         """Labels (B, T) one place later, after decoder_start_token_id, with padding for -100."""
         start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
         return torch.cat([start, labels[:, :-1]], 1).masked_fill(
-            torch.cat([start, labels[:, :-1]], 1) == -100, self.config.pad_token_id)
+            torch.cat([start, labels[:, :-1]], 1) == IGNORED, self.config.pad_token_id)
 
+    @can_return_tuple
     def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
                 decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
                 encoder_outputs: StackOutput | None = None, labels: Tensor | None = None,
@@ -187,32 +199,42 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
                 output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
         """Logits (B, T, V) for decoder_input_ids (B, T); with labels (B, T), -100 on padding, Equation 6.
 
-        input_ids and attention_mask are (B, S). Labels without decoder_input_ids are shifted to make them;
-        labels also say which decoder tokens are measured. Encoder outputs that are handed in are not measured
-        again. Raises ValueError where there is nothing to decode, for masks that hide every token of an item,
-        and for fewer than two tokens where the loss measures them.
+        input_ids and attention_mask are (B, S). Labels without decoder_input_ids are shifted to make them,
+        and hide their padding from the decoder; beside decoder_input_ids they change no logits. Only decoder
+        tokens with a label are measured. Encoder outputs that are handed in are not measured again. Raises
+        ValueError where there is nothing to decode, for an empty batch, for labels or masks that hide every
+        token of an item, for fewer than two tokens where the loss measures them, for caches that are not
+        dynamic, and for what is in layers.ABSENT.
         """
-        if decoder_input_ids is None:
-            if labels is None:
-                raise ValueError("neither decoder_input_ids nor labels were given: pass the target, or call "
-                                 "generate")
+        refuse(kwargs)
+        _check_cache(past_key_values)
+        asked = {name: dict(output_attentions=output_attentions, return_dict=True)
+                 | self._measured(name, labels) for name in ("encoder", "decoder")}
+        derived, among = decoder_input_ids is None, None
+        if derived and labels is None:
+            raise ValueError("neither decoder_input_ids nor labels were given: pass the target, or call "
+                             "generate")
+        if labels is not None:
+            among = labels != IGNORED
+            _check_labels(among, 1 + ("measure" in asked["decoder"]) if derived else 0)
+        if derived:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        if labels is not None and decoder_attention_mask is None:
-            decoder_attention_mask = labels != -100
-        shown = dict(output_attentions=output_attentions)
+            if decoder_attention_mask is None:
+                decoder_attention_mask, among = among, None
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(input_ids, attention_mask,
-                                           **shown | self._measured("encoder", labels))
+            encoder_outputs = self.encoder(input_ids, attention_mask, **asked["encoder"])
+        elif not isinstance(encoder_outputs, StackOutput):
+            encoder_outputs = StackOutput(encoder_outputs[0])
         states = encoder_outputs.last_hidden_state
         there = Visible(checked_valid(attention_mask, *states.shape[:2], "attention_mask", 1))
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
         out = self.decoder(decoder_input_ids, decoder_attention_mask, states=states, there=there,
-                           past_key_values=past_key_values, **shown | self._measured("decoder", labels))
+                           past_key_values=past_key_values, among=among, **asked["decoder"])
         logits = self.lm_head(out.last_hidden_state)
         parts = {}
         if labels is not None:
-            task = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(),
+            task = F.cross_entropy(wide(logits).flatten(0, 1), labels.flatten(),
                                    label_smoothing=self.config.label_smoothing)
             parts = self._parts(task, dict(encoder=encoder_outputs, decoder=out))
         return CausalTransformerOutput(
@@ -220,3 +242,21 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
             encoder_attentions=encoder_outputs.attentions if output_attentions else None,
             decoder_attentions=out.attentions if output_attentions else None,
             cross_attentions=out.cross_attentions if output_attentions else None)
+
+
+def _check_labels(real: Tensor, least: int) -> None:
+    """Raise ValueError where a target has fewer than `least` labels among real (B, T), or all have none."""
+    check_tokens(real, "labels")
+    counts = real.sum(1)
+    if counts.min() < least or not counts.any():
+        hidden = "all tokens but one" if counts.min() else "every token"
+        raise ValueError(f"labels are {IGNORED} for {hidden} of item {int(counts.argmin())}: give each "
+                         f"target at least {max(least, 1)}")
+
+
+def _check_cache(cache) -> None:
+    """Raise ValueError for a cache other than the one that this decoder fills."""
+    kept = getattr(cache, "self_attention_cache", cache)
+    if cache is not None and not (isinstance(cache, EncoderDecoderCache) and isinstance(kept, DynamicCache)):
+        raise ValueError(f"past_key_values holds a {type(kept).__name__}: leave cache_implementation out, or "
+                         "pass EncoderDecoderCache(DynamicCache(), DynamicCache())")

@@ -1,8 +1,9 @@
 """The Markov-blanket loss on any Hugging Face model, through the attention interface.
 
     with markov_blanket_penalty(model, mode="hinge") as penalty:
-        out = model(**inputs)
-    loss = out.loss + 0.1 * penalty.loss()
+        for inputs in batches:
+            out = model(**inputs)
+            (out.loss + 0.1 * penalty.loss()).backward()
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,21 +19,42 @@ from .measure import checked_valid, excess, sinkhorn
 
 
 class MarkovBlanketPenalty:
-    """What self-attention was measured at: (rows, columns, valid, causal) for each call of a layer."""
+    """What self-attention was measured at: (rows, columns, valid, causal) of each layer's latest pass.
+
+    After `loss` was asked for, the next pass begins anew.
+    """
 
     def __init__(self, criterion: MarkovBlanketLoss):
-        self.criterion, self.measured = criterion, []
+        self.criterion = criterion
+        self._latest, self._trains = {}, False
+        self._asked, self._multipliers = False, None
+
+    @property
+    def measured(self) -> list[tuple]:
+        """A tuple for each layer that ran."""
+        return [*self._latest.values()]
 
     def loss(self) -> Tensor:
-        """The mean of the loss over the layers that ran, a scalar; ValueError where none did."""
-        return torch.stack([self.criterion.of_excess(*one) for one in self._seen()]).mean()
+        """The mean of the loss over the layers that ran, a scalar; ValueError where none did.
+
+        The multipliers of an augmented Lagrangian are the same for all layers. Where the model trains, they
+        take one step for each pass, by the layers' mean violation, and a second call takes none.
+        """
+        seen = self._seen()
+        if not self._asked and self.criterion.mode == "auglag":
+            self._multipliers = self.criterion.multipliers.clone()
+            if self._trains and self.criterion.training:
+                self.criterion.ascend(torch.stack([self.criterion.missed(*one) for one in seen]).mean(0))
+        self._asked = True
+        return torch.stack([self.criterion.of_excess(*one, multipliers=self._multipliers)
+                            for one in seen]).mean()
 
     def violated(self) -> Tensor:
         """The share of nodes outside the bounds, without gradient; ValueError where no layer ran."""
         return torch.stack([self.criterion.violated(*one) for one in self._seen()]).mean()
 
     def _seen(self) -> list[tuple]:
-        if not self.measured:
+        if not self._latest:
             raise ValueError("no self-attention was measured: call the model within the context first")
         return self.measured
 
@@ -48,7 +70,10 @@ class MarkovBlanketPenalty:
         attention = record.attention()
         if self.criterion.normalise == "sinkhorn":
             attention = sinkhorn(attention, valid)
-        self.measured.append((*excess(attention, valid), valid, causal))
+        if self._asked:
+            self._latest, self._asked = {}, False
+        self._latest[record.module] = (*excess(attention, valid), valid, causal)
+        self._trains = record.module.training
 
 
 @contextmanager
@@ -57,6 +82,7 @@ def markov_blanket_penalty(model: nn.Module, layers: Iterable[int] | None = None
                            **settings) -> Iterator[MarkovBlanketPenalty]:
     """Within this context every pass of `model` is measured; then penalty.loss() is the mean over layers.
 
+    A whole training loop may run within one context: the loss is of the latest pass.
     layers: their numbers from 0 in each stack (None: all). mode and settings are those of MarkovBlanketLoss,
     or pass one as `criterion`: an augmented Lagrangian keeps its multipliers there from batch to batch. Which
     tokens are padding, and which maps causal, is read off the model's own masks. Maps are those of

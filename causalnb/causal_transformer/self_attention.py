@@ -24,11 +24,13 @@ class Attended:
 class MultiHeadAttention(nn.Module):
     """Projections to H heads and back, around softmax(q k^T / sqrt(d)) v: the decoder's cross-attention.
 
-    Raises ValueError where D is not a multiple of H.
+    Raises ValueError for H below 1, and where D is not a multiple of H.
     """
 
     def __init__(self, d_model: int, num_heads: int):
         super().__init__()
+        if num_heads < 1:
+            raise ValueError(f"num_heads is {num_heads}: choose 1 or more")
         if d_model % num_heads:
             raise ValueError(f"a width of {d_model} does not divide among {num_heads} heads: choose another")
         self.num_heads = num_heads
@@ -132,7 +134,7 @@ class CausalSelfAttention(MultiHeadAttention):
         if maps or self.relative:
             attention = self.map_of(query, key, visible)
             output = self.merged(self.update(attention, value))
-            sums = excess(attention, visible.valid) if measure else (None, None)
+            sums = excess(attention, visible.valid, visible.measured) if measure else (None, None)
             return Attended(output, *sums, attention if maps else None)
         product = self.product(query, key, visible)
         if not measure:

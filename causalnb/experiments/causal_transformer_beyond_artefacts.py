@@ -4,6 +4,7 @@ from causalnb.experiments.causal_transformer_grid import BEYOND, FEWER
 from causalnb.experiments.causal_transformer_overlap_artefacts import (
     PLAIN,
     TASKS,
+    always_no,
     gap,
     headings,
     percent,
@@ -126,7 +127,8 @@ def reached(found: dict, task: str, minority: str, other: str, real: list[str]) 
     """{part of the aim: (differences by seed, whether it is met)} of all three parts against another arm.
 
     challenge: WANTED points or more, p below LEVEL. In distribution: at most LOST points less. It holds on
-    other templates, and on PAWS-QQP where that is among the `real` cells, if the gain's interval is above 0.
+    other templates, and on PAWS-QQP where that is among the `real` cells, if the gain's interval is above 0;
+    on PAWS-QQP that of macro-F too, since accuracy alone grows with every further "no".
     """
     def differences(metric):
         return gap(found, task, "all", other, metric, [minority])
@@ -134,15 +136,20 @@ def reached(found: dict, task: str, minority: str, other: str, real: list[str]) 
     gained, lost = differences("challenge_accuracy"), differences("test_accuracy")
     met = {"challenge": (gained, 100 * mean_ci(gained).mean >= WANTED and sign_flip(gained) < LEVEL),
            "in distribution": (lost, 100 * mean_ci(lost).mean >= -LOST)}
-    held = {"other templates": "held_out"} | ({"PAWS-QQP": "paws_qqp"} if "paws_qqp" in real else {})
-    for name, cell in held.items():
-        kept = differences(f"{cell}_accuracy")
+    held = {"other templates": "held_out_accuracy"}
+    if "paws_qqp" in real:
+        held |= {"PAWS-QQP": "paws_qqp_accuracy", "PAWS-QQP, macro-F": "paws_qqp_macro_f"}
+    for name, metric in held.items():
+        kept = differences(metric)
         met[name] = kept, mean_ci(kept).low > 0
     return met
 
 
 def aim_remark(found: dict, profile: str | None = None) -> str:
-    """Whether the aim is reached, part by part: a sentence for each task, share and arm held against."""
+    """Whether the aim is reached, part by part: a sentence for each task, share and arm held against.
+
+    Where PAWS-QQP is asked, what a constant answer scores there comes last.
+    """
     told = []
     for task, minority in found:
         for other in (PLAIN, "compared"):
@@ -152,6 +159,9 @@ def aim_remark(found: dict, profile: str | None = None) -> str:
             whole = "reached" if all(good for _, good in met.values()) else "not reached"
             told.append(f"{TASKS[task][0].capitalize()}, {share(minority)}, all three against {ARMS[other]}, "
                         f"points: {'; '.join(parts)}: {whole}.")
+    if any("paws_qqp" in real_cells(task, profile) for task, _ in found):
+        no = always_no(profile)
+        told.append(f'Always "no" scores {no:.1%} on PAWS-QQP, macro-F {no / (1 + no):.1%}.')
     return " ".join(told)
 
 

@@ -17,14 +17,26 @@ from causalnb.tasks import bpe
 IGNORED = -100
 
 
-def bleu_metric():
-    """sacrebleu's BLEU with its default tokenization; LabError where sacrebleu is not installed."""
+def bleu_metric(**settings):
+    """sacrebleu's BLEU, by default with its own settings; LabError where sacrebleu is not installed."""
     try:
         from sacrebleu.metrics import BLEU
     except ImportError:
         raise LabError("BLEU needs the package sacrebleu, which is not installed: run "
                        "`pip install sacrebleu`.") from None
-    return BLEU()
+    return BLEU(**settings)
+
+
+def sentence_counts(said: list[str], references: list[str]) -> str:
+    """What corpus BLEU is summed from, "6 7 6 4 3 2;..." for sentence after sentence.
+
+    Words written, words of the reference, and common 1- to 4-grams, by sacrebleu's default tokenization.
+    """
+    score, rows = bleu_metric(effective_order=True).sentence_score, []
+    for one, reference in zip(said, references, strict=True):
+        found = score(one, [reference])
+        rows.append(" ".join(map(str, (found.sys_len, found.ref_len, *found.counts))))
+    return ";".join(rows)
 
 
 def encoded(rows: list[dict], tokenizer) -> list[dict]:
@@ -119,7 +131,8 @@ def example_maps(model, tokenizer) -> list[dict]:
 def run_translation(run: Run) -> dict:
     """BLEU (0 to 100) of the test parts, greedy and with beams.
 
-    The history ends with sacrebleu's signature and the maps of the paper's example.
+    The history ends with sacrebleu's signature, the `sentence_counts` of each part and decoding, and the maps
+    of the paper's example.
     """
     from transformers import set_seed
 
@@ -133,7 +146,7 @@ def run_translation(run: Run) -> dict:
     model = build_translator(config, len(tokenizer), config["steps"])
     order = grouped(rows["train"], config["batch"], config["steps"], run.seed)
     history = fit(run, model, rows["train"], order, lambda model: told(model, validation), collate)
-    metrics = {"parameters": model.num_parameters(), "train_rows": len(rows["train"])}
+    metrics, counts = {"parameters": model.num_parameters(), "train_rows": len(rows["train"])}, []
     for part in config["cells"]:
         asked = rows[part][: config["test_rows"]]
         references = [row["target"] for row in found[part][: config["test_rows"]]]
@@ -141,6 +154,7 @@ def run_translation(run: Run) -> dict:
         for name, beams in (("greedy", 1), ("beams", config["beams"])):
             said = translations(model, asked, tokenizer, beams, config["longest"])
             metrics[f"{part}_{name}_bleu"] = bleu.corpus_score(said, [references]).score
+            counts.append({"part": part, "decoding": name, "sentences": sentence_counts(said, references)})
     metrics |= attention_of(model, validation[: config["map_rows"]])
-    return {"metrics": metrics, "history": [*history, {"signature": str(bleu.get_signature())},
+    return {"metrics": metrics, "history": [*history, {"signature": str(bleu.get_signature())}, *counts,
                                             *example_maps(model, tokenizer)]}

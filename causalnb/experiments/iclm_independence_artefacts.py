@@ -230,25 +230,25 @@ def fig3(families=FAMILIES, profile: str | None = None):
     import matplotlib.pyplot as plt
 
     curves = {(family, arm): steps(histories(family, arm, profile)) for family in families for arm in LOOKS}
-    fig, axes = plt.subplots(len(families), 2, figsize=(7.4, 2.6 * len(families)), sharex=True, squeeze=False)
+    fig, axes = plt.subplots(len(families), 2, figsize=(6.8, 2.2 * len(families)), sharex=True, squeeze=False)
     told = []
     for (left, right), family in zip(axes, families, strict=True):
         for arm in LOOKS:
             curve = curves[family, arm]
-            for ax, metric, name, look in ((left, "pearson", "Pearson's r", LOOKS[arm]),
+            for ax, metric, name, look in ((left, "pearson", "Pearson's r; mutual information", LOOKS[arm]),
                                            (left, "cka", "CKA", ALIGNED[arm]),
                                            (right, "forward", "mutual information", LOOKS[arm])):
-                draw_curve(ax, curve, metric, 1, f"{NAMES[arm]}, {name}", *look)
+                draw_curve(ax, curve, metric, 1, f"{NAMES[arm]}: {name}", *look)
+                name = name.partition(";")[0]
                 told.append(f"{family.upper()}, {NAMES[arm]}, {name}: {_told(curve, metric)}")
-        left.set(title=f"{family.upper()}: correlation of states", ylabel="Pearson's r, debiased CKA",
+        left.set(title=f"{family.upper()}: correlation of states", ylabel="r, debiased CKA",
                  ylim=(min(-0.05, left.get_ylim()[0]), 1.05))
         right.set(title=f"{family.upper()}: mutual information", ylabel="nats", yscale="log")
         _log_steps(left)
         _log_steps(right)
     for ax in axes[-1]:
         ax.set_xlabel("training step")
-    axes[0, 0].legend(fontsize=7)
-    axes[0, 1].legend(fontsize=7)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
     return fig, ("States of the invariant and the domain modules in training, correlation on the left, "
                  "mutual information on the right, mean over seeds in a band of all. "
                  f"{'; '.join(told)}.")
@@ -335,7 +335,7 @@ def fig4(families=FAMILIES, profile: str | None = None):
         made = {family: matrices(family, arm, profile) for family in families}
         lines[NAMES[arm]] = {(family, which): made[family][which] for family, which in panels}
     fig, axes = plt.subplots(len(lines), len(panels), figsize=(1.75 * len(panels) + 0.6, 4.8), squeeze=False,
-                             sharex=True, sharey=True)
+                             sharex=True, sharey=True, layout="compressed")
     for row, (name, found) in zip(axes, lines.items(), strict=True):
         for ax, panel in zip(row, panels, strict=True):
             values = found[panel]

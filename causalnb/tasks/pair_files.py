@@ -1,7 +1,7 @@
 """Files of sentence pairs that a reader has: HANS, SNLI, MNLI, QQP and PAWS as they are published.
 
 Columns are found by the names in the header, so that the files of the authors, of GLUE and of PAWS fit alike;
-lines may be tab-separated or JSON.
+lines may be tab-separated or JSON. PAWS-QQP has its sentences as Python bytes literals, which are decoded.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from causalnb.tasks import overlap, paraphrase, sentence_pairs, snli
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
+BYTES = ("b'", 'b"')  # how the first sentence of a file begins where all are bytes literals
 UNDECIDED = "-"  # SNLI's and MNLI's gold label where the annotators disagree
 INFERENCE = {"sentence1": ("sentence1", "premise"), "sentence2": ("sentence2", "hypothesis"),
              "label": ("gold_label", "label")}
@@ -50,7 +51,7 @@ def read(task: str, path: str | Path) -> list[dict]:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error}): give a text file of sentence pairs.") from None
     lines = _json(text, path) if str(path).endswith((".json", ".jsonl")) else _table(text, path)
-    known, rows = LABELS[task], []
+    known, rows, literal = LABELS[task], [], False
     for number, cells in lines:
         row = {}
         for name, others in COLUMNS[task].items():
@@ -64,9 +65,10 @@ def read(task: str, path: str | Path) -> list[dict]:
         label = row["label"]
         row["label"] = (int(label) if label in map(str, range(len(known)))
                         else sentence_pairs.label_of(label, known, str(path), number))
+        literal = row["sentence1"].startswith(BYTES) if not rows else literal
+        read_cell = paraphrase.decoded if literal and task == "paraphrase" else sentence_pairs.said
         for name in ("sentence1", "sentence2"):
-            if not row[name].strip():
-                raise DataError(f"{path}, line {number}: {name} is empty; take a fresh copy of the file.")
+            row[name] = read_cell(row[name], name, str(path), number)
         rows.append(row)
     if not rows:
         raise DataError(f"{path} has no pair with a label: give a file of sentence pairs.")

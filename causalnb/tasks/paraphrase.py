@@ -197,18 +197,23 @@ def pairs(n: int = 12_000, minority: float = 0.05, seed: int | str = 0, family: 
     return rows
 
 
+def decoded(cell: str, column: str, source: str, number: int) -> str:
+    """The sentence that a Python bytes literal holds; DataError names the line and column if it is none."""
+    try:
+        sentence = ast.literal_eval(cell).decode()
+    except (ValueError, SyntaxError, AttributeError):
+        raise DataError(f"{source}, line {number}: {column} should be a bytes literal such as b'Why ?', "
+                        f"found {cell[:60]}; take a fresh copy of the file.") from None
+    return sentence_pairs.said(sentence, column, source, number)
+
+
 def parse(text: str, source: str) -> list[dict]:
     """Rows of the published table, whose sentences are Python bytes literals; DataError names the line."""
     rows = []
     for number, cells in sentence_pairs.table(text, source, COLUMNS):
         label = sentence_pairs.label_of(cells["label"], ("0", "1"), source, number)
-        try:
-            said = [ast.literal_eval(cells[name]).decode() for name in COLUMNS[1:3]]
-        except (ValueError, SyntaxError, AttributeError):
-            raise DataError(f"{source}, line {number}: expected two sentences as bytes literals such as "
-                            f"b'Why ?', found {cells['sentence1'][:60]!r}; take a fresh copy of the "
-                            f"file.") from None
-        rows.append({"sentence1": said[0], "sentence2": said[1], "label": label})
+        one, two = (decoded(cells[name], name, source, number) for name in COLUMNS[1:3])
+        rows.append({"sentence1": one, "sentence2": two, "label": label})
     return rows
 
 

@@ -70,6 +70,13 @@ def label_of(name: str, labels: Sequence[str], source: str, number: int) -> int:
     return labels.index(name)
 
 
+def said(text: str, column: str, source: str, number: int) -> str:
+    """A sentence of a file as it is; DataError names `source`, the line and the column if it is empty."""
+    if not text.strip():
+        raise DataError(f"{source}, line {number}: {column} is empty; take a fresh copy of the file.")
+    return text
+
+
 def fresh(make: Callable[[], dict], seen: set[str], columns: Sequence[str] = ("sentence1",)) -> dict:
     """A row of make() whose sentences in `columns` are not in `seen`, which takes them up.
 

@@ -62,16 +62,20 @@ def generate(n: int = 3000, seed: int | str = 0, seen: set[str] | None = None) -
 
 def parse_snli(text: str, source: str) -> list[dict]:
     """Rows of a table premise, hypothesis, label 0 to 2; DataError names `source` and the line."""
-    return [{"sentence1": cells["premise"], "sentence2": cells["hypothesis"],
-             "label": sentence_pairs.label_of(cells["label"], ("0", "1", "2"), source, number)}
-            for number, cells in sentence_pairs.table(text, source, ("premise", "hypothesis", "label"))]
+    return _rows(text, source, ("premise", "hypothesis", "label"), ("0", "1", "2"))
 
 
 def parse_mnli(text: str, source: str) -> list[dict]:
     """Rows of a table index, sentence1, sentence2, gold_label; DataError names `source` and the line."""
-    columns = ("index", "sentence1", "sentence2", "gold_label")
-    return [{"sentence1": cells["sentence1"], "sentence2": cells["sentence2"],
-             "label": sentence_pairs.label_of(cells["gold_label"], LABELS, source, number)}
+    return _rows(text, source, ("index", "sentence1", "sentence2", "gold_label"), LABELS)
+
+
+def _rows(text: str, source: str, columns: tuple[str, ...], labels: tuple[str, ...]) -> list[dict]:
+    """Rows of a table whose last three columns are both sentences and the label."""
+    *_, one, two, label = columns
+    return [{"sentence1": sentence_pairs.said(cells[one], one, source, number),
+             "sentence2": sentence_pairs.said(cells[two], two, source, number),
+             "label": sentence_pairs.label_of(cells[label], labels, source, number)}
             for number, cells in sentence_pairs.table(text, source, columns)]
 
 

@@ -86,6 +86,20 @@ def test_bad_settings_and_pairs_are_refused():
         contrast("bow")(**pair([3, 4, 5, 6, 7, 8, 9], torch.zeros_like(TYPES)))
 
 
+@pytest.mark.parametrize("make", [lambda: contrast("bow"), lambda: EntropyPenaltyForSequenceClassification(
+    EntropyPenaltyConfig(**SIZES | dict(blanket="none")))])
+def test_contrasts_keep_to_the_ways_of_the_model(make):
+    model, given = make().eval(), pair([3, 4, 5, 6, 7, 8, 9]) | dict(labels=torch.tensor([1]))
+    out, told = model(**given), model(**given, return_dict=False)
+    assert isinstance(told, tuple) and torch.equal(told[0], out.loss) and torch.equal(told[1], out.logits)
+    model.config.return_dict = False
+    assert isinstance(model(**given), tuple)
+    with pytest.raises(ValueError, match=r"input_ids has shape \(0, 7\), an empty batch"):
+        model(**{name: value[:0] for name, value in given.items()})
+    with pytest.raises(ValueError, match="output_hidden_states is True, which these models do not take"):
+        model(**given, output_hidden_states=True)
+
+
 # entropy
 
 

@@ -6,6 +6,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from causalnb.causal_transformer import Visible, attention_pattern, attention_with_tau, fused, tau
 from causalnb.causal_transformer.fused import attention_with_excess
+from causalnb.causal_transformer.measure import excess
 from tests.unit.causal_transformer.small import padded
 
 B, H, T, D = 3, 2, 9, 4
@@ -71,6 +72,23 @@ def test_sparse_patterns_come_in(double, keep):
 
 
 @masks
+@pads
+@pytest.mark.parametrize("keep", [True, False])
+def test_some_rows_alone_are_measured(double, causal, valid, keep):
+    """A column holds what the measured rows read; a row all that it reads."""
+    given, measured = leaves(), torch.rand(B, T) < 0.6
+    measured = measured if valid is None else measured & valid
+    attention = literal(*given[:2], torch.eye(T).expand(B, H, T, T), valid, causal)[0]
+    grown = attention.expm1() * measured[:, None, :, None]
+    expected = attention @ given[2], grown.sum(-1), grown.sum(-2)
+    torch.testing.assert_close(excess(attention, valid, measured), expected[1:], rtol=0, atol=1e-12)
+    found = attention_with_excess(*given, Visible(valid, causal, measured=measured), 4, keep)
+    torch.testing.assert_close(found[1:], expected[1:], rtol=0, atol=1e-12)
+    slopes = [torch.autograd.grad(weighed(parts, valid), given) for parts in (found, expected)]
+    torch.testing.assert_close(*slopes, rtol=0, atol=1e-12)
+
+
+@masks
 @pytest.mark.parametrize("keep", [True, False])
 def test_gradcheck(double, causal, keep):
     given = [torch.randn(1, 2, 5, 3, requires_grad=True) for _ in range(3)]
@@ -130,7 +148,9 @@ def test_half_precision_is_measured_in_float32(keep):
     (dict(key=torch.zeros(B, H, T + 1, D)), "do not fit: give"),
     (dict(value=torch.zeros(B, H + 1, T, D)), r"value \(3, 3, 9, 4\) do not fit"),
     (dict(valid=torch.zeros(B, T)), "hides every token of item 0"),
-    (dict(chunk=0), "chunk is 0: choose at least one row")])
+    (dict(chunk=0), "chunk is 0: choose at least one row"),
+    (dict.fromkeys(("query", "key", "value"), torch.zeros(0, H, T, D)), "an empty batch: give at least one"),
+    (dict.fromkeys(("query", "key"), torch.zeros(B, H, T, D).int()), "dtype torch.int32: give floats")])
 def test_bad_input_is_named(change, message):
     given = dict(zip(("query", "key", "value"), leaves())) | change
     with pytest.raises(ValueError, match=message):

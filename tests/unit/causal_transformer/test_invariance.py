@@ -264,6 +264,15 @@ def test_sentences_must_be_told_apart():
         invariant()(IDS, labels=torch.tensor([0, 1]))
 
 
+def test_it_keeps_to_the_ways_of_the_model():
+    model = invariant().eval()
+    assert torch.equal(model(**batch(), return_dict=False)[0], model(**batch()).logits)
+    with pytest.raises(ValueError, match=r"input_ids has shape \(0, 8\), an empty batch"):
+        model(**{name: value[:0] for name, value in batch().items()})
+    with pytest.raises(ValueError, match="inputs_embeds has shape"):
+        model(**batch(), inputs_embeds=torch.zeros(2, 8, 12))
+
+
 def test_a_pair_has_both_sentences():
     with pytest.raises(ValueError, match="a pair has tokens of one type alone: give"):
         invariant()(IDS, token_type_ids=torch.zeros_like(IDS))

@@ -53,6 +53,25 @@ def test_the_hinge_is_a_mean_over_nodes(double, self_loop, causal, valid):
 
 @masks
 @pads
+@pytest.mark.parametrize("gammas", [(1.0, 1.0), (0.5, 3.0)])
+def test_the_hinge_has_the_gradient_of_its_nodes(double, causal, valid, gammas):
+    scores = (3 * torch.randn(3, 2, 6, 6)).requires_grad_()
+    seen = torch.ones(3, 1, 6, 6, dtype=torch.bool).tril() if causal else torch.ones(3, 1, 6, 6) > 0
+    if valid is not None:
+        seen = (seen & valid[:, None, None]) | torch.eye(6, dtype=torch.bool)
+    attention = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+    nodes = violations(attention, valid, causal)
+    literal = sum(gammas[0] * low.clamp(min=0) + gammas[1] * high.clamp(min=0)
+                  for *_, low, high in nodes) / len(nodes)
+    loss = MarkovBlanketLoss(gammas=gammas)(attention, valid, causal)
+    slopes = [torch.autograd.grad(one, scores, retain_graph=True)[0] for one in (loss, literal)]
+    torch.testing.assert_close(loss, literal, rtol=0, atol=1e-12)
+    torch.testing.assert_close(*slopes, rtol=0, atol=1e-12)
+    assert slopes[0].abs().max() > 1e-3
+
+
+@masks
+@pads
 @pytest.mark.parametrize("heads", [1, 2])
 def test_the_lagrangian_and_its_ascent(double, causal, valid, heads):
     attention, rho = maps(valid, causal, sharp=3.0), 0.7
@@ -129,8 +148,12 @@ def test_paper_mode_is_equation_3(double, valid, self_loop, causal):
     dict(mode="paper", gammas=(1, 1, 2, 1))], ids=str)
 def test_gradients(double, settings):
     criterion = MarkovBlanketLoss(**settings).eval()
-    scores = 2 * torch.randn(2, 1, 4, 4)
-    assert torch.autograd.gradcheck(lambda s: criterion(s.softmax(-1)), scores.requires_grad_())
+    scores = (2 * torch.randn(2, 1, 4, 4)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: criterion(s.softmax(-1)), scores)
+    if criterion.normalise == "rows":
+        above = torch.ones(4, 4).triu(1) > 0
+        assert torch.autograd.gradcheck(
+            lambda s: criterion(s.masked_fill(above, -torch.inf).softmax(-1), causal=True), scores)
 
 
 def test_sinkhorn_is_measured_in_place_of_the_softmax_map(double):
@@ -187,6 +210,11 @@ def test_the_report_of_a_map(double, valid, causal):
     (dict(sides=("upper",)), "choose among 'low' and 'high'"),
     (dict(mode="paper", sides=("low",)), "Equation 3 has both"),
     (dict(gammas=(1.0, -2.0)), "a multiplier is -2.0: choose gammas of 0 or more"),
+    (dict(gammas=(1, math.nan)), "a multiplier is nan: choose gammas of 0 or more"),
+    (dict(gammas=1.0), r"gammas is 1.0: give 2 numbers, as in \(1.0, 1.0\)"),
+    (dict(mode="paper", gammas="ab"), r"gammas is 'ab': give 4 numbers"),
+    (dict(heads=0), "heads is 0: choose 1, for all heads together, or the map's number"),
+    (dict(mode="auglag", heads=1.5), "heads is 1.5: choose 1"),
     (dict(mode="paper", gammas=(1.0, 1.0)), "2 multipliers were given: mode 'paper' has 4"),
     (dict(mode="auglag", rho=0), "rho is 0 and gamma_max 10.0"),
     (dict(mode="auglag", gammas=(20, 0)), "gamma_max of at least the multipliers' 20.0"),
@@ -202,6 +230,11 @@ def test_bad_maps_are_named():
         MarkovBlanketLoss(normalise="sinkhorn")(maps(causal=True), causal=True)
     with pytest.raises(ValueError, match="sum of 1"):
         MarkovBlanketLoss()(maps() * 1.1)
+    with pytest.raises(ValueError, match="attention has dtype torch.int64: give weights after the softmax"):
+        MarkovBlanketLoss()(torch.eye(4, dtype=torch.int64)[None, None])
+    for measure in (MarkovBlanketLoss(), sinkhorn, tau, describe):
+        with pytest.raises(ValueError, match=r"shape \(0, 2, 6, 6\), an empty batch: give at least one map"):
+            measure(maps()[:0])
     with pytest.raises(ValueError, match="multipliers of 3 heads and the map has 2"):
         MarkovBlanketLoss("auglag", heads=3)(maps())
 

@@ -6,7 +6,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from peft import LoraConfig, get_peft_model
-from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    DataCollatorForSeq2Seq,
+    DynamicCache,
+    Trainer,
+    TrainingArguments,
+)
 
 from causalnb.causal_transformer import (
     CausalTransformerConfig,
@@ -83,6 +91,28 @@ def test_equation_6_of_the_translator(arm):
     found = penalty_of(model, shown.encoder_attentions, batch["attention_mask"].bool(), False)
     found += penalty_of(model, shown.decoder_attentions, labels != -100, True)
     equation_6(out, F.cross_entropy(out.logits.flatten(0, 1), labels.flatten()), found)
+
+
+def slopes(model, loss):
+    return torch.autograd.grad(loss, [*model.parameters()], retain_graph=True, materialize_grads=True)
+
+
+@every_arm
+@pytest.mark.parametrize("make", [classifier, translator])
+def test_equation_6_in_float64_with_gradients(double, make, arm):
+    """The model's loss, its attention fused, against the loss of the maps it returns."""
+    model, batch = make(**ARMS[arm], causal_weight=0.7).eval(), batch_of()
+    labels = CLASSES if make is classifier else labels_of()
+    out = model(**batch, labels=labels)
+    shown = model(**batch, labels=labels, output_attentions=True)
+    found = penalty_of(model, shown.encoder_attentions, batch["attention_mask"].bool(), False)
+    if make is translator:
+        found += penalty_of(model, shown.decoder_attentions, labels != -100, True)
+    literal = F.cross_entropy(shown.logits.flatten(0, -2), labels.flatten())
+    literal = literal + (0.7 * torch.stack(found).mean() if found else 0)
+    assert out.loss.dtype == torch.float64
+    torch.testing.assert_close(out.loss, literal, rtol=0, atol=1e-12)
+    torch.testing.assert_close(slopes(model, out.loss), slopes(model, literal), rtol=0, atol=1e-11)
 
 
 def test_label_smoothing_is_in_the_task_loss_alone():
@@ -230,6 +260,79 @@ def test_labels_are_shifted():
     assert model.prepare_decoder_input_ids_from_labels(longer).tolist() == [[START, 7, EOS, PAD]]
 
 
+def hidden_labels():
+    """Decoder inputs (4, 6), and labels of which some are -100: at the start, in the middle, at the end."""
+    ids = labels_of().clamp(min=3)
+    labels = ids.roll(-1, 1)
+    labels[0, :2] = labels[1, 2:4] = labels[2, 4:] = -100
+    return ids, labels
+
+
+@every_arm
+@pytest.mark.parametrize("mask", [False, True])
+def test_labels_beside_decoder_inputs_change_no_logits(double, arm, mask):
+    model, batch, (ids, labels) = translator(**ARMS[arm]).eval(), batch_of(), hidden_labels()
+    given = batch | dict(decoder_input_ids=ids)
+    if mask:
+        given["decoder_attention_mask"] = torch.ones_like(ids).index_fill_(1, torch.tensor([5]), 0)
+    for maps in (False, True):
+        alone, told = (model(**given, labels=one, output_attentions=maps) for one in (None, labels))
+        torch.testing.assert_close(told.logits, alone.logits, rtol=0, atol=1e-12)
+        if maps:
+            torch.testing.assert_close(told.decoder_attentions, alone.decoder_attentions, rtol=0, atol=1e-12)
+    task = F.cross_entropy(alone.logits.flatten(0, 1), labels.flatten())
+    torch.testing.assert_close(told.task_loss, task.detach(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("maps", [False, True])
+def test_only_tokens_with_a_label_are_measured(double, maps):
+    """Their rows are whole, and what other tokens read is no one's reader."""
+    model, batch, (ids, labels) = translator(blanket_in=["decoder"]).eval(), batch_of(), hidden_labels()
+    out = model(**batch, decoder_input_ids=ids, labels=labels, output_attentions=maps)
+    shown = model(**batch, decoder_input_ids=ids, output_attentions=True)
+    low, high, found, broken = 2 * math.expm1(1 / 2), math.expm1(1), [], []
+    for attention in shown.decoder_attentions:
+        for b in range(4):
+            real = [i for i in range(6) if labels[b, i] != -100]
+            grown = attention[b].expm1()  # (H, T, T)
+            for i in real:
+                row, column = grown[:, i].sum(-1), grown[:, real, i].sum(-1)
+                column = column - (high if i == 0 else 0)
+                found.append((low - row).clamp(min=0) + (column - high).clamp(min=0))
+                broken.append(((low - row > 1e-5) | (column - high > 1e-5)).double())
+    torch.testing.assert_close(out.causal_loss, torch.stack(found).mean().detach(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(out.violated, torch.stack(broken).mean(), rtol=0, atol=1e-12)
+
+
+def test_labels_beside_a_cache_change_no_logits():
+    model, batch, (ids, labels) = translator(blanket="none").eval(), batch_of(), hidden_labels()
+    mask, found = torch.ones_like(ids), []
+    for given in (None, labels[:, 4:]):
+        past = model(**batch, decoder_input_ids=ids[:, :4], use_cache=True).past_key_values
+        found.append(model(**batch, decoder_input_ids=ids[:, 4:], decoder_attention_mask=mask, labels=given,
+                           past_key_values=past).logits)
+    assert torch.equal(*found)
+    held = translator().eval()
+    past = held(**batch, decoder_input_ids=ids[:, :4], use_cache=True).past_key_values
+    with pytest.raises(ValueError, match="a cached pass sees a part of the map"):
+        held(**batch, decoder_input_ids=ids[:, 4:], decoder_attention_mask=mask, labels=labels[:, 4:],
+             past_key_values=past)
+
+
+@every_arm
+def test_padding_at_the_end_is_hidden_as_by_a_mask(double, arm):
+    """Derived inputs see what the labels' mask shows; handed in, as by a collator, they lose as much."""
+    model, batch, labels = translator(**ARMS[arm]).eval(), batch_of(), labels_of()
+    ids = model.prepare_decoder_input_ids_from_labels(labels)
+    derived = model(**batch, labels=labels)
+    masked = model(**batch, labels=labels, decoder_input_ids=ids, decoder_attention_mask=labels != -100)
+    handed = model(**batch, labels=labels, decoder_input_ids=ids)
+    for name in ("loss", "task_loss", "logits", *(["causal_loss", "violated"] if model.losses else [])):
+        assert torch.equal(derived[name], masked[name]), name
+        if name != "logits":
+            torch.testing.assert_close(handed[name], derived[name], rtol=0, atol=1e-12)
+
+
 def test_the_seq2seq_collator_of_transformers_serves():
     class Tokenizer:
         padding_side, pad_token_id = "right", PAD
@@ -272,6 +375,32 @@ def test_embeddings_are_shared_and_can_be_replaced():
     one = classifier()
     one.resize_token_embeddings(30)
     assert one.encoder.embed_tokens.num_embeddings == 30
+
+
+def test_models_are_found_by_their_type(tmp_path):
+    for make, auto in ((classifier, AutoModelForSequenceClassification), (translator, AutoModelForSeq2SeqLM)):
+        model = make()
+        model.save_pretrained(tmp_path)
+        assert type(AutoConfig.from_pretrained(tmp_path)) is CausalTransformerConfig
+        again = auto.from_pretrained(tmp_path, attn_implementation="sdpa")
+        assert type(again) is type(model) and again.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("make, labels", [(classifier, CLASSES), (translator, labels_of())])
+def test_tuples_are_returned_where_asked(make, labels):
+    model, given = make().eval(), batch_of() | dict(labels=labels)
+    out, told = model(**given), model(**given, return_dict=False)
+    assert isinstance(told, tuple) and torch.equal(told[0], out.loss) and torch.equal(told[1], out.logits)
+    model.config.return_dict = False
+    assert isinstance(model(**given), tuple) and torch.equal(model(**given)[0], out.loss)
+    assert model(**given, return_dict=True).logits.equal(out.logits)
+
+
+def test_encoder_outputs_may_be_a_tuple():
+    model, batch, labels = translator(blanket_in=["decoder"]).eval(), batch_of(), labels_of()
+    states = model.get_encoder()(**batch, return_dict=False)
+    given = model(attention_mask=batch["attention_mask"], encoder_outputs=states, labels=labels)
+    assert isinstance(states, tuple) and torch.equal(given.loss, model(**batch, labels=labels).loss)
 
 
 @pytest.mark.parametrize("make, labels", [(classifier, CLASSES), (translator, labels_of())])
@@ -360,6 +489,9 @@ def test_the_default_size_is_the_papers():
     (dict(causal_ramp=[3, 3]), r"causal_ramp is \[3, 3\]"), (dict(dropout=1.0), "dropout is 1.0"),
     (dict(label_smoothing=-0.1), "label_smoothing is -0.1"), (dict(encoder_layers=0), "there are 0 encoder"),
     (dict(blanket_settings=dict(gammas=[1, -1])), "a multiplier is -1.0"),
+    (dict(blanket_settings=dict(gama=[1, 1])), "blanket_settings has 'gama': choose among 'gammas', 's"),
+    (dict(blanket="none", blanket_settings=dict(mode="hinge")), "blanket_settings has 'mode'"),
+    (dict(num_heads=0), "num_heads is 0: choose 1 or more"),
     (dict(self_loop="third"), "self_loop is 'third'")])
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
@@ -384,3 +516,47 @@ def test_bad_input_is_named():
         translator()(**batch)
     with pytest.raises(ValueError, match="a cached pass sees a part of the map"):
         translator()(**batch, labels=labels_of(), use_cache=True)
+    with pytest.raises(ValueError, match="decoder_attention_mask hides every token of item 0"):
+        translator()(**batch, decoder_input_ids=labels_of(), decoder_attention_mask=torch.zeros(4, 6))
+
+
+def test_an_empty_batch_is_named():
+    none = torch.zeros(0, 7, dtype=torch.long)
+    for call, name in ((lambda: classifier()(none), "input_ids"),
+                       (lambda: classifier()(none, labels=CLASSES[:0]), "input_ids"),
+                       (lambda: translator()(none, decoder_input_ids=none), "input_ids"),
+                       (lambda: translator()(none, labels=none), "labels"),
+                       (lambda: translator()(**batch_of(), decoder_input_ids=none), "decoder_input_ids"),
+                       (lambda: translator().generate(none, max_new_tokens=2), "input_ids")):
+        with pytest.raises(ValueError, match=rf"^{name} has shape \(0, 7\), an empty batch: pass at least"):
+            call()
+    with pytest.raises(ValueError, match=r"input_ids is missing: pass tokens \(B, T\)"):
+        translator()(labels=labels_of())
+
+
+def test_targets_without_labels_are_named():
+    model, batch, labels = translator(), batch_of(), labels_of()
+    labels[2] = -100
+    with pytest.raises(ValueError, match="labels are -100 for every token of item 2: give each .* least 2"):
+        model(**batch, labels=labels)
+    labels[2, 0] = 5
+    with pytest.raises(ValueError, match="labels are -100 for all tokens but one of item 2: give each"):
+        model(**batch, labels=labels)
+    assert torch.isfinite(translator(blanket="none")(**batch, labels=labels).loss)
+    ids, labels[2] = labels.clamp(min=3), -100  # of one item among others, beside decoder inputs
+    assert torch.isfinite(model(**batch, decoder_input_ids=ids, labels=labels).loss)
+    with pytest.raises(ValueError, match="labels are -100 for every token of item 0: give each .* least 1"):
+        model(**batch, decoder_input_ids=ids, labels=torch.full_like(labels, -100))
+
+
+def test_what_is_not_there_is_refused_in_a_sentence():
+    model, batch, states = translator().eval(), batch_of(), torch.zeros(4, 7, 12)
+    with pytest.raises(ValueError, match="output_hidden_states is True, which these models do not take"):
+        model.generate(**batch, max_new_tokens=3, output_hidden_states=True, return_dict_in_generate=True)
+    for call in (lambda: model.generate(inputs_embeds=states, max_new_tokens=3), lambda: model(
+            inputs_embeds=states, labels=labels_of()), lambda: classifier()(inputs_embeds=states)):
+        with pytest.raises(ValueError, match=r"inputs_embeds has shape \(4, 7, 12\), which these models"):
+            call()
+    for cache in (dict(cache_implementation="static"), dict(past_key_values=DynamicCache())):
+        with pytest.raises(ValueError, match="past_key_values holds a (Static|Dynamic)Cache: leave cache"):
+            model.generate(**batch, max_new_tokens=3, **cache)

@@ -1,5 +1,7 @@
 """The loss on models of others: equal to the loss of the maps they return, and no change to what they do."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 import transformers
@@ -99,6 +101,96 @@ def test_descent_on_the_penalty_lowers_it():
         found[-1].backward()
         optimiser.step()
     assert found[-1] < 0.7 * found[0]
+
+
+# A training loop
+
+
+def task_of(kind, model, inputs):
+    """A loss of the task's own: something that moves every layer."""
+    return model(**inputs)[0].sin().mean()
+
+
+def trained(kind, penalties, micro=1, checkpointed=False, steps=3, **settings):
+    """Parameters and multipliers after some steps of `micro` batches, under the one context of penalties.
+
+    Where that is none, each batch has its own.
+    """
+    model = model_of(kind).train()
+    if checkpointed:
+        model.gradient_checkpointing_enable(dict(use_reentrant=False))
+    optimiser = torch.optim.SGD(model.parameters(), 0.05)
+    criterion = MarkovBlanketLoss(**settings)
+    torch.manual_seed(1)
+    with penalties(model, criterion) as shared:
+        for _ in range(steps):
+            optimiser.zero_grad()
+            for _ in range(micro):
+                inputs, _ = inputs_of(kind)
+                if shared is None:
+                    with markov_blanket_penalty(model, criterion=criterion) as penalty:
+                        task = task_of(kind, model, inputs)
+                else:
+                    task, penalty = task_of(kind, model, inputs), shared
+                ((task + penalty.loss()) / micro).backward()
+            optimiser.step()
+    return [p.detach().clone() for p in model.parameters()], getattr(criterion, "multipliers", None)
+
+
+def one_context(model, criterion):
+    return markov_blanket_penalty(model, criterion=criterion)
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama"])
+@pytest.mark.parametrize("mode", ["hinge", "auglag"])
+@pytest.mark.parametrize("micro", [1, 2])
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_a_training_loop_stands_within_one_context(kind, mode, micro, checkpointed):
+    """As with a context for each batch."""
+    found, gammas = trained(kind, one_context, micro, checkpointed, mode=mode)
+    expected, others = trained(kind, lambda *_: nullcontext(), micro, False, mode=mode)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert any(not torch.equal(one, start) for one, start in zip(found, model_of(kind).parameters()))
+    if mode == "auglag":
+        torch.testing.assert_close(gammas, others)
+        assert (gammas > 0).any()
+
+
+def test_passes_without_a_loss_are_forgotten():
+    """What is looked at between two steps, in evaluation, is no part of the next loss."""
+    model, (inputs, _), (other, _) = model_of("bert"), inputs_of("bert"), inputs_of("bert", False)
+    with markov_blanket_penalty(model) as penalty:
+        model(**inputs)
+    alone = penalty.loss()
+    with markov_blanket_penalty(model) as penalty:
+        for _ in range(3):
+            with torch.no_grad():
+                model(**other)
+        model(**inputs)
+        assert len(penalty.measured) == 2 and torch.equal(penalty.loss(), alone)
+        model(**other)
+        assert not torch.equal(penalty.loss(), alone)
+
+
+@kinds
+def test_multipliers_are_one_for_all_layers_and_rise_once_a_pass(kind):
+    model, (inputs, valid) = model_of(kind), inputs_of(kind)
+    maps = own_maps(model, inputs)
+    start = dict(mode="auglag", gammas=(0.3, 0.2), rho=0.7)
+    held = MarkovBlanketLoss(**start).eval()
+    expected = torch.stack([held(one, valid, causal) for one, causal in maps]).mean()
+    criterion = MarkovBlanketLoss(**start)
+    with markov_blanket_penalty(model, criterion=criterion) as penalty:
+        model.eval()(**inputs)
+        torch.testing.assert_close(penalty.loss(), expected, rtol=1e-4, atol=1e-5)
+        assert torch.equal(criterion.multipliers, held.multipliers)  # the model does not train
+        model.train()(**inputs)
+        found = [penalty.loss(), penalty.loss()]
+    torch.testing.assert_close(found, [expected, expected], rtol=1e-4, atol=1e-5)
+    sides = [[MarkovBlanketLoss(sides=(side,))(one, valid, causal) for one, causal in maps]
+             for side in ("low", "high")]
+    risen = held.multipliers + 0.7 * torch.stack([torch.stack(side).mean() for side in sides])[:, None]
+    torch.testing.assert_close(criterion.multipliers, risen, rtol=1e-4, atol=1e-5)
 
 
 def test_sinkhorn_on_an_encoder_and_not_on_a_decoder():

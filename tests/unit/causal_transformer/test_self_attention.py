@@ -110,6 +110,7 @@ def test_cross_attention_is_ordinary(double):
 
 @pytest.mark.parametrize("call, message", [
     (lambda: CausalSelfAttention(10, 4), "a width of 10 does not divide among 4 heads"),
+    (lambda: CausalSelfAttention(10, 0), "num_heads is 0: choose 1 or more"),
     (lambda: CausalSelfAttention(8, 4, relative=-1), "relative is -1: choose a distance"),
     (lambda: CausalSelfAttention(8, 4)(torch.zeros(1, 2, 8), measure=True, cache=object()),
      "a cached pass sees a part of the map")])

@@ -274,6 +274,9 @@ def test_every_try_is_shown_and_the_one_in_use_is_marked():
                                                     "challenge_accuracy")
     table = made.search_table()
     assert len(table.rows) == len({tuple(row[:2]) for row in table.rows}) == len(found)
+    assert all(row[1] for row in table.rows)
+    at_once = [row[0] for row in table.rows if row[1] == "ramp constant"]
+    assert at_once == ["+ loss", "+ both", "+ entropy alone"]
 
 
 def test_the_search_is_drawn_and_summed_up():

@@ -5,12 +5,14 @@ import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
+from causalnb.experiments import causal_transformer_translation as translation
 from causalnb.experiments import causal_transformer_translation_artefacts as made
 from causalnb.lab import registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
+from causalnb.lab.verdicts import claims, judged
 from tests.unit.experiments.made_up import number
-from tests.unit.experiments.translation_made_up import SIGNATURE, history, metrics, store
+from tests.unit.experiments.translation_made_up import SIGNATURE, counts, history, metrics, store
 
 SEEDS = 3
 
@@ -41,7 +43,7 @@ def test_table_2_has_the_papers_rows_over_ours():
     rows = by_label(table)
     assert rows["paper: Causal Transformer"] == {
         "": "paper: Causal Transformer", "EN-DE": "31.30", "DE-EN": "32.90", "EN-RO": "34.85",
-        "RO-EN": "34.73"}
+        "RO-EN": "34.73", "EN-DE - vanilla's, over sentences": "", "DE-EN - vanilla's, over sentences": ""}
     assert rows["paper: Transformer"]["DE-EN"] == "-" and len(rows) == 11 + 5
     for column, id in made.DIRECTIONS.items():
         of = values(id, "loss_encoder", "test_beams_bleu")
@@ -49,6 +51,68 @@ def test_table_2_has_the_papers_rows_over_ours():
     assert {rows["ours: vanilla Transformer"][column] for column in ("EN-RO", "RO-EN")} == {
         "not attempted: no data"}
     assert SIGNATURE in table.notes
+
+
+def test_table_2_draws_sentences_anew():
+    rows = by_label(made.table2())
+    for column, id in made.DIRECTIONS.items():
+        head = f"{column} - vanilla's, over sentences"
+        both, vanilla = ([made.unpacked(counts(id, arm, seed, made.tested()[0], "beams"))
+                          for seed in range(SEEDS)] for arm in ("both", "vanilla"))
+        gap, low, high = made.bootstrap(np.stack(both), np.stack(vanilla))
+        assert rows["ours: GCN and loss in both stacks"][head] == f"{gap:+.2f} [{low:+.2f}, {high:+.2f}]"
+        assert low < gap < high and rows["ours: vanilla Transformer"][head] == ""
+
+
+# Intervals over sentences
+
+
+SAID = ["the dog runs in the park", "a boy holds a red ball and a red hat", "no", "", "so it is"]
+WANTED = ["the small dog runs in the park", "a boy holds a red ball and one hat", "Yes!", "none", "So it is."]
+
+
+def test_counts_of_sentences_are_made_by_hand():
+    """Six of six words, four of five pairs, three of four triples, two of three quadruples."""
+    told = translation.sentence_counts(SAID, WANTED)
+    assert told.split(";")[0] == "6 7 6 4 3 2" and told.split(";")[3] == "0 1 0 0 0 0"
+    assert made.unpacked(told)[0].tolist() == [6, 7, 6, 4, 3, 2, 6, 5, 4, 3]
+    assert made.unpacked(told)[2].tolist() == [1, 2, 0, 0, 0, 0, 1, 0, 0, 0]
+    assert made.corpus_bleu(made.unpacked(told)[0]) == pytest.approx(100 * np.exp(1 - 7 / 6) * 0.4**0.25)
+
+
+@pytest.mark.parametrize("chosen", [[0], [1], [0, 1], [2], [3], [4], [2, 4], [3, 4, 4], [0, 1, 2, 3, 4]])
+def test_bleu_of_summed_counts_is_sacrebleus(chosen):
+    """Also where an order has no match (smoothed), where nothing was written, where nothing is right."""
+    said, wanted = ([texts[i] for i in chosen] for texts in (SAID, WANTED))
+    sums = made.unpacked(translation.sentence_counts(said, wanted)).sum(0)
+    expected = translation.bleu_metric().corpus_score(said, [wanted]).score
+    assert made.corpus_bleu(sums) == pytest.approx(expected, abs=1e-10)
+    assert made.corpus_bleu([sums, 2 * sums]) == pytest.approx([expected, float(made.corpus_bleu(2 * sums))])
+
+
+def test_the_bootstrap_is_that_of_a_loop():
+    """Sentences are drawn for both arms alike; seeds' counts of a sentence are taken together."""
+    one, other = (np.stack([made.unpacked(counts(arm, seed)) for seed in range(3)]) for arm in "ab")
+    gap, low, high = made.bootstrap(one, other, draws=200, seed=4)
+    whole = [float(made.corpus_bleu(part.sum((0, 1)))) for part in (one, other)]
+    assert gap == pytest.approx(whole[0] - whole[1])
+    drawn = []
+    for times in np.random.default_rng(4).multinomial(12, np.full(12, 1 / 12), 200):
+        rows = np.repeat(np.arange(12), times)
+        again = [float(made.corpus_bleu(part[:, rows].sum((0, 1)))) for part in (one, other)]
+        drawn.append(again[0] - again[1])
+    assert [low, high] == pytest.approx([*np.quantile(drawn, [0.025, 0.975])])
+    assert made.bootstrap(one, one) == (0, 0, 0) and made.bootstrap(one, other) == made.bootstrap(one, other)
+
+
+def test_the_bootstrap_of_two_sentences_by_hand():
+    """One sentence right in both arms, one in the first alone: each is drawn twice, once or never."""
+    right, wrong = made.unpacked("4 4 4 3 2 1"), made.unpacked("4 4 2 1 0 0")
+    one, other = np.stack([[right[0], right[0]]]), np.stack([[right[0], wrong[0]]])
+    alone = 100 - float(made.corpus_bleu(2 * wrong[0]))
+    gap, low, high = made.bootstrap(one, other)
+    assert (low, high) == (0, pytest.approx(alone)) and gap == pytest.approx(
+        100 - 100 * (6 / 8 * 4 / 6 * 2 / 4 * 1 / 2) ** 0.25)
 
 
 def test_every_arm_of_table_2_has_a_row():
@@ -105,7 +169,7 @@ def test_the_label_depends_on_what_two_layers_of_a_mask_join(arm, seen, monkeypa
 
 
 def test_claims_are_decided_in_their_units():
-    rows = by_label(made.verdict_table(f"{made.SOURCE}.table3"))
+    rows = by_label(made.table3_verdicts())
     accuracy = rows["The causal model is more accurate on SNLI than the plain Transformer."]
     gap = 100 * np.subtract(*(values(made.SNLI, arm, "test_accuracy") for arm in ("both", "full")))
     assert accuracy["ours"] == estimate(mean_ci(gap), 2) and accuracy["stated"] == "higher 5.33 pp"
@@ -116,6 +180,21 @@ def test_claims_are_decided_in_their_units():
     assert "Multi30k" not in " ".join(verdicts)
 
 
+def test_the_best_attention_is_held_against_the_best_of_the_others():
+    """By its mean, whichever it is, and by paired seeds."""
+    rows = by_label(made.table3_verdicts())
+    line = rows["The causal model has the best SNLI accuracy among the compared attentions."]
+    scores = {arm: 100 * np.array(values(made.SNLI, arm, "test_accuracy"))
+              for arm in registry.arms(made.SNLI)}
+    best = max(scores.keys() - {"both"}, key=lambda arm: scores[arm].mean())
+    found = mean_ci(scores["both"] - scores[best])
+    assert best != "star" and line["contrast here"] == f"both - {best}, the best of the others, test_accuracy"
+    assert line["ours"] == estimate(found, 2) and line["stated"] == "higher 0.78 pp"
+    assert str(line["verdict"]) == str(judged(found, 0.78))
+    claim = claims(made.SOURCE).set_index("id").loc[made.BEST]
+    assert claim.experiment != claim.experiment and "beside Table 3" in claim.reason
+
+
 def test_real_runs_measure_what_made_up_ones_do(tmp_path):
     for id, arm in ((made.SNLI, "both"), (made.DIRECTIONS["DE-EN"], "both")):
         run = registry.Run(id, arm, 0, "quick", registry.config(id, arm, "quick"), tmp_path / id, "cpu",
@@ -124,6 +203,10 @@ def test_real_runs_measure_what_made_up_ones_do(tmp_path):
         told = pd.DataFrame(real["history"])
         assert set(metrics(id, arm, 0)) <= set(real["metrics"]) and set(invented) <= set(told)
         assert set(invented["stack"].dropna()) == set(told["stack"].dropna())
+        if id != made.SNLI:
+            for row in told.dropna(subset="sentences").itertuples():
+                score = real["metrics"][made.bleu_name(row.part, row.decoding)]
+                assert made.corpus_bleu(made.unpacked(row.sentences).sum(0)) == pytest.approx(score, abs=1e-9)
 
 
 def test_the_tables_are_built_and_a_missing_result_is_named():

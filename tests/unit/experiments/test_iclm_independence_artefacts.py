@@ -148,7 +148,7 @@ def test_figure_3_has_the_control_in_every_panel():
                       for what in ("correlation of states", "mutual information")]
     for ax in fig.axes:
         labels = [line.get_label() for line in ax.lines]
-        assert {label.partition(",")[0] for label in labels} == {"ICLM", "untrained base"}
+        assert {label.partition(":")[0] for label in labels} == {"ICLM", "untrained base"}
         assert ax.get_xscale() == "log"
     assert "ACRE, ICLM, Pearson's r: 0.92 at step 20, lowest 0.54, 0.54 at the end" in alt
 

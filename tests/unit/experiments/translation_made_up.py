@@ -16,7 +16,7 @@ from causalnb.experiments.causal_transformer_translation_artefacts import (
 )
 from tests.unit.experiments.made_up import counted, number, write
 
-SIGNATURE = "made-up"
+SIGNATURE, SENTENCES = "made-up", 12
 TOKENS = ("<s>", "no", ",", "sir", "</s>")
 FLAT = torch.full((5, 5), 1 / 5)
 MEASURES = (*describe(FLAT[None, None]), *count_arcs(FLAT[None, None]))
@@ -42,10 +42,20 @@ def metrics(experiment: str, arm: str, seed: int) -> dict:
     return {name: number(experiment, arm, seed, name) for name in names}
 
 
-def history(experiment: str, arm: str) -> list[dict]:
-    """One measurement, the signature of a translation, and the maps of the example."""
+def counts(*of) -> str:
+    """Made-up `sentence_counts`: seven words written and wanted, of which five to seven in common."""
+    each = [5 + round(2 * number(*of, place)) for place in range(SENTENCES)]
+    return ";".join(f"7 7 {most} {most - 1} {most - 2} {most - 3}" for most in each)
+
+
+def history(experiment: str, arm: str, seed: int = 0) -> list[dict]:
+    """One measurement, of a translation its signature and sentences' counts, and the maps of the example."""
     stacks = ["encoder"] if experiment == SNLI else ["encoder", "decoder"]
-    rows = [{"step": 1, "loss": 1.0}, *([] if experiment == SNLI else [{"signature": SIGNATURE}])]
+    rows = [{"step": 1, "loss": 1.0}]
+    if experiment != SNLI:
+        rows += [{"signature": SIGNATURE}, *({
+            "part": cell, "decoding": decoding, "sentences": counts(experiment, arm, seed, cell, decoding)}
+            for cell, decoding in product(tested(), DECODINGS))]
     for stack in stacks:
         rows += shown_map(stack, (drawn(stack, arm)[None, None],), [*TOKENS])
     return rows
@@ -59,4 +69,4 @@ def store(monkeypatch, folder, seeds: int = 3) -> None:
         spec = counted(monkeypatch, id, seeds)
         for arm in spec.arms:
             for seed in range(seeds):
-                write(spec, arm, seed, metrics(id, arm, seed), history(id, arm))
+                write(spec, arm, seed, metrics(id, arm, seed), history(id, arm, seed))

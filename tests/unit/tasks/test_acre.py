@@ -238,7 +238,8 @@ def test_files_are_read_and_wrong_ones_refused(problems, monkeypatch):
     for empty in ("{}", "[]"):
         with pytest.raises(DataError, match="few.json, line 1: expected a list of problems"):
             acre.parse_problems(empty, "few.json")
-    for change in (lambda one: one.pop(), lambda one: one[1].update(objects=[]), lambda one: one[0].update(objects=[48]),
+    for change in (lambda one: one.pop(), lambda one: one[1].update(objects=[]),
+                   lambda one: one[0].update(objects=[48]),
                    lambda one: one[9].pop("label"), lambda one: one[9].update(type="x"),
                    lambda one: one[2].update(light_state="dim")):
         wrong = raw(problems[0])

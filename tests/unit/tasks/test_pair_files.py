@@ -1,12 +1,13 @@
 """Files of sentence pairs that a reader has, in the shapes in which they are published."""
 
 import json
+import os
 
 import pytest
 
 from causalnb import tasks
 from causalnb.errors import DataError
-from causalnb.tasks import hans, pair_files
+from causalnb.tasks import files, hans, pair_files, paraphrase
 
 HANS = dict.fromkeys(hans.COLUMNS, "x") | {"gold_label": "non-entailment", "sentence1": "The senator ran .",
                                            "sentence2": "The \"judge ran ."}
@@ -16,6 +17,8 @@ QUORA = ['"id"\t"qid1"\t"qid2"\t"question1"\t"question2"\t"is_duplicate"',
          '"0"\t"1"\t"2"\t"What is ""it""?"\t"What\nis this?"\t"1"']
 GLUE = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", '0\t1\t2\tWhat is "it?\tWhat is this?\t0']
 PAWS = ["id\tsentence1\tsentence2\tlabel", "1\tFrom Paris to Rome .\tFrom Rome to Paris .\t0"]
+
+PAWS_QQP = [PAWS[0], "\t".join(["1", "b\"Why 's it ?\"", r"b'What was the caf\xc3\xa9 ?'", "1"])]
 
 
 def write(folder, name, lines):
@@ -33,7 +36,8 @@ def table(*rows):
      ("A man sleeps.", "A man runs.", 2)),
     ("paraphrase", "quora_duplicate_questions.tsv", QUORA, ('What is "it"?', "What\nis this?", 1)),
     ("paraphrase", "dev.tsv", GLUE, ('What is "it?', "What is this?", 0)),
-    ("paraphrase", "final.tsv", PAWS, ("From Paris to Rome .", "From Rome to Paris .", 0))])
+    ("paraphrase", "final.tsv", PAWS, ("From Paris to Rome .", "From Rome to Paris .", 0)),
+    ("paraphrase", "dev_and_test.tsv", PAWS_QQP, ("Why 's it ?", "What was the café ?", 1))])
 def test_published_shapes_are_read(task, name, lines, expected, tmp_path):
     file = write(tmp_path, name, lines)
     data = tasks.load(task, path=file)
@@ -49,6 +53,9 @@ def test_published_shapes_are_read(task, name, lines, expected, tmp_path):
     ("a.tsv", [*PAWS, "2\tx"], "line 3: expected 4 cells with tabs between them, found 2 in '2 x'"),
     ("a.tsv", [*PAWS, "2\tx\ty\tmaybe"], "line 3: 'maybe' is no label"),
     ("a.tsv", [*PAWS, "2\tx\t \t1"], "line 3: sentence2 is empty"),
+    ("a.tsv", [*PAWS_QQP, "2\tb'Why ?'\tb'Why ?\t1"],
+     "line 3: sentence2 should be a bytes literal such as b'Why [?]', found b'Why [?]; take"),
+    ("a.tsv", [*PAWS_QQP, "2\tb''\tb'Why ?'\t1"], "line 3: sentence1 is empty"),
     ("a.tsv", PAWS[:1], "has no pair with a label"),
     ("a.jsonl", ["{}", "[1]"], "line 1: no column is called sentence1"),
     ("a.jsonl", ["[1]"], r"line 1: expected a JSON object, found '\[1\]'"),
@@ -56,6 +63,13 @@ def test_published_shapes_are_read(task, name, lines, expected, tmp_path):
 def test_what_is_malformed_is_named_with_its_line(name, lines, said, tmp_path):
     with pytest.raises(DataError, match=said):
         tasks.load("paraphrase", path=write(tmp_path, name, lines))
+
+
+@pytest.mark.skipif(not os.environ.get("CAUSALNB_DATA"),
+                    reason="needs CAUSALNB_DATA, a mirror of the data files")
+def test_the_published_paws_qqp_is_read_as_by_its_task(tmp_path):
+    (tmp_path / "dev_and_test.tsv").write_bytes(files.read(paraphrase.PUBLISHED))
+    assert tasks.load("paraphrase", path=tmp_path / "dev_and_test.tsv")["test"].to_list() == paraphrase.read()
 
 
 def test_what_cannot_be_read_is_said(tmp_path):

@@ -126,10 +126,12 @@ GOOD = "id\tsentence1\tsentence2\tlabel\n1\tb'Why ?'\tb\"What 's caf\\xc3\\xa9 ?
 def test_bytes_literals_are_read_and_wrong_lines_refused(monkeypatch):
     rows = paraphrase.parse(GOOD, "paws.tsv")
     assert rows == [{"sentence1": "Why ?", "sentence2": "What 's café ?", "label": 1}]
-    for old, new, sentence in (("b'Why ?'", "b'Why ?", "expected two sentences as bytes literals such as"),
-                               ("b'Why ?'", "'Why ?'", "expected two sentences as bytes literals"),
-                               ("b'Why ?'", "print()", "expected two sentences as bytes literals"),
-                               ("\\xc3", "\\xff", "expected two sentences as bytes literals"),
+    literal = "should be a bytes literal such as b'Why [?]', found"
+    for old, new, sentence in (("b'Why ?'", "b'Why ?", f"sentence1 {literal} b'Why [?]; take a fresh"),
+                               ("b'Why ?'", "'Why ?'", f"sentence1 {literal} 'Why [?]';"),
+                               ("b'Why ?'", "print()", rf"sentence1 {literal} print\(\);"),
+                               ("\\xc3", "\\xff", rf"sentence2 {literal} b\"What 's caf\\xff"),
+                               ("b'Why ?'", "b' '", "sentence1 is empty; take a fresh copy of the file"),
                                ("\t1\n", "\t2\n", "'2' is no label; expected one of 0, 1"),
                                ("\t1\n", "\n", "expected 4 columns")):
         with pytest.raises(DataError, match=f"^paws.tsv, line 2: {sentence}"):

@@ -56,6 +56,11 @@ def test_tables_are_read_and_wrong_lines_refused(monkeypatch):
         snli.parse_mnli(MNLI.replace("entailment", "maybe"), "a.tsv")
     with pytest.raises(DataError, match="^a.tsv, line 2: expected 3 columns"):
         snli.parse_snli(SNLI.replace("A man sat.\tA man sat.", "A man sat."), "a.tsv")
+    for parse, text, column in ((snli.parse_snli, SNLI.replace("\tA man ran.", "\t "), "line 3: hypothesis"),
+                                (snli.parse_snli, SNLI.replace("A dog.", ""), "line 4: premise"),
+                                (snli.parse_mnli, MNLI.replace("It is.", ""), "line 2: sentence2")):
+        with pytest.raises(DataError, match=f"^a.tsv, {column} is empty; take a fresh copy of the file"):
+            parse(text, "a.tsv")
     with pytest.raises(DataError, match="Unknown part 'dev' of the published pairs; choose one of train"):
         snli.read("dev")
     monkeypatch.setattr(files, "read", lambda name: (MNLI if "mnli" in name else SNLI).encode())
