@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 from transformers.utils import can_return_tuple
 
 from .configuration import CausalTransformerConfig
@@ -150,3 +150,9 @@ def row_entropy(maps: tuple[Tensor, ...], valid: Tensor | None = None) -> Tensor
         return rows.mean()
     there = valid[:, None].to(rows.dtype).expand_as(rows)
     return (rows * there).sum() / there.sum()
+
+
+for _config, _model in ((ContrastConfig, ContrastForSequenceClassification),
+                        (EntropyPenaltyConfig, EntropyPenaltyForSequenceClassification)):
+    AutoConfig.register(_config.model_type, _config)
+    AutoModelForSequenceClassification.register(_config, _model)

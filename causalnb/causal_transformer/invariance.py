@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from scipy.sparse import coo_array
 from sklearn.cluster import AgglomerativeClustering
 from torch import Tensor, nn
-from transformers import initialization
+from transformers import AutoConfig, AutoModelForSequenceClassification, initialization
 from transformers.utils import can_return_tuple
 
 from .configuration import CausalTransformerConfig
@@ -225,3 +225,7 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
             sums.append(hidden.masked_fill(~mine[..., None], -torch.inf).amax(1))
         u, v = sums
         return F.gelu(self.hidden(torch.cat([u, v, (u - v).abs(), u * v], -1)))
+
+
+AutoConfig.register(InvariantConfig.model_type, InvariantConfig)
+AutoModelForSequenceClassification.register(InvariantConfig, InvariantForSequenceClassification)

@@ -1,6 +1,8 @@
 """The Markov-blanket loss: Equation 3 as printed, a hinge for each node, and an augmented Lagrangian."""
 
 import math
+from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -57,13 +59,13 @@ class MarkovBlanketLoss(nn.Module):
         if len(gammas) != len(GAMMAS[mode]):
             raise ValueError(f"{len(gammas)} multipliers were given: mode {mode!r} has {len(GAMMAS[mode])}")
         if wrong := [gamma for gamma in gammas if not 0 <= gamma < math.inf]:
-            raise ValueError(f"a multiplier is {wrong[0]}: choose gammas of 0 or more")
-        if not (rho > 0 and gamma_max >= max(gammas)):
-            raise ValueError(f"rho is {rho} and gamma_max {gamma_max}: choose rho above 0 and gamma_max "
-                             f"of at least the multipliers' {max(gammas)}")
-        if mode != PRINTED and any(slack) or len(slack) != 2:
-            raise ValueError(f"slack is {tuple(slack)}: give two numbers, in mode 'paper' alone")
-        if not (isinstance(heads, int) and heads >= 1):
+            raise ValueError(f"a multiplier is {wrong[0]}: choose finite gammas, 0 or more")
+        if not (0 < rho < math.inf and gamma_max >= max(gammas)):
+            raise ValueError(f"rho is {rho} and gamma_max {gamma_max}: choose a finite rho above 0 and "
+                             f"gamma_max of at least the multipliers' {max(gammas)}")
+        if not isinstance(slack, Sequence) or len(slack) != 2 or mode != PRINTED and any(slack):
+            raise ValueError(f"slack is {slack!r}: give two numbers, in mode 'paper' alone")
+        if isinstance(heads, bool) or not isinstance(heads, Integral) or heads < 1:
             raise ValueError(f"heads is {heads!r}: choose 1, for all heads together, or the map's number")
         self.mode, self.gammas, self.self_loop, self.normalise = mode, gammas, self_loop, normalise
         self.sides, self.slack, self.rho, self.gamma_max = tuple(sides), tuple(slack), rho, gamma_max

@@ -216,7 +216,7 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
                              "generate")
         if labels is not None:
             among = labels != IGNORED
-            _check_labels(among, 1 + ("measure" in asked["decoder"]) if derived else 0)
+            _check_labels(among, derived, 1 + ("measure" in asked["decoder"]))
         if derived:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
             if decoder_attention_mask is None:
@@ -244,14 +244,24 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
             cross_attentions=out.cross_attentions if output_attentions else None)
 
 
-def _check_labels(real: Tensor, least: int) -> None:
-    """Raise ValueError where a target has fewer than `least` labels among real (B, T), or all have none."""
+def _check_labels(real: Tensor, derived: bool, least: int) -> None:
+    """Raise ValueError where no target has a label among real (B, T).
+
+    Where the decoder's inputs are derived from the labels, each target needs `least`, and padding ends it.
+    """
     check_tokens(real, "labels")
     counts = real.sum(1)
-    if counts.min() < least or not counts.any():
-        hidden = "all tokens but one" if counts.min() else "every token"
-        raise ValueError(f"labels are {IGNORED} for {hidden} of item {int(counts.argmin())}: give each "
-                         f"target at least {max(least, 1)}")
+    wrong = counts < least if derived else ~real.any().expand(len(real))
+    if derived:
+        inside = (real[:, 1:] & ~real[:, :-1]).any(1)
+        if inside.any():
+            raise ValueError(f"labels of item {int(inside.int().argmax())} are {IGNORED} before its last "
+                             "token: pad at the end, or pass decoder_input_ids beside them")
+    if wrong.any():
+        item = int(wrong.int().argmax())
+        hidden = "all tokens but one" if counts[item] else "every token"
+        raise ValueError(f"labels are {IGNORED} for {hidden} of item {item}: give each target at least "
+                         f"{least if derived else 1}")
 
 
 def _check_cache(cache) -> None:

@@ -26,11 +26,11 @@ class ICLMConfig(PretrainedConfig):
     aggregation_settings for it; invariant_weight w_I in [0, 1], used in logit and probability space;
     weights of Equation 4, and delta (not the paper's) of the modules' alignment; direction and clamp of
     the mutual information; information "routed", of each domain module on the inputs it was given, or "all",
-    Equation 3 to the letter, which runs all N on all inputs; norm_over "labels" or, as in the published code,
-    "tokens", padding included, for the batch statistics of training; router_over "prompt" or, as there,
-    "tokens", padding included, for what the router reads; router_norm "running" or, as there, "batch";
-    shared_layers lower layers that run once, without adapters, and whose states then route. Raises ValueError
-    for unknown or contradictory settings.
+    Equation 3 to the letter, which runs all N on all inputs (the alignment, too); norm_over "labels" or, as
+    in the published code, "tokens", padding included, for the batch statistics of training; router_over
+    "prompt" or, as there, "tokens", padding included, for what the router reads; router_norm "running" or, as
+    there, "batch"; shared_layers lower layers that run once, without adapters, and whose states then route.
+    Raises ValueError for unknown or contradictory settings.
     """
 
     model_type = "iclm"
@@ -90,6 +90,9 @@ class ICLMConfig(PretrainedConfig):
                              "names")
         if not 0 <= self.invariant_weight <= 1:
             raise ValueError(f"invariant_weight is {self.invariant_weight}: choose it in [0, 1]")
+        if self.information == "all" and not self.invariant:
+            raise ValueError("information 'all' needs an invariant module: set information='routed' without "
+                             "it")
         if self.aggregation == "own" and self.invariant:
             raise ValueError("aggregation 'own' is the routed module's alone: set invariant=False with it")
         depth = getattr(self.base_config, "num_hidden_layers", None)

@@ -12,9 +12,10 @@ TINY = 1e-20  # log(0) never happens, and 0 log 0 is 0
 def _outside_autocast(measure):
     """The measure in the precision of `_precision`: differences of entropies do not survive half of it."""
     @wraps(measure)
-    def exact(first: Tensor, *given, **named):
-        with torch.autocast(first.device.type, enabled=False):
-            return measure(first, *given, **named)
+    def exact(*given, **named):
+        states = next(value for value in (*given, *named.values()) if isinstance(value, Tensor))
+        with torch.autocast(states.device.type, enabled=False):
+            return measure(*given, **named)
 
     return exact
 

@@ -198,9 +198,13 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     def get_output_embeddings(self):
         return self.base.get_output_embeddings()
 
-    def resize_token_embeddings(self, *_, **__):
-        """Raises ValueError: the aggregation's head has the size of the base's vocabulary."""
-        raise ValueError("an ICLM keeps its base's vocabulary: resize the base before from_base wraps it")
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *_, **__) -> nn.Module:
+        """The embeddings; ValueError for another size, since the aggregation has that of the vocabulary."""
+        size = self.config.vocab_size
+        if new_num_tokens not in (None, size):
+            raise ValueError(f"an ICLM keeps its base's {size} tokens and {new_num_tokens} were asked for: "
+                             "resize the base before from_base wraps it")
+        return self.get_input_embeddings()
 
     # Modules and their adapters
 
@@ -284,7 +288,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         Without router_trainable no gradient flows, and the states of a data set may be computed once and
         handed to forward. Raises ValueError for a prompt_mask of another shape or without a token.
         """
-        mask = self._read(input_ids, attention_mask, labels, prompt_mask)
+        mask = self._router_mask(input_ids, attention_mask, labels, prompt_mask)
         if self.config.router_trainable:
             return mean_pooled(self.states(input_ids, attention_mask, "router", **kwargs), mask)
         training = self.base.training
@@ -298,7 +302,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         finally:
             self.base.train(training)
 
-    def _read(self, input_ids, attention_mask, labels, prompt_mask) -> Tensor:
+    def _router_mask(self, input_ids, attention_mask, labels, prompt_mask) -> Tensor:
         """True (B, T) where the router reads."""
         prompt = _prompt(input_ids, attention_mask, labels, prompt_mask)
         return prompt if self.config.router_over == "prompt" else torch.ones_like(prompt)
@@ -386,7 +390,8 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         """
         if isinstance(routing, Tensor):
             routing = Routing(routing, torch.zeros((), device=routing.device))
-        _checked_inputs(input_ids, labels, routing, self.config.num_modules)
+        given = None if isinstance(past_key_values, ModuleCache) else routing  # with a cache goes its own
+        _checked_inputs(input_ids, labels, given, self.config.num_modules)
         for name in ("output_hidden_states", "output_attentions"):
             if kwargs.pop(name, None):
                 raise ValueError(f"{name} has no one meaning for several modules: ask a module, as in "
@@ -396,6 +401,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
             return self._alone(input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep,
                                **kwargs)
         cached = _checked_cache(past_key_values)
+        grown = cached is not None and cached.get_seq_length() > 0
         routing = routing if cached is None else cached.routing
         if routing is None and router_states is not None:
             routing = self._route(router_states)
@@ -404,15 +410,18 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
                                                      position_ids=position_ids))
         if use_cache and cached is None:
             cached = ModuleCache(self.base.config, routing)
-        prompt = self._read(input_ids, attention_mask, labels, prompt_mask) if routing is None else None
-        everyone = labels is not None and self.config.information == "all" and self.config.invariant
+        prompt = None
+        if routing is None:
+            prompt = self._router_mask(input_ids, attention_mask, labels, prompt_mask)
+        everyone = labels is not None and self.config.information == "all"
         routing, states, cached = self._run(routing, input_ids, attention_mask, prompt, everyone,
                                             past_key_values=cached, use_cache=use_cache, **kwargs)
         if cached is not None:
             cached.routing = routing
         if labels is not None:
             return self._with_losses(routing, states, labels)
-        _checked_finite(states, attention_mask)
+        if not grown:
+            _checked_finite(states, attention_mask)
         states = states[:, :, -logits_to_keep:] if logits_to_keep else states
         weights = _domain_weights(routing).repeat_interleave(states.shape[2], 1)
         logits = self._logits(states.flatten(1, 2), weights).unflatten(0, states.shape[1:3])
@@ -506,7 +515,7 @@ def _mixed(states: Tensor, weights: Tensor) -> Tensor:
 
 
 def _prompt(input_ids, attention_mask, labels, prompt_mask) -> Tensor:
-    """True (B, T) where the router reads."""
+    """True (B, T) where the prompt is."""
     seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     seen = seen.bool()
     if prompt_mask is not None:
@@ -538,7 +547,7 @@ def _checked_base(base: nn.Module) -> None:
     head, where = base.get_output_embeddings(), base.get_input_embeddings().weight.device
     if head is None or where.type == "meta":
         return  # a base without a head is refused where it is wrapped
-    ids, training = torch.tensor([[0, 1]], device=where), base.training
+    ids, modes = torch.tensor([[0, 1]], device=where), {module: module.training for module in base.modules()}
     base.eval()
     try:
         states = base.base_model(input_ids=ids, use_cache=False).last_hidden_state
@@ -547,7 +556,8 @@ def _checked_base(base: nn.Module) -> None:
         fits = states.shape[-1] == getattr(base.config, "hidden_size", None) and torch.allclose(
             read.float(), said.float(), digits, digits * said.abs().max().item(), equal_nan=True)
     finally:
-        base.train(training)
+        for module, training in modes.items():
+            module.training = training
     if not fits:
         raise ValueError(f"{type(base).__name__} makes its logits by more than a head on states of its "
                          "hidden_size, as by a cap, a scale or a projection, which modules would not have: "

@@ -38,7 +38,7 @@ class StateNorm(nn.Module):
 
     So an input is routed alike in any batch, also alone. The first batches are averaged, later ones enter
     with `momentum`, and none once the statistics are held. With by="batch", as in the published code, a batch
-    in training is normalised by its own statistics until then.
+    in training is normalised by its own statistics until then; ValueError where it has a single row.
     """
 
     def __init__(self, dim: int, momentum: float = 0.05, eps: float = 1e-5, by: str = "running"):
@@ -73,6 +73,9 @@ class StateNorm(nn.Module):
         if self.training and not self.held:
             self.update(states)
             if self.by == "batch":
+                if len(states) < 2:
+                    raise ValueError("a batch of one input has no statistics of its own: use a larger batch, "
+                                     "or norm 'running'")
                 variance, mean = torch.var_mean(states.to(self.mean.dtype), 0, correction=0)
         return (states.to(self.mean.dtype) - mean) * (variance + self.eps).rsqrt()
 

@@ -1,6 +1,7 @@
 """Both models: Equation 6 from its parts, padding, caches and beams, saving, checkpoints, and adapters."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -21,6 +22,10 @@ from causalnb.causal_transformer import (
     CausalTransformerForConditionalGeneration,
     CausalTransformerForSequenceClassification,
     MarkovBlanketLoss,
+)
+from causalnb.causal_transformer.contrasts import (
+    EntropyPenaltyConfig,
+    EntropyPenaltyForSequenceClassification,
 )
 from causalnb.causal_transformer.layers import sinusoids
 from tests.unit.causal_transformer.small import EOS, PAD, START, batch_of, classifier, labels_of, translator
@@ -260,6 +265,17 @@ def test_labels_are_shifted():
     assert model.prepare_decoder_input_ids_from_labels(longer).tolist() == [[START, 7, EOS, PAD]]
 
 
+def test_labels_whose_padding_is_not_at_the_end_make_no_inputs():
+    model, batch = translator().eval(), batch_of()
+    labels = labels_of().clamp(min=3)
+    labels[2, 1] = -100
+    with pytest.raises(ValueError, match="labels of item 2 are -100 before its last token: pad at the e"):
+        model(**batch, labels=labels)
+    labels[1, 0] = -100
+    with pytest.raises(ValueError, match="labels of item 1 are -100 before its last token"):
+        model(**batch, labels=labels)
+
+
 def hidden_labels():
     """Decoder inputs (4, 6), and labels of which some are -100: at the start, in the middle, at the end."""
     ids = labels_of().clamp(min=3)
@@ -285,15 +301,18 @@ def test_labels_beside_decoder_inputs_change_no_logits(double, arm, mask):
 
 
 @pytest.mark.parametrize("maps", [False, True])
-def test_only_tokens_with_a_label_are_measured(double, maps):
-    """Their rows are whole, and what other tokens read is no one's reader."""
+@pytest.mark.parametrize("masked", [False, True])
+def test_only_tokens_with_a_label_are_measured(double, maps, masked):
+    """Their rows are whole, and what others read is no one's reader; nor are those that a mask hides."""
     model, batch, (ids, labels) = translator(blanket_in=["decoder"]).eval(), batch_of(), hidden_labels()
-    out = model(**batch, decoder_input_ids=ids, labels=labels, output_attentions=maps)
-    shown = model(**batch, decoder_input_ids=ids, output_attentions=True)
+    seen = torch.ones_like(ids).index_fill_(1, torch.tensor([5]), 1 - masked)
+    given = batch | dict(decoder_input_ids=ids, decoder_attention_mask=seen)
+    out = model(**given, labels=labels, output_attentions=maps)
+    shown = model(**given, output_attentions=True)
     low, high, found, broken = 2 * math.expm1(1 / 2), math.expm1(1), [], []
     for attention in shown.decoder_attentions:
         for b in range(4):
-            real = [i for i in range(6) if labels[b, i] != -100]
+            real = [i for i in range(6) if labels[b, i] != -100 and seen[b, i]]
             grown = attention[b].expm1()  # (H, T, T)
             for i in real:
                 row, column = grown[:, i].sum(-1), grown[:, real, i].sum(-1)
@@ -378,10 +397,14 @@ def test_embeddings_are_shared_and_can_be_replaced():
 
 
 def test_models_are_found_by_their_type(tmp_path):
-    for make, auto in ((classifier, AutoModelForSequenceClassification), (translator, AutoModelForSeq2SeqLM)):
+    entropy = partial(EntropyPenaltyForSequenceClassification, EntropyPenaltyConfig(
+        vocab_size=20, d_model=8, num_heads=2, ffn_dim=12, encoder_layers=1))
+    kinds = {classifier: AutoModelForSequenceClassification, entropy: AutoModelForSequenceClassification,
+             translator: AutoModelForSeq2SeqLM}
+    for make, auto in kinds.items():
         model = make()
         model.save_pretrained(tmp_path)
-        assert type(AutoConfig.from_pretrained(tmp_path)) is CausalTransformerConfig
+        assert type(AutoConfig.from_pretrained(tmp_path)) is model.config_class
         again = auto.from_pretrained(tmp_path, attn_implementation="sdpa")
         assert type(again) is type(model) and again.config._attn_implementation == "sdpa"
 

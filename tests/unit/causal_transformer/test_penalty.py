@@ -193,6 +193,25 @@ def test_multipliers_are_one_for_all_layers_and_rise_once_a_pass(kind):
     torch.testing.assert_close(criterion.multipliers, risen, rtol=1e-4, atol=1e-5)
 
 
+def test_a_criterion_that_does_not_train_keeps_its_multipliers():
+    model, (inputs, _) = model_of("bert").train(), inputs_of("bert")
+    criterion = MarkovBlanketLoss(mode="auglag", gammas=(0.3, 0.2)).eval()
+    with markov_blanket_penalty(model, criterion=criterion) as penalty:
+        model(**inputs)
+    assert penalty.loss() > 0 and torch.equal(criterion.multipliers, criterion.start())
+
+
+def test_layers_that_a_pass_leaves_out_are_not_in_its_loss():
+    model, (inputs, _) = model_of("bert"), inputs_of("bert")
+    with markov_blanket_penalty(model) as penalty:
+        model(**inputs)
+        first = MarkovBlanketLoss().of_excess(*penalty.measured[0])
+        assert not torch.equal(penalty.loss(), first)
+        model.encoder.layer = model.encoder.layer[:1]
+        model(**inputs)
+    assert torch.equal(penalty.loss(), first)
+
+
 def test_sinkhorn_on_an_encoder_and_not_on_a_decoder():
     model, (inputs, valid) = model_of("bert"), inputs_of("bert")
     with markov_blanket_penalty(model, normalise="sinkhorn") as penalty:

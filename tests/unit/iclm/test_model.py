@@ -40,6 +40,7 @@ VARIANTS = {
     "all modules": dict(information="all", num_modules=3, weights={"epsilon": 0.5}),
     "all modules, shared layers": dict(information="all", num_modules=3, shared_layers=1, norm_over="tokens"),
     "router over tokens": dict(router_over="tokens", router_trainable=True),
+    "shared layers, router over tokens": dict(router_over="tokens", shared_layers=1),
     "aligned": dict(weights={"delta": 0.5}, aggregation_settings={"start": "base"}),
     "one shared layer": dict(shared_layers=1),
     "two shared layers, distance": dict(shared_layers=2, router="distance"),
@@ -549,6 +550,7 @@ def test_a_batch_of_one_trains():
     (dict(router_settings={"nu": -1.0}), "nu is -1.0: choose a finite one, 0 or more"),
     (dict(weights={"alpha": float("nan")}), "the weight alpha is nan: choose a finite one, 0 or more"),
     (dict(num_module=3), "there is no setting 'num_module': give num_modules, lora, router"),
+    (dict(information="all", invariant=False), "information 'all' needs an invariant module: set informatio"),
     (dict(information="some"), "information is 'some': choose 'routed', 'all'"),
     (dict(router_over="words"), "router_over is 'words': choose 'prompt', 'tokens'"),
     (dict(router_norm="layer"), "router_norm is 'layer': choose 'running', 'batch'"),
@@ -583,9 +585,10 @@ def test_a_base_that_does_more_than_its_head_is_refused(family, settings):
 
     config = getattr(transformers, family + "Config")(**DECODER | settings)
     decoder = getattr(transformers, family + "ForCausalLM")(config).train()
+    decoder.get_input_embeddings().eval()
     with pytest.raises(ValueError, match=f"{family}ForCausalLM makes its logits by more than a head"):
         ICLMForCausalLM.from_base(decoder)
-    assert decoder.training
+    assert decoder.training and not decoder.get_input_embeddings().training
 
 
 def test_inputs_that_do_not_fit_are_refused():
@@ -610,9 +613,10 @@ def test_inputs_that_do_not_fit_are_refused():
             model(ids, seen, routing=torch.tensor(wrong))
     with pytest.raises(ValueError, match="output_hidden_states has no one meaning for several mod"):
         model(ids, seen, output_hidden_states=True)
-    with pytest.raises(ValueError, match="an ICLM keeps its base's vocabulary: resize the base be"):
+    with pytest.raises(ValueError, match="an ICLM keeps its base's 23 tokens and 40 were asked for: resize"):
         model.resize_token_embeddings(40)
-    assert model.get_input_embeddings().num_embeddings == VOCABULARY
+    for size in (None, VOCABULARY):
+        assert model.resize_token_embeddings(size) is model.base.get_input_embeddings()
     with pytest.raises(ValueError, match="there is no module 2: choose 0, 1, 'invariant'"):
         model.states(ids, module=2)
     with pytest.raises(ValueError, match="there is no module 'router': choose 0, 1, 'invariant'"):
@@ -632,6 +636,10 @@ def test_states_that_are_not_finite_are_reported():
     for given in (batch, prompts_of(batch)):
         with pytest.raises(ValueError, match="input 0 has states that are not finite: lower the"):
             model(**given)
+    model, ids, seen = wrapped(), batch["input_ids"][:, :6], batch["attention_mask"][:, :6]
+    model.base.model.norm.register_forward_hook(lambda *given: given[2].masked_fill(
+        (seen == 0).repeat(len(given[2]) // 4, 1)[:, :, None], float("nan")))
+    assert model(ids, seen).logits[:, -1].isfinite().all()  # what padding is does not matter
     model = wrapped(invariant=False)
     with torch.no_grad():
         model._adapted["0.self_attn.q_proj"].A[1] = float("nan")
@@ -702,6 +710,26 @@ def test_modules_that_are_not_asked_get_a_gradient_from_equation_3_alone():
         moved[information] = [max(g[k].abs().max() for name, g in found.items() if name[-2:] == ".B") > 0
                               for k in range(4)]
     assert moved == {"routed": [True, False, False, True], "all": [True] * 4}
+
+
+def test_router_states_are_normalised_by_their_batch_where_asked():
+    batch, found = batch_of(), {}
+    for norm in ("running", "batch"):
+        model = wrapped(router_norm=norm, router_trainable=True).train()
+        model(**batch_of(seed=4))  # statistics that are not this batch's
+        states = model.router_states(**batch)
+        out = model(**batch)
+        found[norm] = out.losses["routing"]
+        mean, variance = (states.mean(0), states.var(0, unbiased=False)) if norm == "batch" else (
+            model.router.norm.mean, model.router.norm.variance)
+        normed = (states - mean) / (variance + model.router.norm.eps).sqrt()
+        torch.testing.assert_close(model.router.choose(normed)[1].detach(), found[norm])
+        out.loss.backward()
+        reached = model._adapted["0.self_attn.q_proj"].B.grad[model.number("router")].clone()
+        model.router.choose(normed)[1].backward()
+        torch.testing.assert_close(model._adapted["0.self_attn.q_proj"].B.grad[model.number("router")],
+                                   reached * (1 + 1 / model.config.weights["gamma"]), rtol=1e-3, atol=1e-7)
+    assert (found["batch"] - found["running"]).abs() > 1e-3
 
 
 def test_padding_can_route():

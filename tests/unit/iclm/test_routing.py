@@ -126,6 +126,8 @@ def test_statistics_of_the_batch_are_batch_normalisations():
     assert (norm.eval()(batch) - reference(batch)).abs().max() > 0.1  # then, the running ones
     norm.hold(batch)
     assert torch.equal(norm.train()(batch[:2]), norm.eval()(batch[:2]))
+    with pytest.raises(ValueError, match="a batch of one input has no statistics of its own: use a larger"):
+        StateNorm(4, by="batch").train()(batch[:1])
     with pytest.raises(ValueError, match="by is 'layer': choose 'running', 'batch'"):
         StateNorm(4, by="layer")
 
