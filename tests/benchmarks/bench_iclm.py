@@ -29,6 +29,7 @@ FORMS = {
     "N = 2, cached router states": dict(num_modules=2),
     "N = 2, lower half shared": dict(num_modules=2, shared_layers=LAYERS // 2),
     "N = 2, trained router": dict(num_modules=2, router_trainable=True),
+    "N = 2, logits": dict(num_modules=2, aggregation="logit"),  # without a trained head, nor its gradient
 }
 BARS = {"N = 2": 2.5, "N = 6": 2.5, "N = 16": 2.5, "N = 2, cached router states": 2.1}
 GROWTH, MEMORY, FASTER = 1.05, 2.0, 20.0
@@ -145,7 +146,7 @@ def measure(repeats: int, say=lambda what: None) -> list[dict]:
         add(f"step, {form}", "ms", times["plain"], times[form], BARS.get(form))
     add("step, N = 16 beside N = 2", "ms", times["N = 2"], times["N = 16"], GROWTH)
     memory = {form: common.alone("tests.benchmarks.bench_iclm", f"peak({form!r})")
-              for form in ("plain", "N = 2", "N = 16")}
+              for form in ("plain", "N = 2", "N = 16", "N = 2, logits")}
     for form in list(memory)[1:]:
         add(f"peak memory of a step, {form}", "MiB", memory["plain"], memory[form], MEMORY)
     times = medians(information(), repeats)
