@@ -235,11 +235,10 @@ def fig3(families=FAMILIES, profile: str | None = None):
     for (left, right), family in zip(axes, families, strict=True):
         for arm in LOOKS:
             curve = curves[family, arm]
-            for ax, metric, name, look in ((left, "pearson", "Pearson's r; mutual information", LOOKS[arm]),
+            for ax, metric, name, look in ((left, "pearson", "Pearson's r", LOOKS[arm]),
                                            (left, "cka", "CKA", ALIGNED[arm]),
                                            (right, "forward", "mutual information", LOOKS[arm])):
                 draw_curve(ax, curve, metric, 1, f"{NAMES[arm]}: {name}", *look)
-                name = name.partition(";")[0]
                 told.append(f"{family.upper()}, {NAMES[arm]}, {name}: {_told(curve, metric)}")
         left.set(title=f"{family.upper()}: correlation of states", ylabel="r, debiased CKA",
                  ylim=(min(-0.05, left.get_ylim()[0]), 1.05))
@@ -248,7 +247,9 @@ def fig3(families=FAMILIES, profile: str | None = None):
         _log_steps(right)
     for ax in axes[-1]:
         ax.set_xlabel("training step")
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    both = [label.replace("Pearson's r", "Pearson's r; mutual information") for label in labels]
+    fig.legend(handles, both, loc="outside lower center", ncols=2, fontsize=8)
     return fig, ("States of the invariant and the domain modules in training, correlation on the left, "
                  "mutual information on the right, mean over seeds in a band of all. "
                  f"{'; '.join(told)}.")

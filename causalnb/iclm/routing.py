@@ -69,13 +69,13 @@ class StateNorm(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """(B, D) with the running mean at 0 and the running variance at 1."""
-        mean, variance = self.mean, self.variance
+        mean, variance = self.mean, self.variance  # which update changes in place
         if self.training and not self.held:
+            if self.by == "batch" and len(states) < 2:
+                raise ValueError("a batch of one input has no statistics of its own: use a larger batch, or "
+                                 "norm 'running'")
             self.update(states)
             if self.by == "batch":
-                if len(states) < 2:
-                    raise ValueError("a batch of one input has no statistics of its own: use a larger batch, "
-                                     "or norm 'running'")
                 variance, mean = torch.var_mean(states.to(self.mean.dtype), 0, correction=0)
         return (states.to(self.mean.dtype) - mean) * (variance + self.eps).rsqrt()
 

@@ -126,8 +126,10 @@ def test_statistics_of_the_batch_are_batch_normalisations():
     assert (norm.eval()(batch) - reference(batch)).abs().max() > 0.1  # then, the running ones
     norm.hold(batch)
     assert torch.equal(norm.train()(batch[:2]), norm.eval()(batch[:2]))
+    fresh = StateNorm(4, by="batch").train()
     with pytest.raises(ValueError, match="a batch of one input has no statistics of its own: use a larger"):
-        StateNorm(4, by="batch").train()(batch[:1])
+        fresh(batch[:1])
+    assert fresh.batches == 0  # what is refused does not count
     with pytest.raises(ValueError, match="by is 'layer': choose 'running', 'batch'"):
         StateNorm(4, by="layer")
 
