@@ -4,6 +4,8 @@ Beside the paper's rows: modules, centroids and router of ACRE kept as they were
 a module of ACRE is used on RAVEN; and a measure for a collapsed module.
 """
 
+from collections import Counter
+
 from causalnb.experiments.iclm_continual import PARTS, TASKS
 from causalnb.experiments.iclm_tasks import FORMATS
 from causalnb.lab.registry import artefact
@@ -27,6 +29,7 @@ CONTROLS = {  # contrasts of ours, in words: (treatment, baseline, metric) as in
 }
 BACK = (*PARTS, "served")  # what is put back: a part, or the one domain module that served these inputs
 BACK_NAMES = dict(zip(PARTS, PARTS)) | {"served": "serving module"}
+LOST = 0.1  # of ACRE's questions, from which a single run is asked which part forgot
 COLLAPSED = 0.5  # of the other domain modules' mean tie: below it a module counts as collapsed
 
 
@@ -265,14 +268,20 @@ def alone_table(profile: str | None = None):
 
 
 def forgetting_remarks(profile: str | None = None) -> list[str]:
-    """Which part brings most of what is lost back, by arm and format, in sentences."""
+    """Which part brings most of what is lost back, by arm and format and over single runs, in sentences."""
     from causalnb.lab.statistics import mean_ci
 
-    said = []
+    said, firsts, runs = [], Counter(), 0
     for (arm, format), one in losses(profile).items():
         lost, name = mean_ci(one["lost"]), f"{ARMS[arm]}, {format}"
+        for place in range(len(one["lost"]) if PARTS[0] in one else 0):
+            if one["lost"][place] >= LOST:
+                runs += 1
+                firsts[max(PARTS, key=lambda part: one[part][place])] += 1
         if not lost.low > 0:
-            said.append(f"{name}: {points(lost)} points are lost, an interval that does not show a loss.")
+            by_seed = ", ".join(f"{100 * value:+.1f}" for value in one["lost"])
+            said.append(f"{name}: {points(lost)} points are lost, an interval that does not show a loss; by "
+                        f"seed {by_seed}.")
             continue
         back = {BACK_NAMES[part]: mean_ci(one[part]) for part in BACK if part in one}
         best = max(back, key=lambda part: back[part].mean, default=None)
@@ -280,6 +289,11 @@ def forgetting_remarks(profile: str | None = None) -> list[str]:
             f"; most comes back with the {best} ({points(back[best])}), least with "
             f"the {min(back, key=lambda part: back[part].mean)}")
         said.append(f"{name}: {points(lost)} points are lost{tail}.")
+    if runs:
+        whole = {"invariant": "invariant module", "domains": "domain modules"}
+        parts = ", ".join(f"the {whole.get(part, part)} in {n}" for part, n in firsts.most_common())
+        said.append(f"Run by run, of the {runs} losses of {100 * LOST:.0f} points or more in models with "
+                    f"modules, most comes back with {parts}.")
     return said
 
 
@@ -315,13 +329,18 @@ def forgetting_figure(profile: str | None = None):
             if "before" in row:
                 ax.plot([100 * row["before"], 100 * row["after"]], [-place] * 2, color="0.6", linewidth=2,
                         linestyle="-", marker="", zorder=1)
+            for arm in [key for key, told_as in ARMS.items() if name == f"ours: {told_as}"]:
+                for when in ("before", "after"):
+                    by_seed = 100 * np.array(list(scores[arm, format][when].values()))
+                    ax.plot(by_seed, [-0.28 - place] * len(by_seed), linestyle="", marker="o", markersize=3,
+                            color="black", markerfacecolor=LOOKS[when][2] or "black", markeredgewidth=0.7)
             for when, (colour, marker, fill, up) in LOOKS.items():
                 if when in row:
                     ax.plot(100 * row[when], up - place, marker=marker, color=COLOURS[colour], markersize=6.5,
                             markerfacecolor=fill or COLOURS[colour], markeredgecolor="black", linestyle="")
             values = ", ".join(f"{when.replace('_', ' ')} {100 * value:.1f}" for when, value in row.items())
             told.append(f"{format}, {name}: {values}")
-        ax.set(xlabel="ACRE right, % (mean of three sets)", title=format, xlim=(-3, 103),
+        ax.set(xlabel="ACRE right, % (small: each seed)", title=format, xlim=(-3, 103),
                ylim=(0.6 - len(names), 0.6))
         ax.set_yticks([-place for place in range(len(names))], names)
     handles = [plt.Line2D([], [], linestyle="", marker=marker, markersize=6.5, markeredgecolor="black",
@@ -472,10 +491,10 @@ def _draw_ties(ax, task: str, profile, cell, seed: int) -> str:
     ax.text(0.99, COLLAPSED - 0.02, "collapsed below", color=COLOURS["vermillion"], fontsize=7, ha="right",
             va="top", transform=ax.get_yaxis_transform())
     ax.set_xticks(range(len(parts)), [_title(name) for name in parts], fontsize=7)
-    ax.set(xlim=(-0.5, len(parts) - 0.5), ylim=(min(0.0, ax.get_ylim()[0]), max(1.3, ax.get_ylim()[1])))
+    ax.set(xlim=(-0.5, len(parts) - 0.5), ylim=(min(0.0, ax.get_ylim()[0]), max(1.6, ax.get_ylim()[1] + 0.3)))
     ax.tick_params(axis="y", labelsize=7)
     ax.set_title("tie, as a share of the others'", fontsize=7.5)
-    ax.legend(fontsize=6, loc="center", bbox_to_anchor=(0.5, 0.58), ncols=len(every))
+    ax.legend(fontsize=6, loc="upper center", ncols=len(every), borderaxespad=0.1)
     return "; ".join(told)
 
 
