@@ -1,5 +1,7 @@
 """C2DLM: a masked diffusion language model whose attention is drawn to the causes in a concept graph."""
 
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+
 from .diffusion import diffusion_loss, logits_at, mask_in_order, mask_tokens
 from .graph import ConceptGraph, Report, Supervision, supervision
 from .llada import from_llada, llada_config, load_llada, to_llada
@@ -65,3 +67,7 @@ __all__ = [
     "to_llada",
     "value_weighted_attention",
 ]
+
+AutoConfig.register(MaskedDiffusionConfig.model_type, MaskedDiffusionConfig)
+AutoModel.register(MaskedDiffusionConfig, MaskedDiffusionModel)
+AutoModelForMaskedLM.register(MaskedDiffusionConfig, MaskedDiffusionModel)

@@ -62,14 +62,21 @@ def diffusion_loss(logits, input_ids, masked, p, prompt_mask, weight="1/t"):
     from `mask_tokens`. weight="none" leaves out 1/p, as the paper prints it, which is no bound on the
     likelihood. Raises ValueError for another weight and for a row without a response.
     """
-    return loss_at_masked(logits[masked], input_ids, masked, p, prompt_mask, weight)
+    return loss_at_masked(logits[masked.bool()], input_ids, masked, p, prompt_mask, weight)
 
 
 def loss_at_masked(logits, input_ids, masked, p, prompt_mask, weight="1/t"):
-    """`diffusion_loss` of logits (n, V) at the n masked positions alone, in the order of masked.nonzero()."""
+    """`diffusion_loss` of logits (n, V) at the n masked positions alone, in the order of masked.nonzero().
+
+    Raises ValueError for a masked position without a label, as -100, too.
+    """
     if weight not in WEIGHTS:
         raise ValueError(f"weight is {weight!r}: choose '1/t' or 'none'")
     _checked_rows(input_ids, prompt_mask)
+    masked = masked.bool()
+    if bool((input_ids[masked] < 0).any()):
+        raise ValueError(f"the label {int(input_ids[masked].min())} stands at a masked position: give its "
+                         "clean id, and mark with prompt_mask what is not to be masked")
     length = (~prompt_mask.bool()).sum(1)  # (B,)
     share = 1 / length if weight == "none" else 1 / (length * p)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))

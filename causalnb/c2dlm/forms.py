@@ -19,12 +19,14 @@ MASS_ATTENTION = "causalnb_concept_mass"
 
 
 def mask_of(record: Record) -> Tensor | None:
-    """The record's mask (B, 1 or H, T, T), or None where every token sees every other."""
+    """The record's mask (B, 1 or H, T or 1, T), or None where every token sees every other."""
     if record.mask is None:
         causal = record.options.get("is_causal")
         if getattr(record.module, "is_causal", True) if causal is None else causal:
             raise ValueError("re-attention is for bidirectional attention and this layer is causal: set "
                              "config.is_causal = False")
+    if record.mask is not None and record.mask.dim() == 2:  # flash attention's, of keys alone
+        return record.mask.bool()[:, None, None]
     return record.mask
 
 
@@ -47,7 +49,7 @@ def mask_lines(record: Record, place: Tensor) -> Tensor | None:
     if mask.shape[1] != 1:
         raise ValueError(f"the attention mask has {mask.shape[1]} heads: choose backend='eager'")
     index = place[:, None, :, None].expand(-1, -1, -1, mask.shape[-1])
-    return mask.expand(len(place), -1, -1, -1).gather(2, index)
+    return mask.expand(len(place), -1, record.query.shape[2], -1).gather(2, index)
 
 
 class RowLossSum(torch.autograd.Function):
@@ -175,9 +177,15 @@ class ConceptMass:
         self.found: dict[int, Tensor] = {}  # layer -> (B, T, C)
 
     def attend(self, module, query, key, value, attention_mask, scaling, **options):
-        """The attention's own output (B, T, H, d); the mass of each concept stays here."""
+        """The attention's own output (B, T, H, d); the mass of each concept stays here.
+
+        Raises ValueError under dropout, after which masses would be measured.
+        """
+        if options.get("dropout"):
+            raise ValueError(f"attention has a dropout of {options['dropout']}, after which backend 'mass' "
+                             "would measure it: choose backend='rows' or set the dropout of attention to 0")
         width, extra = value.shape[-1], self.member.shape[-1]
-        norm = norms_of(value, self.norm_index, self.detach, self.scale)
+        norm = norms_of(value, self.norm_index, self.detach, self.scale, ~self.member[..., -1])
         columns = self.member[:, None].to(value.dtype).expand(-1, value.shape[1], -1, -1)
         if self.norm_index == "key":
             columns = columns * norm[..., None]  # (B, G, T, C)

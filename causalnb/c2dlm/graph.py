@@ -13,6 +13,7 @@ import torch
 IGNORE = 2  # in a mask: neither encouraged, neutral nor penalised
 OCCURRENCES = ("all", "first", "unique_only")
 STEP_RULES = ("no_lookahead", "prune_earlier", "off")
+WORD = r"[^\W\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF\u3040-\u30FF\u3400-\u9FFF]"  # no script without spaces
 Span = tuple[int, int]
 
 
@@ -128,12 +129,12 @@ class ConceptGraph:
 def _guarded(concept: str) -> str:
     """A pattern for the concept where no word or number goes on before or after it."""
     before = after = ""
-    if re.match(r"[A-Za-z0-9_]", concept):
-        before = r"(?<![A-Za-z0-9_])"
+    if re.match(WORD, concept):
+        before = f"(?<!{WORD})"
     if re.match(r"\d", concept):
-        before += r"(?<!\d[.,])(?<!(?<![\w)])-)"  # no rest of 1.5 or 1,500, and no number after its sign
-    if re.search(r"[A-Za-z0-9_]$", concept):
-        after = r"(?![A-Za-z0-9_])"
+        before += r"(?<!\d[.,])(?<!(?<![\w)])[-−])"  # no rest of 1.5 or 1,500, and no number after its sign
+    if re.search(f"{WORD}$", concept):
+        after = f"(?!{WORD})"
     if re.search(r"\d$", concept):
         after += r"(?![.,]\d)"
     return before + re.escape(concept) + after
@@ -174,6 +175,7 @@ class Supervision:
     Row q is the effect (query), column k the cause (key). concept (T,) int64, -1 for context; relation (C, C)
     int8 in {-1, 0, 1, 2 = ignored}; step (C,) int64, -1 where unknown; ignore (T,) bool marks keys that are
     not even neutral (padding); rows (T,) bool the queries that are supervised. A batch has B in front.
+    Raises ValueError for parts that do not fit each other.
     """
 
     concept: torch.Tensor
@@ -186,12 +188,20 @@ class Supervision:
     FIELDS = ("concept", "relation", "step", "ignore", "rows")
 
     def __post_init__(self):
+        given = torch.as_tensor(self.relation)
         for name, dtype in zip(self.FIELDS, (torch.int64, torch.int8, torch.int64, torch.bool, torch.bool)):
             setattr(self, name, torch.as_tensor(getattr(self, name), dtype=dtype))
         tokens, concepts = self.concept.shape[-1], self.relation.shape[-1]
-        if {self.ignore.shape, self.rows.shape} != {self.concept.shape} or self.step.shape[-1] != concepts:
+        lengths = {self.step.shape[-1], self.relation.shape[-2]}
+        if {self.ignore.shape, self.rows.shape} != {self.concept.shape} or lengths != {concepts}:
             raise ValueError(f"supervision of {tokens} tokens and {concepts} concepts has parts of other "
                              "lengths: build it with supervision() or from_dense()")
+        if not bool(((self.concept >= -1) & (self.concept < concepts)).all()):
+            raise ValueError(f"concept has numbers from {int(self.concept.min())} to "
+                             f"{int(self.concept.max())}: give -1, or 0 to {concepts - 1} as relation has")
+        if not bool(((self.relation == given) & (self.relation >= -1) & (self.relation <= IGNORE)).all()):
+            raise ValueError(f"relation has values from {given.min():g} to {given.max():g}: give -1, 0, 1 or "
+                             "2 (ignored)")
 
     @classmethod
     def empty(cls, tokens: int) -> "Supervision":
@@ -211,7 +221,7 @@ class Supervision:
 
     @classmethod
     def of(cls, given) -> "Supervision":
-        """Itself, or a mapping with its five fields as lists or tensors, or None for no supervision."""
+        """Itself, or a mapping with its five fields as lists or tensors."""
         return given if isinstance(given, cls) else cls(**{name: given[name] for name in cls.FIELDS})
 
     def to_lists(self) -> dict[str, list]:
@@ -220,8 +230,13 @@ class Supervision:
 
     @classmethod
     def stack(cls, items: Sequence["Supervision | Mapping | None"], tokens: int) -> dict[str, torch.Tensor]:
-        """The fields of a batch, padded to `tokens` tokens (ignored) and to the most concepts of an item."""
+        """The fields of a batch, padded to `tokens` tokens (ignored) and to the most concepts of an item.
+
+        None is an item without supervision. Raises ValueError for an item of more than `tokens` tokens.
+        """
         items = [cls.empty(tokens) if item is None else cls.of(item) for item in items]
+        if (longest := max(len(item.concept) for item in items)) > tokens:
+            raise ValueError(f"supervision of {longest} tokens does not fit {tokens}: raise tokens or cut it")
         most = max(len(item.step) for item in items)
 
         def padded(tensor, size, value):

@@ -57,11 +57,17 @@ def from_llada(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def to_llada(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Llama's names to LLaDA's, with its prefix; ValueError for a name that neither has a place for."""
+    """Llama's names to LLaDA's, with its prefix; ValueError for a name that neither has a place for.
+
+    A head that is tied to the embeddings is left out, as LLaDA does.
+    """
     outer = {there: f"model.transformer.{here}.weight" for here, there in OUTER.items()}
     block = {there: here for here, there in BLOCK.items()}
     found = {}
+    table = state.get("model.embed_tokens.weight")
     for name, tensor in state.items():
+        if name == "lm_head.weight" and table is not None and tensor.data_ptr() == table.data_ptr():
+            continue
         layer = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.weight", name)
         if name.removesuffix(".weight") in outer:
             found[outer[name.removesuffix(".weight")]] = tensor
@@ -86,7 +92,8 @@ def load_llada(folder: str | Path, reattention: ReattentionLoss | None = None, d
                **settings) -> MaskedDiffusionModel:
     """MaskedDiffusionModel of a folder with config.json and safetensors, whole or in shards.
 
-    Raises ValueError for a missing or unreadable file and for weights that do not fit.
+    Raises ValueError for a missing or unreadable file, for one without mask_token_id, and for weights that do
+    not fit.
     """
     folder = Path(folder)
     try:
@@ -98,6 +105,8 @@ def load_llada(folder: str | Path, reattention: ReattentionLoss | None = None, d
     except (OSError, KeyError, json.JSONDecodeError, SafetensorError) as error:
         raise ValueError(f"no LLaDA checkpoint can be read in {folder} ({error}): download it "
                          "whole") from error
+    if "mask_token_id" not in given:
+        raise ValueError(f"the config.json in {folder} has no mask_token_id: add the id of the mask token")
     config = llada_config(given)
     converted = from_llada(state)
     with torch.device("meta"):

@@ -3,14 +3,17 @@
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
+from numbers import Integral
 
 import numpy as np
 import torch
 from peft import PeftModel, get_peft_model
-from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING, PEFT_TYPE_TO_PREFIX_MAPPING
+from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from causalnb.attention import tap
 
@@ -20,40 +23,50 @@ from .graph import Supervision
 from .reattention import ReattentionLoss, gamma_schedule
 
 SCHEDULE = {"total_steps", "gamma_min", "gamma_max", "warmup"}
+GIVEN = {"base_config", "mask_token_id", "reattention", "base_adapter", "kwargs"}  # by from_base itself
 
 
 class MaskedDiffusionConfig(PretrainedConfig):
     """Settings of MaskedDiffusionModel: mask_token_id, weight "1/t" or "none", reattention as its settings().
 
     gamma >= 0 is constant, or the settings of `gamma_schedule` with total_steps counted in forward passes of
-    training. Raises ValueError for a mask token outside the vocabulary and for unknown settings.
+    training. Raises ValueError for a mask token outside the vocabulary and for settings out of range.
     """
 
     model_type = "masked_diffusion"
     sub_configs = {"base_config": AutoConfig}
     keys_to_ignore_at_inference = ["diffusion_loss", "reattention_loss", "ratio", "neg", "hinge", "satisfied",
-                                   "gamma"]
+                                   "gamma", "hidden_states", "attentions"]
 
     def __init__(self, base_config=None, mask_token_id: int | None = None, weight: str = "1/t",
                  reattention: dict | None = None, gamma: float | dict = 1.0, base_adapter: dict | None = None,
                  **kwargs):
         if isinstance(base_config, dict):
             base_config = AutoConfig.for_model(**base_config)
-        if weight not in WEIGHTS:
-            raise ValueError(f"weight is {weight!r}: choose '1/t' or 'none'")
-        if base_config is not None and not (
-                isinstance(mask_token_id, int) and 0 <= mask_token_id < base_config.vocab_size):
-            raise ValueError(f"mask_token_id is {mask_token_id}, outside the vocabulary of "
-                             f"{base_config.vocab_size}: add a mask token and resize the embeddings")
-        if isinstance(gamma, Mapping):
-            if unknown := set(gamma) - SCHEDULE:
-                raise ValueError(f"gamma has {sorted(unknown)[0]!r}: give {', '.join(sorted(SCHEDULE))}")
-            gamma_schedule(0, **gamma)
-        elif not gamma >= 0:
-            raise ValueError(f"gamma is {gamma}: choose 0 or more, or the settings of a schedule")
+        mask_token_id = int(mask_token_id) if isinstance(mask_token_id, Integral) else mask_token_id
         self.base_config, self.mask_token_id, self.weight = base_config, mask_token_id, weight
         self.reattention, self.gamma, self.base_adapter = reattention, gamma, base_adapter
+        self.check()
         super().__init__(**kwargs)
+
+    def check(self) -> None:
+        """Raise ValueError for a setting out of range."""
+        if self.weight not in WEIGHTS:
+            raise ValueError(f"weight is {self.weight!r}: choose '1/t' or 'none'")
+        if self.base_config is not None and not (
+                isinstance(self.mask_token_id, int)
+                and 0 <= self.mask_token_id < self.base_config.vocab_size):
+            raise ValueError(f"mask_token_id is {self.mask_token_id}, outside the vocabulary of "
+                             f"{self.base_config.vocab_size}: add a mask token and resize the embeddings")
+        if isinstance(self.gamma, Mapping):
+            if unknown := set(self.gamma) - SCHEDULE:
+                raise ValueError(f"gamma has {sorted(unknown)[0]!r}: give {', '.join(sorted(SCHEDULE))}")
+            if missing := SCHEDULE - {"warmup"} - set(self.gamma):
+                raise ValueError(f"gamma lacks {sorted(missing)[0]!r}: give gamma_max, gamma_min and "
+                                 "total_steps")
+            gamma_schedule(0, **self.gamma)
+        elif not self.gamma >= 0:
+            raise ValueError(f"gamma is {self.gamma}: choose 0 or more, or the settings of a schedule")
 
 
 @dataclass
@@ -69,24 +82,30 @@ class MaskedDiffusionOutput(ModelOutput):
     hinge: torch.Tensor | None = None
     satisfied: torch.Tensor | None = None
     gamma: float | None = None
+    hidden_states: tuple[torch.Tensor, ...] | None = None
+    attentions: tuple[torch.Tensor, ...] | None = None
 
 
 class MaskedDiffusionModel(PreTrainedModel):
     """A decoder without its causal mask, whose logits stand at the positions they predict.
 
-    The buffer `passes` counts forward passes in training, for the schedule of gamma.
+    The buffer `passes` counts forward passes in training, for the schedule of gamma. Adapters of peft go on
+    the decoder, before from_base wraps it.
     """
 
     config_class = MaskedDiffusionConfig
     base_model_prefix = "base"
     supports_gradient_checkpointing = True
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True
+    _supports_sdpa = _supports_flash_attn = True
+    _supports_flex_attn = False  # its masks are no tensors that the re-attention loss could read
     accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
 
     def __init__(self, config: MaskedDiffusionConfig, base_model: nn.Module | None = None):
+        config.check()  # from_pretrained may have changed a setting
         super().__init__(config)
         if base_model is None:
             base_model = self._rebuild(config)
+            self._trained = {name for name, weight in base_model.named_parameters() if weight.requires_grad}
         else:
             for module in base_model.modules():
                 module._is_hf_initialized = True  # post_init below keeps its weights
@@ -103,30 +122,45 @@ class MaskedDiffusionModel(PreTrainedModel):
                   **settings) -> "MaskedDiffusionModel":
         """Wrap a Hugging Face decoder (or its peft wrapper) in place; settings as in MaskedDiffusionConfig.
 
-        Raises ValueError for a decoder that stays causal, and as MaskedDiffusionConfig does.
+        Raises ValueError for a decoder that stays causal or runs under flex attention, for adapters that a
+        checkpoint could not hold, for an unknown setting, and as MaskedDiffusionConfig does.
         """
-        adapter = None
+        own = signature(cls.config_class).parameters.keys() - GIVEN
+        if unknown := settings.keys() - own - signature(PretrainedConfig.__init__).parameters.keys():
+            raise ValueError(f"there is no setting {sorted(unknown)[0]!r}: give {', '.join(sorted(own))}")
+        adapter = _adapter_of(decoder)
         if isinstance(decoder, PeftModel):  # its layers hold the adapters; the wrapper is not needed
-            kept = decoder.active_peft_config.to_dict()
-            adapter = {name: sorted(v) if isinstance(v, set) else v for name, v in kept.items()}
             decoder = decoder.get_base_model()
+        if decoder.config._attn_implementation == "flex_attention":
+            raise ValueError("the decoder runs under flex attention, whose masks are no tensors: call "
+                             "decoder.set_attn_implementation('sdpa')")
         settings["reattention"] = None if reattention is None else reattention.settings()
         settings["base_adapter"] = adapter
         config = cls.config_class(copy.deepcopy(decoder.config), mask_token_id, **settings)
         model = cls(config, decoder)
         model.passes = model.passes.to(next(decoder.parameters()).device)
+        model.training = decoder.training
         model._require_bidirectional()
         return model
 
     @classmethod
     def from_pretrained(cls, *arguments, **keywords):
-        """As in transformers; with an adapter, its weights alone are trainable."""
-        model = super().from_pretrained(*arguments, **keywords)
+        """As in transformers; with an adapter, what peft trains of it is trainable, and nothing else."""
+        found = super().from_pretrained(*arguments, **keywords)
+        model = found[0] if isinstance(found, tuple) else found
         if model.config.base_adapter is not None:  # loading sets every weight trainable again
-            adapter = PEFT_TYPE_TO_PREFIX_MAPPING[model.config.base_adapter["peft_type"]]
             for name, parameter in model.base.named_parameters():
-                parameter.requires_grad_(adapter in name)
-        return model
+                parameter.requires_grad_(name in model._trained)
+        return found
+
+    def save_pretrained(self, *arguments, **keywords):
+        """As in transformers; ValueError for adapters put on after from_base, which would not load again."""
+        added = self.config.base_adapter is None and not getattr(self, "_hf_peft_config_loaded", False)
+        if added and any(isinstance(module, BaseTunerLayer) for module in self.base.modules()):
+            raise ValueError("the base got adapters after from_base, which a checkpoint could not rebuild: "
+                             "put them on the decoder and wrap that, or merge them (merge_and_unload)")
+        self.config.base_config.vocab_size = self.base.config.vocab_size  # where the base was resized itself
+        return super().save_pretrained(*arguments, **keywords)
 
     @staticmethod
     def _rebuild(config: MaskedDiffusionConfig) -> nn.Module:
@@ -145,12 +179,13 @@ class MaskedDiffusionModel(PreTrainedModel):
         device = next(self.base.parameters()).device
         if device.type == "meta":
             return
-        training = self.base.training
+        modes = {module: module.training for module in self.base.modules()}
         try:
             with torch.no_grad(), tap(self.base.eval()) as records:
                 self.base(input_ids=torch.zeros(1, 2, dtype=torch.long, device=device))
         finally:
-            self.base.train(training)
+            for module, training in modes.items():
+                module.training = training
         for record in records:
             mask = record.mask
             entry = None if mask is None else mask[0, 0, 0, 1]
@@ -168,6 +203,18 @@ class MaskedDiffusionModel(PreTrainedModel):
     def get_output_embeddings(self):
         return self.base.get_output_embeddings()
 
+    def set_output_embeddings(self, value):
+        self.base.set_output_embeddings(value)
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *arguments, **keywords) -> nn.Module:
+        """As in transformers; ValueError for a size that cuts off the mask token."""
+        if new_num_tokens is not None and new_num_tokens <= self.config.mask_token_id:
+            raise ValueError(f"{new_num_tokens} tokens leave out the mask, token "
+                             f"{self.config.mask_token_id}: choose more")
+        table = self.base.resize_token_embeddings(new_num_tokens, *arguments, **keywords)
+        self.config.base_config.vocab_size = self.base.config.vocab_size
+        return table
+
     def gamma(self) -> float:
         """The weight of the re-attention loss at the present count of training passes."""
         if not isinstance(self.config.gamma, Mapping):
@@ -175,20 +222,25 @@ class MaskedDiffusionModel(PreTrainedModel):
         settings = self.config.gamma
         return gamma_schedule(min(int(self.passes), settings["total_steps"]), **settings)
 
+    @can_return_tuple
     def forward(self, input_ids, labels=None, masked=None, p=None, prompt_mask=None, supervision=None,
                 attention_mask=None, **kwargs) -> MaskedDiffusionOutput:
         """Logits (B, T, V), or with labels (clean ids) the loss of noised input_ids, as the collator gives.
 
         masked and prompt_mask are (B, T), p (B,); supervision as Supervision.stack gives it. Raises
-        ValueError for labels without masked, p and prompt_mask, for labels of another shape, and for
-        supervision without labels.
+        ValueError for labels without masked, p and prompt_mask, for labels of another shape, for
+        supervision without labels, and for keywords that the base does not know.
         """
+        if kwargs and (unknown := kwargs.keys() - signature(self.base.forward).parameters.keys()
+                       - TransformersKwargs.__annotations__.keys()):
+            raise ValueError(f"forward has no argument {sorted(unknown)[0]!r}: pass what the collator "
+                             f"returned or what {type(self.base).__name__} takes")
         if labels is None:
             if supervision is not None:
                 raise ValueError("supervision came without labels: pass both, as MaskedDiffusionCollator "
                                  "does")
             out = self.base(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
-            return MaskedDiffusionOutput(logits=out.logits)
+            return MaskedDiffusionOutput(logits=out.logits, **_states(out))
         if masked is None or p is None or prompt_mask is None:
             raise ValueError("labels came without masked, p and prompt_mask: let MaskedDiffusionCollator "
                              "noise rows")
@@ -199,28 +251,28 @@ class MaskedDiffusionModel(PreTrainedModel):
         given = dict(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
         reattention = None
         if supervision is None or self.reattention is None:
-            logits = self._masked_logits(masked, given)
+            out = self._at_masked(masked, given)
         else:
             if attention_mask is not None:
                 supervision = {**supervision, "ignore": supervision["ignore"] | ~attention_mask.bool()}
             with self.reattention.watch(self.base, supervision) as watch:
-                logits = self._masked_logits(masked, given | watch.extra)
+                out = self._at_masked(masked, given | watch.extra)
             reattention = watch.loss()
-        diffusion = loss_at_masked(logits, labels, masked, p, prompt_mask, self.config.weight)
+        diffusion = loss_at_masked(out.logits[0], labels, masked, p, prompt_mask, self.config.weight)
         gamma = self.gamma()
-        if self.training:
+        if self.training and torch.is_grad_enabled():
             self.passes += 1
         if reattention is None:
-            return MaskedDiffusionOutput(diffusion, diffusion_loss=diffusion.detach())
+            return MaskedDiffusionOutput(diffusion, diffusion_loss=diffusion.detach(), **_states(out))
         loss = diffusion + gamma * reattention.loss.to(diffusion.dtype)
         return MaskedDiffusionOutput(
             loss, None, diffusion.detach(), reattention.loss.detach(), reattention.ratio, reattention.neg,
-            reattention.hinge, reattention.satisfied, torch.tensor(gamma, device=loss.device))
+            reattention.hinge, reattention.satisfied, torch.tensor(gamma, device=loss.device), **_states(out))
 
-    def _masked_logits(self, masked, given) -> torch.Tensor:
-        """Logits (n, V) at the masked positions, in the order of masked.nonzero()."""
+    def _at_masked(self, masked, given):
+        """The base's output, its logits (1, n, V) at masked positions, in the order of masked.nonzero()."""
         with logits_at(self.base, (masked.bool(),)):
-            return self.base(**given).logits[0]
+            return self.base(**given)
 
     def generate(self, *arguments, **keywords):
         """Raises TypeError: this model fills masks in any order."""
@@ -228,10 +280,37 @@ class MaskedDiffusionModel(PreTrainedModel):
                         "causalnb.c2dlm.sample(model, prompt_ids, gen_length, block_length, steps)")
 
 
+def _states(out) -> dict:
+    """What output_hidden_states and output_attentions ask of the base, None where they do not."""
+    return {name: getattr(out, name, None) for name in ("hidden_states", "attentions")}
+
+
+def _adapter_of(decoder: nn.Module) -> dict | None:
+    """The settings of a decoder's adapter as JSON holds them; ValueError for those of no checkpoint."""
+    adapters = getattr(decoder, "peft_config", None) or {}
+    if any(one.is_prompt_learning for one in adapters.values()):
+        raise ValueError("the adapter learns a prompt, which is no part of the decoder: choose one that "
+                         "changes its layers, as LoRA does")
+    if not any(isinstance(module, BaseTunerLayer) for module in decoder.modules()):
+        return None
+    if len(adapters) > 1:
+        raise ValueError(f"the decoder carries the adapters {', '.join(adapters)}: keep one, or merge the "
+                         "others (merge_and_unload)")
+    if adapters and "default" not in adapters:
+        raise ValueError(f"the adapter is called {next(iter(adapters))!r}: call it 'default', under which a "
+                         "checkpoint is loaded")
+    if not adapters:
+        return None
+    kept = adapters["default"].to_dict()
+    return {name: sorted(v) if isinstance(v, set) else v for name, v in kept.items()}
+
+
 class NumberedRows(Sequence):
     """rows[order[i]] for i = 0, 1, ..., each with draw=i, from which the collator draws its noise.
 
     So the noise of a training step does not depend on what ran before it, and a resumed run is the same run.
+    One pass is the whole training: gone through again, every row gets the noise it had, so let `order` name a
+    row once for each epoch.
     """
 
     def __init__(self, rows: Sequence[Mapping], order: Sequence[int]):
@@ -252,9 +331,10 @@ class MaskedDiffusionCollator:
 
     Rows are padded with eos_token_id to the longest (or to max_length); padding is an ordinary target, and
     ignored as a key by the re-attention loss. Rows that carry a number `draw` get noise that is a function of
-    (seed, draw); others take torch's. With in_order the noise is `mask_in_order`, by each row's rank (T,).
-    Returns input_ids, labels, masked, p, prompt_mask and, where any row has it, supervision. Raises
-    ValueError for rows longer than max_length, without a response, or without the rank that is asked for.
+    (seed, draw); others take torch's. With in_order the noise is `mask_in_order`, by each row's rank (T,),
+    whole numbers. Returns input_ids, labels, masked, p, prompt_mask and, where any row has it, supervision.
+    Raises ValueError for rows longer than max_length, without a response, or without the rank that is asked
+    for, for supervision of another length, and where some rows alone have a draw.
     """
 
     mask_token_id: int
@@ -274,12 +354,18 @@ class MaskedDiffusionCollator:
             if len(row["prompt_mask"]) != length:
                 raise ValueError(f"a row has {length} input_ids and {len(row['prompt_mask'])} entries of "
                                  "prompt_mask: give one for each token")
+        supervised = [None if row.get("supervision") is None else Supervision.of(row["supervision"])
+                      for row in rows]
+        for one, length in zip(supervised, lengths):
+            if one is not None and len(one.concept) != length:
+                raise ValueError(f"a row has {length} input_ids and supervision of {len(one.concept)} "
+                                 "tokens: take it from this very text")
         labels = self._padded([row["input_ids"] for row in rows], self.eos_token_id, tokens)
         prompt = self._padded([row["prompt_mask"] for row in rows], 0, tokens).bool()
         noised, masked, p = self._noise(rows, labels, prompt)
         batch = dict(input_ids=noised, labels=labels, masked=masked, p=p, prompt_mask=prompt)
-        if any(row.get("supervision") is not None for row in rows):
-            batch["supervision"] = Supervision.stack([row.get("supervision") for row in rows], tokens)
+        if any(one is not None for one in supervised):
+            batch["supervision"] = Supervision.stack(supervised, tokens)
         return batch
 
     def _noise(self, rows, labels, prompt):
@@ -292,6 +378,9 @@ class MaskedDiffusionCollator:
             return mask_tokens(*given, eps=self.eps, generator=generator)
 
         draws = [row.get("draw") for row in rows]
+        if None in draws and any(draw is not None for draw in draws):
+            raise ValueError(f"row {draws.index(None)} has no draw and others have: number all rows, as "
+                             "NumberedRows does, or none")
         if None in draws:
             return noised(slice(None))
         seeds = [int(np.random.SeedSequence((self.seed, draw)).generate_state(1)[0]) for draw in draws]
@@ -303,6 +392,9 @@ class MaskedDiffusionCollator:
             if len(row.get("rank", ())) != len(row["input_ids"]):
                 raise ValueError(f"row {number} has no rank for each of its {len(row['input_ids'])} tokens: "
                                  "give ranks, or choose in_order=False")
+            if torch.as_tensor(row["rank"]).is_floating_point():
+                raise ValueError(f"row {number} has ranks that are no whole numbers: number its tokens 0, 1, "
+                                 "2, ...")
         last = max(max(row["rank"]) for row in rows) + 1  # padding comes last
         return self._padded([row["rank"] for row in rows], last, labels.shape[1])
 

@@ -15,6 +15,7 @@ from .graph import STEP_RULES, with_steps
 from .weighted import NORM_INDICES, Counts, norms_of, ratio_of, row_loss, value_weighted_attention
 
 BACKENDS = ("eager", "rows", "mass", "auto")
+DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")  # of attention, in a config
 
 
 @dataclass
@@ -35,9 +36,10 @@ class ReattentionLoss:
     alpha > 0 and lam >= 0; layers "all" or numbers from 0; norm_index "key", "query_as_printed" or "none";
     step_rule as in `with_steps`. over_layers="loss" averages the layers' losses instead of their maps;
     detach_norm keeps the loss from changing norms, norm_scale="mean1" divides them by their mean in each
-    head. backend: "eager" keeps whole maps; "rows" recomputes supervised rows in chunks; "mass" reads the
-    ratio from one attention call with columns added to the values, and takes the penalised entries by rows;
-    "auto" chooses between the two. Raises ValueError for settings out of range.
+    head, over the keys that are not ignored. backend: "eager" keeps whole maps; "rows" recomputes supervised
+    rows in chunks; "mass" reads the ratio from one attention call with columns added to the values, which
+    must have no dropout, and takes the penalised entries by rows; "auto" chooses between the two. Raises
+    ValueError for settings out of range.
     """
 
     def __init__(self, alpha: float, lam: float, layers: str | Sequence[int] = "all", norm_index: str = "key",
@@ -81,6 +83,8 @@ class ReattentionLoss:
                                self.detach_norm, self.norm_scale)
         watch = _Watch(self, form, counted, records, mass)
         if form == "mass" and not counted.penalised(self.lam):
+            with tap(model, layers=layers):
+                pass  # refuses missing layers and reentrant checkpoints, as for the other forms
             yield watch
             return
         with tap(model, records.append, layers=layers):
@@ -94,7 +98,8 @@ class ReattentionLoss:
                                  f"model.set_attn_implementation({MASS_ATTENTION!r})")
         if self.backend != "auto":
             return self.backend
-        return "rows" if counted.penalised(self.lam) else choose_form(*counted.sizes())
+        dropped = model.training and any(getattr(model.config, name, None) for name in DROPOUTS)
+        return "rows" if dropped or counted.penalised(self.lam) else choose_form(*counted.sizes())
 
     def __call__(self, records: Sequence[Record], supervision: dict[str, Tensor]) -> ReattentionOutput:
         """The loss of recorded layers, "eager" or else by rows; supervision as Supervision.stack gives it."""
@@ -111,7 +116,7 @@ class ReattentionLoss:
     def _eager(self, records, counted) -> Tensor:
         maps = []
         for record in records:
-            norm = norms_of(record.value, self.norm_index, self.detach_norm, self.norm_scale)
+            norm = norms_of(record.value, self.norm_index, self.detach_norm, self.norm_scale, counted.ignore)
             index = "key" if self.norm_index == "none" else self.norm_index
             maps.append(value_weighted_attention(map_of(record), norm[..., None], index))
         weighted = torch.stack(maps).mean(0)  # (B, T, T)
@@ -123,7 +128,7 @@ class ReattentionLoss:
         wanted = counted.valid if ratio else counted.has_neg
         most = int(wanted.sum(1).max())
         if most == 0:
-            return records[0].query.sum().float() * records[0].query.new_zeros(6)
+            return records[0].query[:0].sum().float() * records[0].query.new_zeros(6)
         place = wanted.int().argsort(dim=1, descending=True, stable=True)[:, :most]  # (B, R)
         real = wanted.gather(1, place)
         queries, keys, norms, allowed = [], [], [], []
@@ -134,7 +139,7 @@ class ReattentionLoss:
             query = record.query.gather(2, index)
             queries.append(query.view(batch, groups, heads // groups, most, width))
             keys.append(record.key.to(query.dtype))
-            norm = norms_of(record.value, self.norm_index, self.detach_norm, self.norm_scale)
+            norm = norms_of(record.value, self.norm_index, self.detach_norm, self.norm_scale, counted.ignore)
             if self.norm_index == "query_as_printed":
                 norm = norm.gather(2, place[:, None].expand(-1, groups, -1))
             norms.append(norm)

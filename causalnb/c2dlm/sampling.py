@@ -20,7 +20,8 @@ def sample(model, prompt_ids, gen_length, block_length, steps, temperature=0.0, 
     alone. eos="last" fixes predicted eos_token_id last, "never" forbids it. rank ((gen_length,) or (B,
     gen_length)) fills lower ranks first: causes before effects. Left-padded prompts need their attention_mask
     (B, P). With return_order also the pass (B, gen_length), from 0, in which each token was fixed. Raises
-    ValueError for lengths and steps that do not divide, prompts that are all mask, unknown choices.
+    ValueError for lengths and steps that do not divide, prompts that are all mask, unknown choices, an
+    attention_mask of another shape, and padding where the model numbers positions past it, as RoBERTa does.
     """
     mask_token_id = _mask_token(model, mask_token_id)
     blocks, passes = _plan(gen_length, block_length, steps)
@@ -29,8 +30,14 @@ def sample(model, prompt_ids, gen_length, block_length, steps, temperature=0.0, 
     ids = torch.cat([prompt_ids, prompt_ids.new_full((batch, gen_length), mask_token_id)], 1)
     extra = {}
     if attention_mask is not None:
+        if attention_mask.shape != prompt_ids.shape:
+            raise ValueError(f"attention_mask has shape {tuple(attention_mask.shape)}, but prompt_ids "
+                             f"{tuple(prompt_ids.shape)}: pass one entry for each token of the prompt")
         seen = torch.cat([attention_mask, attention_mask.new_ones(batch, gen_length)], 1)
-        extra = {"attention_mask": seen, "position_ids": (seen.long().cumsum(1) - 1).clamp(min=0)}
+        extra = {"attention_mask": seen}
+        if not seen.all():
+            _require_positions_from_0(model)
+            extra["position_ids"] = (seen.long().cumsum(1) - 1).clamp(min=0)
     rank = None if rank is None else torch.as_tensor(rank, device=device).expand(batch, gen_length)
     rows, order = torch.arange(batch, device=device)[:, None], ids.new_zeros(batch, gen_length)
     for block in range(blocks):
@@ -93,6 +100,13 @@ def _plan(gen_length, block_length, steps) -> tuple[int, int]:
         raise ValueError(f"{steps} steps are more than the {gen_length} tokens to fill: choose at most that "
                          "many")
     return blocks, steps // blocks
+
+
+def _require_positions_from_0(model) -> None:
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            raise ValueError(f"{type(model).__name__} numbers its positions from {module.padding_idx + 1}, "
+                             "past its padding: pass prompts of one length at a time, without padding")
 
 
 def _checked(prompt_ids, mask_token_id, temperature, remasking, eos, eos_token_id) -> None:

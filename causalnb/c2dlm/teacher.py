@@ -1,9 +1,9 @@
 """Concept graphs from a teacher: the prompt, who may answer it, and what is made of the answers."""
 
+import http.client
 import json
 import re
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -92,9 +92,9 @@ class Endpoint:
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
                 content = json.loads(response.read())["choices"][0]["message"]["content"]
-        except (OSError, urllib.error.URLError) as error:
-            raise TeacherFailed(f"{self.url} gave no answer ({error}): check the address and the "
-                                "key") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise TeacherFailed(f"{self.url} gave no answer ({str(error).strip()}): check the address and "
+                                "the key") from error
         except (ValueError, LookupError, TypeError) as error:
             raise TeacherFailed(f"{self.url} answered no chat completion ({error!r}): check that it speaks "
                                 "the OpenAI protocol") from error
@@ -250,12 +250,13 @@ def save_annotations(annotations: Sequence[Annotation], path: str | Path) -> Non
 def load_annotations(path: str | Path) -> list[Annotation]:
     """What save_annotations wrote; ValueError names the line that cannot be read."""
     found = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            found.append(Annotation(**json.loads(line)))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"line {number} of {path} is no annotation ({error}): restore the "
-                             "file") from error
+    with open(path, encoding="utf-8") as lines:  # which end at "\n" alone, unlike those of splitlines
+        for number, line in enumerate(lines, 1):
+            try:
+                found.append(Annotation(**json.loads(line)))
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"line {number} of {path} is no annotation ({error}): restore the "
+                                 "file") from error
     return found
 
 

@@ -30,13 +30,16 @@ def value_weighted_attention(attention: Tensor, value: Tensor, norm_index: str =
     return (attention * (norm[:, :, None] if norm_index == "key" else norm[..., None])).mean(1)
 
 
-def norms_of(value, norm_index, detach, scale) -> Tensor:
-    """|V| (B, G, T) as the loss weighs by it."""
+def norms_of(value, norm_index, detach, scale, ignore) -> Tensor:
+    """|V| (B, G, T) as the loss weighs by it; "mean1" has mean 1 over the keys that ignore (B, T) leaves."""
     if norm_index == "none":
         return torch.ones_like(value[..., 0])
     norm = value.norm(dim=-1)
     norm = norm.detach() if detach else norm
-    return norm / norm.mean(-1, keepdim=True) if scale == "mean1" else norm
+    if scale == "raw":
+        return norm
+    kept = (~ignore)[:, None]
+    return norm / (norm.masked_fill(~kept, 0).sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=1))
 
 
 @dataclass

@@ -155,7 +155,8 @@ def reasoning_stories(config: dict, seed: int):
             raise LabError(f"there are no teacher's graphs in {file}: annotate the training texts with "
                            "causalnb.c2dlm.annotate and write a JSON line with prompt, response and graph "
                            "for each.")
-        train = [json.loads(line) for line in file.read_text().splitlines()][: config["train_rows"]]
+        with file.open(encoding="utf-8") as lines:  # which end at "\n" alone, unlike those of splitlines
+            train = [json.loads(line) for line in lines][: config["train_rows"]]
     stories = []
     for row in train:
         graph = json.loads(row["graph"]) if isinstance(row["graph"], str) else row["graph"]

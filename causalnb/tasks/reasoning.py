@@ -19,6 +19,7 @@ import json
 import random
 import re
 from collections.abc import Callable
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
@@ -221,7 +222,7 @@ def parse(task: str, text: str, source: str) -> list[dict]:
         raise DataError(f"Reasoning task {task!r} has no registered file; {', '.join(REAL)} have.")
     number, rows = 0, []
     try:
-        raw = json.loads(text) if text.lstrip().startswith("[") else map(json.loads, text.splitlines())
+        raw = json.loads(text) if text.lstrip().startswith("[") else map(json.loads, StringIO(text))
         for number, row in enumerate(raw, 1):
             rows.append(_READERS[task](row))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
@@ -239,7 +240,7 @@ def annotations(name: str) -> list[dict]:
     if name not in ANNOTATED:
         raise DataError(f"Unknown annotated file {name!r}; choose one of {', '.join(ANNOTATED)}.")
     source, rows = f"cat_annotated/{name}.jsonl", []
-    for line in files.read(source).decode().splitlines():
+    for line in StringIO(files.read(source).decode()):  # not splitlines, which cuts at U+2028
         row, graph, malformed = json.loads(line), {}, 0
         for effect, causes in (pair for entry in row["important"] for pair in entry.items()):
             if isinstance(causes, list):

@@ -142,3 +142,14 @@ def test_the_loss_in_order_is_the_sum_over_its_chain():
         seen[float(p)] = masked[0].tolist()
     assert seen == {1.0: [False, True, True, True], 2 / 3: [False, True, False, True],
                     1 / 3: [False, False, False, True]}
+
+
+def test_a_mask_of_numbers_and_labels_that_are_missing():
+    ids, prompt = torch.tensor([[3, 4, 5, 6]]), torch.tensor([[1, 0, 0, 0]])
+    logits, masked, p = torch.randn(1, 4, 9), torch.tensor([[0, 1, 0, 1]]), torch.tensor([0.5])
+    expected = c2dlm.diffusion_loss(logits, ids, masked.bool(), p, prompt.bool())
+    assert torch.equal(c2dlm.diffusion_loss(logits, ids, masked, p, prompt), expected)
+    clean = ids.masked_fill(masked == 0, -100)
+    assert torch.equal(c2dlm.diffusion_loss(logits, clean, masked, p, prompt), expected)
+    with pytest.raises(ValueError, match="the label -100 stands at a masked position: give its clean id"):
+        c2dlm.diffusion_loss(logits, torch.full_like(ids, -100), masked, p, prompt)

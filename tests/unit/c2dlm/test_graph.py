@@ -192,7 +192,10 @@ def test_occurrences():
     ("5", "53 5 1.5 5.3 1,500 -5 3-5 5. 5", [3, 24, 26, 29]), ("-5", "x = -5", [4]),
     ("have", "haven't have", [8]),
     ("(x", "f(x) (x", [1, 5]), ("a.b", "aXb a.b", [4]), ("\\boxed{25}", "is \\boxed{25}.", [3]),
-    ("1", "x^{-1} = 1", [9]), ("4", "80 - 4", [5])])
+    ("1", "x^{-1} = 1", [9]), ("4", "80 - 4", [5]),
+    ("tre", "théâtre tre", [8]), ("x", "Δx x", [3]), ("5", "−5 5 3−5", [3, 7]),
+    ("été", "étés été", [5]),
+    ("猫", "这只猫很小", [2]), ("ねこ", "このねこは", [2])])  # no spaces, so no ends of words
 def test_words_and_numbers_are_found_whole(concept, text, places):
     assert [a for a, _ in ConceptGraph({concept: []}).find(text)[concept]] == places
 
@@ -267,3 +270,23 @@ def test_what_does_not_fit_is_refused():
         supervision(graph, TEXT, offsets).dense("none")
     with pytest.raises(ValueError, match="supervision of 3 tokens and 1 concepts has parts of other lengths"):
         Supervision([0, 0, 0], [[0]], [0], [False], [True] * 3)
+
+
+@pytest.mark.parametrize("change, said", [
+    (dict(concept=[0, 7, 1]), "concept has numbers from 0 to 7: give -1, or 0 to 1 as relation has"),
+    (dict(concept=[0, -2, 1]), "concept has numbers from -2 to 1: give -1, or 0 to 1"),
+    (dict(relation=torch.full((2, 2), 5)), r"relation has values from 5 to 5: give -1, 0, 1 or 2 "),
+    (dict(relation=torch.full((2, 2), 0.7)), "relation has values from 0.7 to 0.7"),
+    (dict(relation=torch.full((2, 2), 257)), "relation has values from 257 to 257"),
+    (dict(relation=torch.zeros(3, 2)), "supervision of 3 tokens and 2 concepts has parts of other lengths")])
+def test_supervision_whose_parts_do_not_fit(change, said):
+    parts = dict(concept=[0, -1, 1], relation=torch.zeros(2, 2), step=[-1] * 2, ignore=[False] * 3,
+                 rows=[True] * 3)
+    assert Supervision(**parts).dense().shape == (3, 3)
+    with pytest.raises(ValueError, match=said):
+        Supervision(**parts | change)
+
+
+def test_a_batch_shorter_than_its_items_is_refused():
+    with pytest.raises(ValueError, match="supervision of 9 tokens does not fit 7: raise tokens or cut it"):
+        Supervision.stack([None, masks(1, 9)[0]], 7)

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from safetensors.torch import save_file
+from transformers import LlamaForCausalLM
 
 from causalnb import c2dlm
 
@@ -124,4 +125,22 @@ def test_what_does_not_convert_is_refused(tmp_path):
         c2dlm.load_llada(tmp_path)
     write(tmp_path, checkpoint(), mlp_hidden_size=F + 1)
     with pytest.raises(ValueError, match="mlp.down_proj.weight is missing, left over or of another shape"):
+        c2dlm.load_llada(tmp_path)
+
+
+def test_a_tied_model_is_written_without_its_head(tmp_path):
+    tied = LlamaForCausalLM(c2dlm.llada_config(SETTINGS | {"weight_tying": True}))
+    state = c2dlm.to_llada(tied.state_dict())
+    assert "model.transformer.ff_out.weight" not in state
+    write(tmp_path, state, weight_tying=True)
+    again = c2dlm.load_llada(tmp_path, dtype=torch.float32).base
+    assert all(torch.equal(weight, again.state_dict()[name]) for name, weight in tied.state_dict().items())
+
+
+def test_a_setting_misspelt_and_a_mask_token_missing(tmp_path):
+    write(tmp_path, checkpoint())
+    with pytest.raises(ValueError, match="there is no setting 'gama': give gamma, weight"):
+        c2dlm.load_llada(tmp_path, gama=3)
+    (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in SETTINGS.items() if "mask" not in k}))
+    with pytest.raises(ValueError, match="the config.json in .* has no mask_token_id: add the id of"):
         c2dlm.load_llada(tmp_path)

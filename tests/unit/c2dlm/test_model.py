@@ -2,10 +2,11 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 import transformers
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
 
 from causalnb import c2dlm
 from causalnb.c2dlm import MaskedDiffusionCollator, NumberedRows, ReattentionLoss
@@ -271,3 +272,165 @@ def test_the_collator_noises_in_order():
     assert second == {(0, 1, 1, 1), (0, 0, 1, 1), (0, 0, 0, 1)}  # padding comes last
     with pytest.raises(ValueError, match="row 1 has no rank for each of its 3 tokens: give ranks"):
         c2dlm.MaskedDiffusionCollator(MASK, 1, in_order=True)([rows[0], {**rows[1], "rank": [0]}])
+
+
+# loading, resizing and what is refused
+
+
+def reloaded(model, folder, **settings):
+    model.save_pretrained(folder)
+    return c2dlm.MaskedDiffusionModel.from_pretrained(folder, **settings)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("size", [VOCABULARY + 6, VOCABULARY])
+def test_a_resized_model_is_saved_and_loaded(tmp_path, tied, size):
+    model, ids = wrapped(base(tie_word_embeddings=tied)), torch.randint(3, MASK, (2, 6))
+    table = model.resize_token_embeddings(size)
+    assert table is model.get_input_embeddings() and len(table.weight) == size
+    again = reloaded(model, tmp_path).eval()
+    assert again(ids).logits.shape == (2, 6, size) and torch.equal(again(ids).logits, model(ids).logits)
+    for one in (model, again):
+        assert (one.get_output_embeddings().weight is one.get_input_embeddings().weight) == tied
+    with pytest.raises(ValueError, match="22 tokens leave out the mask, token 22: choose more"):
+        model.resize_token_embeddings(MASK)
+
+
+def test_a_base_that_was_resized_itself_is_saved_and_loaded(tmp_path):
+    model = wrapped()
+    model.base.resize_token_embeddings(30)
+    assert len(reloaded(model, tmp_path).get_input_embeddings().weight) == 30
+
+
+def test_the_output_layer_can_be_set():
+    model, head = wrapped(), torch.nn.Linear(24, VOCABULARY, bias=False)
+    model.set_output_embeddings(head)
+    assert model.get_output_embeddings() is model.base.lm_head is head
+
+
+LORA = dict(r=3, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+
+
+@pytest.mark.parametrize("name, more", [
+    ("llama", {}), ("llama", dict(modules_to_save=["lm_head"])), ("qwen2", dict(bias="all"))], ids=str)
+@pytest.mark.parametrize("bare", [True, False])
+def test_adapters_come_back_with_what_was_trained(tmp_path, name, more, bare):
+    decoder, ids = get_peft_model(base(name), LoraConfig(**LORA | more)), torch.randint(3, MASK, (2, 6))
+    model = wrapped(decoder.get_base_model() if bare else decoder)
+    again = reloaded(model, tmp_path).eval()
+    assert torch.equal(again(ids).logits, model(ids).logits)
+    trained = [{n for n, p in m.named_parameters() if p.requires_grad} for m in (model, again)]
+    assert trained[0] == trained[1] and any("lora_A" in n for n in trained[0])
+
+
+def two_adapters():
+    decoder = get_peft_model(base(), LoraConfig(**LORA))
+    decoder.add_adapter("other", LoraConfig(**LORA))
+    return decoder
+
+
+@pytest.mark.parametrize("decoder, said", [
+    (lambda: get_peft_model(base(), LoraConfig(**LORA), adapter_name="mine"),
+     "the adapter is called 'mine': call it 'default', under which a checkpoint is loaded"),
+    (two_adapters, "the decoder carries the adapters default, other: keep one, or merge the others"),
+    (lambda: get_peft_model(base(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)),
+     "the adapter learns a prompt, which is no part of the decoder: choose one that changes its layers"),
+    (lambda: base(attn_implementation="flex_attention"),
+     r"runs under flex attention, whose masks are no tensors: call decoder.set_attn_implementation\('sdpa'")])
+def test_decoders_that_cannot_be_wrapped(decoder, said):
+    with pytest.raises(ValueError, match=said):
+        wrapped(decoder())
+
+
+def test_adapters_put_on_afterwards_are_not_saved(tmp_path):
+    model = wrapped()
+    outer = get_peft_model(model, LoraConfig(**LORA))
+    with pytest.raises(ValueError, match="the base got adapters after from_base, .*: put them on the"):
+        model.save_pretrained(tmp_path)
+    merged, ids = outer.merge_and_unload(), torch.randint(3, MASK, (2, 6))
+    assert torch.equal(reloaded(merged, tmp_path).eval()(ids).logits, merged(ids).logits)
+
+
+def test_the_auto_classes_know_it(tmp_path):
+    wrapped().save_pretrained(tmp_path)
+    assert isinstance(transformers.AutoConfig.from_pretrained(tmp_path), c2dlm.MaskedDiffusionConfig)
+    for auto in (transformers.AutoModel, transformers.AutoModelForMaskedLM):
+        assert isinstance(auto.from_pretrained(tmp_path), c2dlm.MaskedDiffusionModel)
+
+
+@pytest.mark.parametrize("settings, said", [
+    (dict(gama=3), "there is no setting 'gama': give gamma, weight"),
+    (dict(base_adapter={}), "there is no setting 'base_adapter'"),
+    (dict(gamma={"gamma_max": 1}), "gamma lacks 'gamma_min': give gamma_max, gamma_min and total_steps")])
+def test_settings_that_do_not_fit(settings, said):
+    with pytest.raises(ValueError, match=said):
+        wrapped(**settings)
+
+
+def test_settings_of_transformers_pass_and_a_mask_token_of_numpy():
+    model = c2dlm.MaskedDiffusionModel.from_base(base(), np.int64(MASK), return_dict=True)
+    assert type(model.config.mask_token_id) is int and model.config.to_json_string()
+
+
+@pytest.mark.parametrize("change, said", [(dict(gamma=-3), "gamma is -3: choose 0 or more"),
+                                          (dict(weight="t"), "weight is 't': choose '1/t' or 'none'")])
+def test_settings_changed_while_loading_are_checked(tmp_path, change, said):
+    with pytest.raises(ValueError, match=said):
+        reloaded(wrapped(), tmp_path, **change)
+
+
+def test_loading_tells_what_it_loaded(tmp_path):
+    model, info = reloaded(wrapped(), tmp_path, output_loading_info=True)
+    assert isinstance(model, c2dlm.MaskedDiffusionModel) and not info["missing_keys"]
+
+
+def test_unknown_arguments_of_forward_are_refused():
+    model, batch = wrapped(), batch_of(supervised=True)
+    with pytest.raises(ValueError, match="forward has no argument 'supervison': pass what the collator"):
+        model(**{k: v for k, v in batch.items() if k != "supervision"}, supervison=batch["supervision"])
+    positions = torch.arange(12)[None]
+    assert torch.equal(model(**batch, position_ids=positions, num_items_in_batch=3).loss, model(**batch).loss)
+
+
+def test_outputs_as_tuples_and_with_states():
+    model, batch = wrapped(reattention=ReattentionLoss(**EDGE)), batch_of(supervised=True)
+    (logits,), whole = model(batch["input_ids"], return_dict=False), model(batch["input_ids"])
+    assert torch.equal(logits, whole.logits)
+    assert torch.equal(model(**batch, return_dict=False)[0], model(**batch).loss)
+    for given in ({"input_ids": batch["input_ids"]}, batch, batch | {"supervision": None}):
+        states = model(**given, output_hidden_states=True).hidden_states
+        assert [state.shape for state in states] == [(3, 12, 24)] * 4 and model(**given).hidden_states is None
+    model.set_attn_implementation("eager")
+    assert len(model(batch["input_ids"], output_attentions=True).attentions) == 3
+
+
+def test_modes_are_those_of_the_decoder():
+    decoder = base()
+    assert not c2dlm.MaskedDiffusionModel.from_base(decoder, MASK).training
+    decoder.train().model.layers[0].eval()
+    model = c2dlm.MaskedDiffusionModel.from_base(decoder, MASK)
+    assert model.training and decoder.model.layers[1].training and not decoder.model.layers[0].training
+
+
+def test_passes_without_gradients_are_no_training():
+    model, batch = wrapped().train(), batch_of()
+    with torch.no_grad():
+        model(**batch)
+    assert int(model.passes) == 0
+    model(**batch)
+    assert int(model.passes) == 1
+
+
+def test_flex_attention_is_not_supported():
+    with pytest.raises(ValueError, match="does not support an attention implementation through torch's flex"):
+        wrapped().set_attn_implementation("flex_attention")
+
+
+@pytest.mark.parametrize("rows, said", [
+    (rows_of(7, supervision=masks(1, 9)[0]), "a row has 7 input_ids and supervision of 9 tokens: take it"),
+    (rows_of(7, supervision=masks(1, 3)[0].to_lists()), "a row has 7 input_ids and supervision of 3 tokens"),
+    (rows_of(5, draw=1) + rows_of(5), "row 1 has no draw and others have: number all rows, as NumberedRows"),
+    (rows_of(4, rank=[0, 0.9, 0.5, 0.1]), "row 0 has ranks that are no whole numbers: number its tokens")])
+def test_rows_that_do_not_fit(rows, said):
+    with pytest.raises(ValueError, match=said):
+        MaskedDiffusionCollator(MASK, EOS, in_order="rank" in rows[0])(rows)

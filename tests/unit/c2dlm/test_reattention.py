@@ -353,3 +353,66 @@ def test_gamma_schedule():
 def test_gamma_out_of_range(given, said):
     with pytest.raises(ValueError, match=said):
         c2dlm.gamma_schedule(*given)
+
+
+# what a backend cannot measure
+
+
+@pytest.mark.parametrize("backend", ["eager", "rows", "mass"])
+def test_reentrant_checkpoints_are_refused(backend):
+    model = wrapped(reattention=ReattentionLoss(3.0, 0.0, backend=backend)).train()
+    model.gradient_checkpointing_enable({"use_reentrant": True})
+    with pytest.raises(ValueError, match="is checkpointed with use_reentrant=True, under which records"):
+        model(**batch_of(supervised=True))
+
+
+@pytest.mark.parametrize("backend", ["eager", "rows", "mass"])
+@pytest.mark.parametrize("layers", [[7], [0, 7]], ids=str)
+def test_layers_that_are_not_there_are_refused(backend, layers):
+    with pytest.raises(ValueError, match="no layer 7 in LlamaForCausalLM: it has 0 to 2"):
+        wrapped(reattention=ReattentionLoss(3.0, 0.0, layers, backend=backend))(**batch_of(supervised=True))
+
+
+@pytest.mark.parametrize("name, dropout", [("llama", "attention_dropout"), ("gpt2", "attn_pdrop")])
+def test_dropout_of_attention_is_for_rows(monkeypatch, name, dropout):
+    monkeypatch.setattr(reattention, "choose_form", lambda *_: "mass")
+    model = {form: wrapped(base(name, **{dropout: 0.5}), ReattentionLoss(3.0, 0.0, backend=form))
+             for form in ("mass", "rows", "auto")}
+    batch, found = batch_of(supervised=True), {}
+    assert model["mass"](**batch).reattention_loss != 0  # none in evaluation
+    with pytest.raises(ValueError, match="attention has a dropout of 0.5, after which backend 'mass' would"):
+        model["mass"].train()(**batch)
+    for form in ("rows", "auto"):
+        torch.manual_seed(0)
+        found[form] = model[form].train()(**batch).reattention_loss
+    assert torch.equal(found["rows"], found["auto"])
+
+
+def test_scaled_norms_do_not_see_padding():
+    given, layers = Supervision.stack(masks(B, T), T), [layer(3), layer(4)]
+    seen = ~given["ignore"]
+    more = 6
+    wider = Supervision.stack([{name: part[i] for name, part in given.items()} for i in range(B)], T + more)
+    mask = torch.nn.functional.pad(seen, (0, more))[:, None, None].expand(-1, 1, T + more, -1)
+    grown = [([torch.nn.functional.pad(leaf, (0, 0, 0, more), value=5.0) for leaf in leaves], mask)
+             for leaves, _ in layers]
+    short = [(leaves, seen[:, None, None].expand(-1, 1, T, -1)) for leaves, _ in layers]
+    for form in FORMS:
+        both = [loss_of(form, part, said, alpha=3.0, lam=10.0, norm_scale="mean1").loss
+                for part, said in ((short, given), (grown, wider))]
+        torch.testing.assert_close(*both, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("form", ["eager", "rows"])
+def test_masks_of_flash_attention_are_of_keys(form):
+    given, (leaves, _) = Supervision.stack(masks(B, T), T), layer(5)
+    keys = torch.arange(T) < torch.tensor([[T], [T - 2], [T - 3]])
+    both = [loss_of(form, [(leaves, mask)], given, alpha=3.0, lam=10.0).loss
+            for mask in (keys.long(), keys[:, None, None].expand(-1, 1, T, -1))]
+    assert torch.equal(*both)
+
+
+def test_without_supervised_rows_the_loss_is_zero_in_half_precision_too():
+    leaves = [torch.full((B, heads, 600, D), 60.0, dtype=torch.float16) for heads in (H, G, G)]  # sums to inf
+    given = Supervision.stack([None] * B, 600)
+    assert ReattentionLoss(3.0, 1.0)([record(0, leaves, None, is_causal=False)], given).loss == 0

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
+import transformers
 
 from causalnb import c2dlm
 from tests.unit.c2dlm.small import MASK, VOCABULARY, base, bert, wrapped
@@ -119,3 +120,29 @@ def test_what_does_not_fit_is_refused(change, said):
 def test_a_model_that_names_no_mask_token():
     with pytest.raises(ValueError, match="BertForMaskedLM names no mask token: pass mask_token_id"):
         c2dlm.sample(bert(), torch.tensor([[3, 4]]), 4, 4, 4)
+
+
+def roberta():
+    """A masked model that numbers positions past its padding."""
+    torch.manual_seed(0)
+    config = transformers.RobertaConfig(
+        vocab_size=VOCABULARY, hidden_size=24, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=20, max_position_embeddings=40, pad_token_id=1)
+    model = transformers.RobertaForMaskedLM(config).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return model
+
+
+def test_positions_past_the_padding():
+    model, prompt = roberta(), torch.randint(3, MASK, (4, P))
+    seen = torch.ones_like(prompt)
+    both = [c2dlm.sample(model, prompt, 6, 6, 6, mask_token_id=MASK, attention_mask=mask)
+            for mask in (None, seen)]
+    assert torch.equal(*both)
+    seen[1, 0] = 0
+    with pytest.raises(ValueError, match="RobertaForMaskedLM numbers its positions from 2, past its padding"):
+        c2dlm.sample(model, prompt, 6, 6, 6, mask_token_id=MASK, attention_mask=seen)
+    with pytest.raises(ValueError, match=r"attention_mask has shape \(4, 3\), but prompt_ids \(4, 4\): pass"):
+        c2dlm.sample(model, prompt, 6, 6, 6, mask_token_id=MASK, attention_mask=seen[:, 1:])

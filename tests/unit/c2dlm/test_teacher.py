@@ -1,6 +1,7 @@
 """The teacher: its prompt, endpoints that answer, fail and talk nonsense, records, cost, and ratings."""
 
 import json
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -241,3 +242,34 @@ def test_ratings_that_do_not_fit():
         c2dlm.precision_recall(ConceptGraph({}), ConceptGraph({"a": ["b"]}))
     with pytest.raises(ValueError, match="slip 2 with 0 found and 0 gold graphs"):
         c2dlm.scripted_rater("x", [], [], slip=2)
+
+
+@pytest.mark.parametrize("answer, said", [
+    (b'HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"choices"', "IncompleteRead"),
+    (b"hello\r\n\r\n", r"gave no answer \(hello\)"),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "IncompleteRead")])
+def test_answers_that_are_no_http_are_failures_like_others(answer, said):
+    def serve():
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(2**16)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        asked = iter([Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}", "m", timeout=5),
+                      lambda *_: json.dumps(GRAPH)])
+        found = c2dlm.annotate(lambda *item: next(asked)(*item), [("Q", "A"), ITEM], retries=0)
+    assert found[1].edges == GRAPH
+    with pytest.raises(TeacherFailed, match=said):
+        found[0].graph
+
+
+@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85", "\r", "\n", "\f"], ids=ascii)
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=ascii)
+def test_annotations_of_any_text_come_back(tmp_path, character, end):
+    kept = [c2dlm.Annotation(f"a{character}b", "c"), c2dlm.Annotation("d", "e")]
+    teacher.save_annotations(kept, tmp_path / "kept")
+    lines = (tmp_path / "kept").read_bytes().replace(b"\n", end.encode())
+    (tmp_path / "kept").write_bytes(lines)
+    assert teacher.load_annotations(tmp_path / "kept") == kept

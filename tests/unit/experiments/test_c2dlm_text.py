@@ -143,3 +143,11 @@ def test_the_published_setting_is_estimated():
     assert took["total"] == took["training"] + took["decoding"]
     rows = {row["experiment"]: row["memory_gib"] for row in doctor.work("paper")}
     assert rows["c2dlm.text.cot"] == pytest.approx(parts["total"]) and rows["c2dlm.base"] is None
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=ascii)
+def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path, end):
+    line = {"prompt": "Ann\u2028has\u2029 2\x85pens.", "response": "So 4.", "graph": {"4": ["2"]}}
+    (tmp_path / "graphs").write_bytes((json.dumps(line, ensure_ascii=False) + end).encode() * 2)
+    told, _, _ = c2dlm_text.stories(config("reasoning", annotated=str(tmp_path / "graphs")), 0)
+    assert [story["prompt"] for story in told] == [line["prompt"]] * 2

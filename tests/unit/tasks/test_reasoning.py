@@ -189,3 +189,13 @@ def test_the_annotated_files():
     assert [len(rows) for rows in found.values()] == [1319, 1239, 600]
     assert [sum(row["malformed"] for row in rows) for rows in found.values()] == [2, 0, 13]
     assert found["gsm8k_val"][0]["graph"]["25%"] == ["have puppies"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=ascii)
+def test_lines_end_at_line_feeds_alone(monkeypatch, end):
+    said = "One\u2028two\u2029three\x85?"
+    text = json.dumps({**ROWS["math500"], "problem": said}, ensure_ascii=False) + end
+    assert [row["prompt"] for row in reasoning.parse("math500", text * 2, "few")] == [said] * 2
+    line = json.dumps({"input": said, "target": "answer", "important": []}, ensure_ascii=False) + end
+    monkeypatch.setattr(files, "read", lambda name: line.encode() * 2)
+    assert [row["prompt"] for row in reasoning.annotations("svamp_train")] == [said] * 2
