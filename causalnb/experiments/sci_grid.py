@@ -10,7 +10,8 @@ from causalnb.lab.registry import Experiment, register
 
 ROOM = tuple(
     f"causalnb.sci.{module}"
-    for module in ("structure", "content", "binding", "contrastive", "configuration", "model", "baseline")
+    for module in ("structure", "content", "binding", "contrastive", "configuration", "model", "parallel",
+                   "baseline")  # fmt: skip
 )
 CODE = (
     *ROOM,

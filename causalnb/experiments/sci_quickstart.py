@@ -1,6 +1,7 @@
 """The guide's quick start: train SCI on SCAN over any base model, and evaluate what was saved."""
 
 import json
+import math
 import os
 import re
 import sys
@@ -55,8 +56,10 @@ class Settings:
             if value is not None and value < 1:
                 raise LabError(f"{option(name)} is {value}: give at least 1.")
         for name in ("scl_weight", "seed", "lora"):
-            if getattr(self, name) < 0:
-                raise LabError(f"{option(name)} is {getattr(self, name)}: give 0 or more.")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise LabError(f"{option(name)} is {getattr(self, name)}: give 0 or more, and finite.")
+        if self.seed > 2**32 - 1:
+            raise LabError(f"--seed is {self.seed}: give at most {2**32 - 1}.")
         if self.learning_rate is not None and not 0 < self.learning_rate < 1:
             raise LabError(f"--learning-rate is {self.learning_rate}: give one above 0, such as 1e-4.")
         if self.structure_level not in scan.LEVELS:

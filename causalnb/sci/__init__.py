@@ -1,5 +1,7 @@
 """SCI, structural causal invariance: structure kept apart from content and bound by a causal mechanism."""
 
+from transformers import AutoConfig, AutoModelForCausalLM
+
 from .baseline import ContrastiveDecoder
 from .binding import BoundSlots, CausalBindingMechanism, CausalInterventionLayer
 from .configuration import SCIConfig
@@ -10,6 +12,7 @@ from .contrastive import (
     generate_structural_pairs,
     structure_ids,
 )
+from .contrasts import ConstructionTransformer, SlotDecoder
 from .model import SCIOutput, SCITransformer
 from .separated import SeparatedSCI, SeparatedSCIConfig, aligned_invariance, kinship, within_classes
 from .structure import AbstractionLayer, EdgePredictor, StructuralEncoder, StructuralGNN, acyclicity
@@ -39,3 +42,8 @@ __all__ = [
     "structure_ids",
     "within_classes",
 ]
+
+for kind in (SCITransformer, SeparatedSCI, SlotDecoder, ConstructionTransformer):
+    AutoConfig.register(kind.config_class.model_type, kind.config_class)
+    AutoModelForCausalLM.register(kind.config_class, kind)
+del kind

@@ -4,6 +4,7 @@ import copy
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import can_return_tuple
 
 from .configuration import SCIConfig
 from .contrastive import StructuralContrastiveLoss
@@ -30,11 +31,13 @@ class ContrastiveDecoder(PreTrainedModel):
     @classmethod
     def from_base(cls, base_model, **sci_settings) -> "ContrastiveDecoder":
         """Wrap a Hugging Face decoder in place; of the settings scl_weight and scl_temperature matter."""
+        SCIConfig.check_names(sci_settings)
         return cls(SCIConfig(copy.deepcopy(base_model.config), **sci_settings), base_model)
 
     def _init_weights(self, module):
         """The base brings its own weights."""
 
+    @can_return_tuple
     def forward(
         self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs
     ):

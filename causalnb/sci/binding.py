@@ -146,6 +146,8 @@ class SlotReader(nn.Module):
         normed = F.rms_norm(hidden_states, hidden_states.shape[-1:])
         scores = normed @ bound.keys.transpose(1, 2)  # (B, T, H K)
         weights = scores.unflatten(-1, (self.n_heads, -1)).softmax(-1).flatten(2)
+        if torch.is_autocast_enabled(hidden_states.device.type):  # which would round the residual stream
+            return hidden_states + torch.bmm(weights, bound.values[:, layer])
         return torch.baddbmm(hidden_states, weights, bound.values[:, layer])
 
 

@@ -1,18 +1,27 @@
 """The settings of an SCI model, kept with its base model's own configuration."""
 
+import math
+from dataclasses import fields
+from inspect import signature
+
 from transformers import AutoConfig, PretrainedConfig
+
+from .content import PROJECTIONS
 
 
 class SCIConfig(PretrainedConfig):
     """Settings of SCITransformer: widths in features, layers from 0, K = n_structural_slots < d_structure.
 
-    d_structure=None takes min(192, hidden size): a third of the guide's "~10M" on a 1.1B base;
-    cbm_layers=None places binding after 27, 50 and 73 % of the layers. Raises ValueError for a binding layer
-    beyond the base's depth and for slots that do not fit the width.
+    d_structure=None takes min(192, hidden size), down to what the heads divide: a third of the guide's "~10M"
+    on a 1.1B base; cbm_layers=None places binding after 27, 50 and 73 % of the layers. Raises ValueError for
+    a binding layer beyond the base's depth, for slots or heads that do not fit the width and for values out
+    of range.
     """
 
     model_type = "sci"
     sub_configs = {"base_config": AutoConfig}
+    keys_to_ignore_at_inference = ["structure", "edges", "slots", "hidden_states", "lm_loss",
+                                   "contrastive_loss", "invariance_loss", "binding_weights"]  # fmt: skip
 
     def __init__(
         self,
@@ -42,10 +51,12 @@ class SCIConfig(PretrainedConfig):
         self.scl_weight, self.scl_temperature = scl_weight, scl_temperature
         self.base_adapter = base_adapter
         self.d_structure, self.cbm_layers = d_structure, cbm_layers
+        self._check()
         if base_config is not None:
             depth = base_config.num_hidden_layers
             if d_structure is None:
-                self.d_structure = min(192, base_config.hidden_size)
+                width = min(192, base_config.hidden_size)
+                self.d_structure = width - width % (2 * n_structural_heads)
             if cbm_layers is None:
                 self.cbm_layers = sorted(
                     {min(round(depth * share), depth - 1) for share in (0.27, 0.50, 0.73)}
@@ -63,3 +74,50 @@ class SCIConfig(PretrainedConfig):
                     f"choose between 1 and {self.d_structure - 1}"
                 )
         super().__init__(**kwargs)
+
+    @classmethod
+    def from_dict(cls, config_dict, **kwargs):
+        """As in transformers; ValueError for the settings of another class."""
+        found = config_dict.get("model_type", cls.model_type)
+        if found != cls.model_type:
+            raise ValueError(
+                f"the checkpoint is of model_type {found!r}, not {cls.model_type!r}: load it with its own "
+                "class"
+            )
+        return super().from_dict(config_dict, **kwargs)
+
+    @classmethod
+    def check_names(cls, settings) -> None:
+        """ValueError for a name that is no setting of this class, its parents or every configuration."""
+        kinds = cls.__mro__[: cls.__mro__.index(PretrainedConfig)]
+        names = dict.fromkeys(name for kind in reversed(kinds) for name in signature(kind).parameters)
+        known = [name for name in names if name not in ("base_config", "base_adapter", "kwargs")]
+        if unknown := set(settings) - set(known) - {field.name for field in fields(PretrainedConfig)}:
+            raise ValueError(f"there is no setting {sorted(unknown)[0]!r}: give {', '.join(known)}")
+
+    def _check(self) -> None:
+        for name, known in (("dag", ("upper", "none")), ("ortho", ("project", "none")),
+                            ("projection", PROJECTIONS)):  # fmt: skip
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}: choose {' or '.join(map(repr, known))}"
+                )
+        if self.n_iterations < 0:
+            raise ValueError(f"n_iterations is {self.n_iterations}: choose 0 or more")
+        if self.n_structural_heads < 1:
+            raise ValueError(f"n_structural_heads is {self.n_structural_heads}: choose 1 or more")
+        if self.d_structure is not None and self.d_structure % (2 * self.n_structural_heads):
+            raise ValueError(
+                f"a width of {self.d_structure} does not split into {self.n_structural_heads} heads of even "
+                f"width: choose a multiple of {2 * self.n_structural_heads}"
+            )
+        check_weights(scl_weight=self.scl_weight)
+        if not 0 < self.scl_temperature < math.inf:
+            raise ValueError(f"scl_temperature is {self.scl_temperature}: it must be positive and finite")
+
+
+def check_weights(**weights: float) -> None:
+    """ValueError unless each is finite and 0 or more."""
+    for name, value in weights.items():
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} is {value}: choose a finite one, 0 or more")

@@ -140,6 +140,8 @@ class StructureBalancedBatches:
     ):
         if anchors not in ("rows", "structures"):
             raise ValueError(f"anchors are {anchors!r}: choose 'rows' or 'structures'")
+        if window < 1:
+            raise ValueError(f"the window is {window}: sort at least 1 batch at a time")
         groups: dict[Hashable, dict[str, int]] = defaultdict(dict)
         for row, (structure, text) in enumerate(zip(structures, texts, strict=True)):
             groups[structure].setdefault(text, row)

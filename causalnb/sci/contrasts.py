@@ -8,18 +8,20 @@ constructions. Each is the idea at its smallest, in the width and depth of SCI's
 import torch
 import torch.nn.functional as F
 from torch import nn
+from transformers.utils import can_return_tuple
 
 from .binding import SlotReader
-from .configuration import SCIConfig
+from .configuration import SCIConfig, check_weights
 from .model import SCIOutput, SCITransformer
 from .parallel import shared_mean, shared_rows
 from .structure import Attention, StructuralEncoder
 
 
 class TokenSlots(nn.Module):
-    """Slots (B, K, D), each a learned query's reading of tokens (B, T, D) that know their order."""
+    """Slots (B, K, D), each a learned query's reading of tokens (B, T, D) that know their order.
 
-    penalty: torch.Tensor | None = None  # what an approach adds to the loss, of the last forward
+    forward returns slots, edges or None, and the penalty that an approach adds to the loss, or None.
+    """
 
     def __init__(self, d_model: int, n_slots: int, n_heads: int = 4):
         super().__init__()
@@ -34,9 +36,9 @@ class TokenSlots(nn.Module):
         return tokens + self.order_attention(normed, normed, mask, positions)
 
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor):
-        """Slots (B, K, D) of tokens (B, T, D) where mask (B, T) allows; no edges."""
+        """Slots (B, K, D) of tokens (B, T, D) where mask (B, T) allows; no edges, no penalty."""
         tokens = self.ordered(tokens, mask)
-        return self.cross_attention(self.queries.expand(len(tokens), -1, -1), tokens, mask), None
+        return self.cross_attention(self.queries.expand(len(tokens), -1, -1), tokens, mask), None, None
 
 
 def _kl_from_standard_normal(mean: torch.Tensor, log_variance: torch.Tensor) -> torch.Tensor:
@@ -52,12 +54,12 @@ class InformationBottleneck(TokenSlots):
         self.moments = nn.Linear(d_model, 2 * d_model)
 
     def forward(self, tokens, mask):
-        """Slots (B, K, D), a sample in training and the mean in evaluation; no edges."""
+        """Slots (B, K, D), a sample in training and the mean in evaluation; no edges; the penalty."""
         mean, log_variance = self.moments(super().forward(tokens, mask)[0]).chunk(2, dim=-1)
-        self.penalty = _kl_from_standard_normal(mean, log_variance)
+        penalty = _kl_from_standard_normal(mean, log_variance)
         if self.training:
             mean = mean + (0.5 * log_variance).exp() * torch.randn_like(mean)
-        return mean, None
+        return mean, None, penalty
 
 
 class SlotAttention(TokenSlots):
@@ -73,7 +75,7 @@ class SlotAttention(TokenSlots):
         self.value, self.update = nn.Linear(d_model, d_model, bias=False), nn.GRUCell(d_model, d_model)
 
     def forward(self, tokens, mask):
-        """Slots (B, K, D) of tokens (B, T, D) where mask (B, T) allows; no edges."""
+        """Slots (B, K, D) of tokens (B, T, D) where mask (B, T) allows; no edges, no penalty."""
         tokens = self.token_norm(self.ordered(tokens, mask))
         keys, values = self.key(tokens), self.value(tokens)
         slots = self.queries.expand(len(tokens), -1, -1)
@@ -82,7 +84,7 @@ class SlotAttention(TokenSlots):
             share = (scores.softmax(1) + 1e-8) * mask[:, None]  # (B, K, T): slots compete for each token
             read = (share / share.sum(-1, keepdim=True)) @ values
             slots = self.update(read.flatten(0, 1), slots.flatten(0, 1)).view_as(slots)
-        return slots, None
+        return slots, None, None
 
 
 class RelationalAttention(TokenSlots):
@@ -110,9 +112,9 @@ class CausalVAE(TokenSlots):
         self.effects = nn.Parameter(torch.zeros(n_slots, n_slots))
 
     def forward(self, tokens, mask):
-        """Factors (B, K, D), of a sample in training and of the mean in evaluation, and the edges A."""
+        """Factors (B, K, D), of a sample in training and of the mean in evaluation, edges A and penalty."""
         mean, log_variance = self.moments(super().forward(tokens, mask)[0]).chunk(2, dim=-1)
-        self.penalty = _kl_from_standard_normal(mean, log_variance)
+        penalty = _kl_from_standard_normal(mean, log_variance)
         if self.training:
             mean = mean + (0.5 * log_variance).exp() * torch.randn_like(mean)
         edges = self.effects.triu(1)
@@ -120,16 +122,18 @@ class CausalVAE(TokenSlots):
         factors = torch.linalg.solve_triangular(
             unmixed, mean.transpose(0, 1).flatten(1), upper=False, unitriangular=True
         )
-        return factors.view_as(mean.transpose(0, 1)).transpose(0, 1), edges.expand(len(mean), -1, -1)
+        return factors.view_as(mean.transpose(0, 1)).transpose(0, 1), edges.expand(len(mean), -1, -1), penalty
 
 
 class StructureOnly(StructuralEncoder):
     """SCI's own structural encoder, read by itself: SCI without content and its binding."""
 
-    penalty = None
-
     def __init__(self, d_model: int, n_slots: int, n_heads: int = 4):
         super().__init__(d_model, n_slots, n_heads=n_heads)
+
+    def forward(self, tokens, mask):
+        """Slots (B, K, D) and edges (B, K, K) of tokens (B, T, D) where mask (B, T) allows; no penalty."""
+        return *super().forward(tokens, mask), None
 
 
 APPROACHES = {
@@ -170,6 +174,7 @@ class SlotDecoderConfig(SCIConfig):
     ):
         if approach not in APPROACHES:
             raise ValueError(f"approach {approach!r} is unknown: choose one of {', '.join(APPROACHES)}")
+        check_weights(penalty_weight=penalty_weight)
         self.approach, self.penalty_weight = approach, penalty_weight
         super().__init__(base_config, **kwargs)
 
@@ -191,22 +196,23 @@ class SlotDecoder(SCITransformer):
         self.causal_binding = SlotReader(width, hidden, len(config.cbm_layers), heads)
 
     def slots(self, input_ids, prompt_mask):
-        """The approach's slots (B, K, d_s) and edges, of the prompt's columns."""
+        """The approach's slots (B, K, d_s), edges and penalty, of the prompt's columns."""
         columns = self.prompt_columns(prompt_mask)
         tokens = self.down_norm(self.down_proj(self.get_input_embeddings()(input_ids[:, columns])))
         return self.structural_encoder(tokens, prompt_mask[:, columns].bool())
 
+    @can_return_tuple
     def forward(
         self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs
     ) -> SCIOutput:
         """As SCITransformer.forward, without do."""
         prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)
-        slots, edges = self.slots(input_ids, prompt_mask)
+        slots, edges, penalty = self.slots(input_ids, prompt_mask)
         with self.binding(self.causal_binding.fold(slots)):
             out = self.base(input_ids=input_ids, attention_mask=attention_mask, labels=labels, **kwargs)
         lm_loss = loss = None if labels is None else shared_mean(out.loss, labels)
-        if loss is not None and self.structural_encoder.penalty is not None:
-            loss = loss + self.config.penalty_weight * self.structural_encoder.penalty
+        if loss is not None and penalty is not None:
+            loss = loss + self.config.penalty_weight * penalty
         contrastive = None
         if structure_ids is not None and self.config.scl_weight:
             contrastive = self.contrastive.of_ids(*shared_rows(slots, structure_ids))
@@ -218,6 +224,7 @@ class SlotDecoder(SCITransformer):
     @torch.no_grad()
     def generate(self, input_ids, attention_mask=None, **kwargs):
         """The base's generate, the slots read once from the whole input, which is the prompt; ids (B, T)."""
+        attention_mask = self._attended(input_ids, attention_mask, kwargs)
         prompt_mask = self._checked_mask(input_ids, attention_mask, None, None)
         with self.binding(self.causal_binding.fold(self.slots(input_ids, prompt_mask)[0])):
             return self.base.generate(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
@@ -250,6 +257,8 @@ class ConstructionTransformer(SCITransformer):
         # a buffer would be lost on the meta device, where checkpoints are loaded: the table is in the config
         known = {tuple(classes): number for number, classes in enumerate(config.constructions)}
         self._known, self._classes = known, config.word_classes
+
+    resize_token_embeddings = SCITransformer._keep_vocabulary
 
     def construction_of(self, input_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """The number of each prompt's construction (B,), of ids (B, P) under mask (B, P)."""

@@ -10,6 +10,7 @@ import copy
 import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import can_return_tuple
 
 from . import guide
 from .configuration import SCIConfig
@@ -49,12 +50,14 @@ class GuideSCITransformer(PreTrainedModel):
     @classmethod
     def from_base(cls, base_model, **sci_settings) -> "GuideSCITransformer":
         """Wrap a Llama in place; settings as in SCIConfig."""
+        SCIConfig.check_names(sci_settings)
         model = cls(SCIConfig(copy.deepcopy(base_model.config), **sci_settings), base_model)
         return model.to(base_model.dtype)
 
     def _init_weights(self, module):
         """The guide's modules draw their weights when built, and the base brings its own."""
 
+    @can_return_tuple
     def forward(self, input_ids, attention_mask, labels=None, structure_ids=None, **kwargs) -> SCIOutput:
         """Logits (B, T, V) of the whole input, answer included; labels (B, T), structure_ids (B,)."""
         with torch.no_grad():

@@ -1,17 +1,17 @@
 """SCITransformer: any Hugging Face decoder with structure and content encoders and binding hooks."""
 
 import copy
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from peft import PeftModel, get_peft_model
-from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING, PEFT_TYPE_TO_PREFIX_MAPPING
+from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
-from transformers.utils import ModelOutput
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .binding import BoundSlots, CausalBindingMechanism
 from .configuration import SCIConfig
@@ -19,6 +19,8 @@ from .content import ContentEncoder
 from .contrastive import StructuralContrastiveLoss
 from .parallel import shared_mean, shared_rows
 from .structure import StructuralEncoder
+
+HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder", "proxies")
 
 
 @dataclass
@@ -58,6 +60,7 @@ class SCITransformer(PreTrainedModel):
 
     Structure and content see the prompt alone (prompt_mask), so that no answer leaks; slots are bound once
     for each sequence and every token reads them by itself, so that caching, beams and padding change nothing.
+    What is bound belongs to the model: one thread at a time may run it.
     """
 
     config_class = SCIConfig
@@ -93,16 +96,21 @@ class SCITransformer(PreTrainedModel):
 
     def _connect(self, config: SCIConfig) -> None:
         """Hook the binding mechanism to the base's layers."""
+        if not config.cbm_layers:
+            raise ValueError("cbm_layers is empty: name at least one layer to bind after")
         for place, layer in enumerate(config.cbm_layers):
             decoder_layers(self.base)[layer].register_forward_hook(partial(self._add_contribution, place))
 
     @classmethod
     def from_base(cls, base_model: nn.Module, **sci_settings) -> "SCITransformer":
-        """Wrap a Hugging Face decoder (or its peft wrapper) in place; settings as in SCIConfig."""
+        """Wrap a Hugging Face decoder (or its peft wrapper) in place; settings as in SCIConfig.
+
+        Raises ValueError for an unknown setting and for adapters that a checkpoint would lose.
+        """
+        cls.config_class.check_names(sci_settings)
         adapter = None
-        if isinstance(
-            base_model, PeftModel
-        ):  # its layers hold the adapters; the wrapper around them is not needed
+        if isinstance(base_model, PeftModel):  # its layers hold the adapters; the wrapper is not needed
+            _check_adapters(base_model)
             settings = base_model.active_peft_config.to_dict()
             adapter = {
                 name: sorted(value) if isinstance(value, set) else value for name, value in settings.items()
@@ -121,28 +129,49 @@ class SCITransformer(PreTrainedModel):
         return model
 
     @classmethod
-    def from_pretrained(cls, *arguments, **keywords):
-        """As in transformers; ValueError in one sentence for a checkpoint whose weights cannot be read."""
+    def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
+        """As in transformers; ValueError for a checkpoint that cannot be read or is of another class."""
+        folder, asked = pretrained_model_name_or_path, keywords.get("output_loading_info", False)
         try:
-            model = super().from_pretrained(*arguments, **keywords)
+            loaded = super().from_pretrained(folder, *arguments, **keywords)
         except SafetensorError as error:
             raise ValueError(
-                f"the weights in {arguments[0]} cannot be read ({error}): copy or save the checkpoint again"
+                f"the weights in {folder} cannot be read ({error}): copy or save the checkpoint again"
             ) from error
+        model = loaded[0] if asked else loaded
         if model.config.base_adapter is not None:  # loading sets every weight trainable again
-            adapter = PEFT_TYPE_TO_PREFIX_MAPPING[model.config.base_adapter["peft_type"]]
             for name, parameter in model.base.named_parameters():
-                parameter.requires_grad_(adapter in name)
-        return model
+                parameter.requires_grad_(name in model._trained)
+        given = {name: keywords[name] for name in HUB if name in keywords}
+        if folder is not None:  # weights may come as a state_dict
+            with suppress(OSError):  # an older checkpoint has no such file
+                model.generation_config = GenerationConfig.from_pretrained(folder, **given)
+        return loaded
 
-    @staticmethod
-    def _rebuild(config: SCIConfig) -> nn.Module:
+    @classmethod
+    def can_generate(cls) -> bool:
+        """Yes, by the base; so save_pretrained keeps its generation_config."""
+        return True
+
+    @property
+    def generation_config(self) -> GenerationConfig:
+        """The base's, by which it generates."""
+        return self.base.generation_config
+
+    @generation_config.setter
+    def generation_config(self, value):
+        if "base" in self._modules:  # PreTrainedModel sets one before there is a base
+            self.base.generation_config = value
+
+    def _rebuild(self, config: SCIConfig) -> nn.Module:
         base = AutoModelForCausalLM.from_config(config.base_config)
         if config.base_adapter is None:
             return base
         settings = dict(config.base_adapter)
         kind = PEFT_TYPE_TO_CONFIG_MAPPING[settings.pop("peft_type")]
-        return get_peft_model(base, kind(**settings)).get_base_model()
+        base = get_peft_model(base, kind(**settings)).get_base_model()
+        self._trained = {name for name, parameter in base.named_parameters() if parameter.requires_grad}
+        return base
 
     def _init_weights(self, module: nn.Module):
         """The SCI modules draw their weights when built, and the base brings its own."""
@@ -155,6 +184,22 @@ class SCITransformer(PreTrainedModel):
 
     def get_output_embeddings(self):
         return self.base.get_output_embeddings()
+
+    def resize_token_embeddings(self, *arguments, **keywords) -> nn.Module:
+        """As in transformers, of the base, whose new size the configuration keeps."""
+        embeddings = self.base.resize_token_embeddings(*arguments, **keywords)
+        self.config.base_config.vocab_size = self.base.config.vocab_size
+        return embeddings
+
+    def _keep_vocabulary(self, new_num_tokens: int | None = None, *_, **__) -> nn.Module:
+        """The embeddings; ValueError for another size, in a class that holds a table of the vocabulary."""
+        size = self.config.base_config.vocab_size
+        if new_num_tokens not in (None, size):
+            raise ValueError(
+                f"a {type(self).__name__} keeps its base's {size} tokens and {new_num_tokens} were asked "
+                "for: resize the base before from_base wraps it"
+            )
+        return self.get_input_embeddings()
 
     def _add_contribution(self, place: int, layer: nn.Module, arguments: tuple, output):
         """Forward hook of the base layer at `place` among cbm_layers; does nothing outside `binding`."""
@@ -194,6 +239,12 @@ class SCITransformer(PreTrainedModel):
         return self.structural_encoder(tokens, mask)
 
     def _checked_mask(self, input_ids, attention_mask, prompt_mask, labels):
+        """Where the prompt is (B, T), padding left out."""
+        if getattr(self, "_is_replica", False):
+            raise ValueError(
+                f"nn.DataParallel's replicas of {type(self).__name__} would run unbound: use accelerate or "
+                "DistributedDataParallel"
+            )
         if input_ids.dim() != 2:
             raise ValueError(
                 f"input_ids have shape {tuple(input_ids.shape)}: pass (batch, tokens), also for one row"
@@ -213,8 +264,27 @@ class SCITransformer(PreTrainedModel):
             )
         if prompt_mask is None:
             prompt_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        elif attention_mask is not None:
+            prompt_mask = prompt_mask * (attention_mask != 0)
+        empty = ~prompt_mask.bool().any(1)
+        if empty.any():
+            row = int(empty.nonzero()[0])
+            raise ValueError(f"row {row} has no prompt token: mark at least one with 1 in its prompt mask")
         return prompt_mask
 
+    def _attended(self, input_ids, attention_mask, settings: dict):
+        """attention_mask (B, T), inferred from the padding as Hugging Face does where it is None."""
+        if attention_mask is not None:
+            return attention_mask
+        own, given = self.generation_config, settings.get("generation_config")
+        pad, end = (
+            next((value for value in (settings.get(name), getattr(given, name, None)) if value is not None),
+                 getattr(own, name)) for name in ("pad_token_id", "eos_token_id")
+        )  # fmt: skip
+        ends = end if isinstance(end, (list, tuple)) else [end]
+        return None if pad is None or pad in ends else (input_ids != pad).long()
+
+    @can_return_tuple
     def forward(
         self,
         input_ids,
@@ -227,7 +297,8 @@ class SCITransformer(PreTrainedModel):
     ) -> SCIOutput:
         """Logits (B, T, V); loss with labels (B, T), -100 off the answer, and their prompt_mask (B, T).
 
-        structure_ids (B,) add the contrastive loss; rows with a negative id take no part in it.
+        structure_ids (B,) add the contrastive loss; rows with a negative id take no part in it. An id names
+        one structure in all processes that share a batch.
         do={slot: (B, d_s)} holds slots at values. Without prompt_mask the whole input is the prompt.
         Raises ValueError for labels without prompt_mask, for shapes that do not fit and for empty prompts.
         """
@@ -252,7 +323,26 @@ class SCITransformer(PreTrainedModel):
     @torch.no_grad()
     def generate(self, input_ids, attention_mask=None, do=None, **kwargs):
         """The base's generate, slots bound once from the whole input, which is the prompt; ids (B, T)."""
+        attention_mask = self._attended(input_ids, attention_mask, kwargs)
         prompt_mask = self._checked_mask(input_ids, attention_mask, None, None)
         bound = self.causal_binding.bind(*self.encode(input_ids, prompt_mask), do)
         with self.binding(bound):
             return self.base.generate(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+
+
+def _check_adapters(adapted: PeftModel) -> None:
+    """ValueError for adapters that would be lost when the wrapped base is saved and loaded."""
+    names = list(adapted.peft_config)
+    if len(names) > 1:
+        raise ValueError(
+            f"the base has {len(names)} adapters, {', '.join(names)}, and one is kept: delete the others"
+        )
+    if names != ["default"]:
+        raise ValueError(
+            f"the base's adapter is named {names[0]!r}, and would come back as 'default': add it by that name"
+        )
+    if adapted.active_peft_config.is_prompt_learning:
+        raise ValueError(
+            f"{adapted.active_peft_config.peft_type.value} adds tokens outside the base, which would be "
+            "lost: use adapters in its layers, such as LoRA"
+        )

@@ -13,8 +13,9 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import nn
+from transformers.utils import can_return_tuple
 
-from .configuration import SCIConfig
+from .configuration import SCIConfig, check_weights
 from .content import ContentEncoder
 from .model import SCIOutput, SCITransformer
 from .parallel import shared_mean, shared_rows
@@ -22,10 +23,10 @@ from .structure import AbstractionLayer, StructuralEncoder
 
 
 class SeparatedSCIConfig(SCIConfig):
-    """SCIConfig with invariance_weight >= 0, content_scale > 0, and two widths in standard deviations.
+    """SCIConfig without cbm_layers; invariance_weight, content_scale and two widths in standard deviations.
 
-    abstraction_noise >= 0 is added to abstracted features in training; class_width > 0 is the distance, per
-    feature, within which two tokens count as one structural class.
+    abstraction_noise is added to abstracted features in training; class_width > 0 is the distance, per
+    feature, within which two tokens count as one structural class. All are finite, 0 or more.
     """
 
     model_type = "sci_separated"
@@ -39,10 +40,18 @@ class SeparatedSCIConfig(SCIConfig):
         content_scale: float = 10.0,
         **kwargs,
     ):
-        if abstraction_noise < 0:
-            raise ValueError(f"abstraction_noise is {abstraction_noise}: choose 0 or more")
-        if not class_width > 0:
+        check_weights(
+            invariance_weight=invariance_weight,
+            abstraction_noise=abstraction_noise,
+            content_scale=content_scale,
+            class_width=class_width,
+        )
+        if class_width == 0:
             raise ValueError(f"class_width is {class_width}: choose more than 0")
+        if kwargs.get("cbm_layers"):
+            raise ValueError(
+                f"cbm_layers is {kwargs['cbm_layers']}: leave it out, content meets the output alone here"
+            )
         self.invariance_weight, self.abstraction_noise = invariance_weight, abstraction_noise
         self.class_width, self.content_scale = class_width, content_scale
         super().__init__(base_config, **kwargs | {"cbm_layers": []})
@@ -54,7 +63,7 @@ class SeparatedSlots:
 
     content (B, K, d_s) holds the slots' bound content, weights (B, K, P) the prompt tokens it came from,
     table (V, D) the abstracted output embeddings and kinship (V, V), in [0, 1], how far two tokens are one
-    structural class.
+    structural class, in float32 at least.
     """
 
     keys: torch.Tensor
@@ -84,17 +93,36 @@ class SeparatedSCIOutput(SCIOutput):
 
 
 def kinship(table: torch.Tensor, class_width: float) -> torch.Tensor:
-    """exp(-|a - b|^2 / (2 D w^2 var)) (V, V) of abstracted tokens (V, D), var being a feature's variance."""
-    squares = table.square().sum(-1)
-    apart = (squares[:, None] + squares - 2 * table @ table.T).clamp(min=0)
-    spread = table.var(0).sum().clamp(min=torch.finfo(table.dtype).tiny)
-    return torch.exp(-apart / (2 * class_width**2 * spread))
+    """exp(-|a - b|^2 / (2 D w^2 var)) (V, V) of abstracted tokens (V, D), var being a feature's variance.
+
+    In float32 at least: in half precision the squares of close tokens cancel.
+    """
+    wide = torch.promote_types(table.dtype, torch.float32)
+    half = table.dtype != wide
+    with torch.autocast(table.device.type, enabled=False):
+        table = table.to(wide)
+        if half:
+            table = table - table.mean(0)
+        squares = table.square().sum(-1)
+        apart = (squares[:, None] + squares - 2 * table @ table.T).clamp(min=0)
+        if half:
+            apart = apart.masked_fill(torch.eye(len(apart), dtype=torch.bool, device=apart.device), 0)
+        spread = table.var(0).sum().clamp(min=torch.finfo(wide).tiny)
+        return torch.exp(-apart / (2 * class_width**2 * spread))
 
 
 def within_classes(votes: torch.Tensor, kin: torch.Tensor) -> torch.Tensor:
-    """votes - log(exp(votes) kin): log-probabilities within a token's class; votes (..., V), kin (V, V)."""
-    votes = votes - votes.amax(-1, keepdim=True)
-    return votes - (votes.exp() @ kin).clamp(min=torch.finfo(votes.dtype).tiny).log()
+    """votes - log(exp(votes) kin): log-probabilities within a token's class; votes (..., V), kin (V, V).
+
+    Where the product underflows it is its own lower bound, exp(votes), since kin has ones on its diagonal.
+    """
+    wide = torch.promote_types(votes.dtype, torch.float32)
+    tiny = torch.finfo(wide).tiny
+    with torch.autocast(votes.device.type, enabled=False):
+        steep = votes.to(wide)
+        steep = steep - steep.amax(-1, keepdim=True)
+        total = steep.exp() @ kin.to(wide)
+        return (steep - torch.where(total > tiny, total.clamp(min=tiny).log(), steep)).to(votes.dtype)
 
 
 def aligned_invariance(tokens, mask, structure_ids) -> torch.Tensor:
@@ -158,9 +186,28 @@ class SeparatedSCI(SCITransformer):
         self.content_scale = nn.Parameter(torch.tensor(float(config.content_scale)))
 
     def _connect(self, config: SeparatedSCIConfig) -> None:
-        self.get_input_embeddings().register_forward_hook(self._abstract)
         head = self.get_output_embeddings()
+        wrong = None
+        if type(head) is not nn.Linear:
+            wrong = f"is a {type(head).__module__}.{type(head).__name__}"
+        elif head.bias is not None:
+            wrong = "has a bias"
+        elif "forward" in vars(head):
+            wrong = "has a forward of its own, as after another wrapping"
+        if wrong is not None:
+            raise ValueError(
+                f"the output layer of {type(self.base).__name__} {wrong}: pass a fresh base whose head is a "
+                "plain nn.Linear without bias"
+            )
+        self.get_input_embeddings().register_forward_hook(self._abstract)
         head.forward = partial(self._logits, head)
+
+    resize_token_embeddings = SCITransformer._keep_vocabulary
+
+    def _one_table(self) -> bool:
+        """Whether tokens enter the base by the rows of the output layer."""
+        embeddings = self.get_input_embeddings()
+        return type(embeddings) is nn.Embedding and embeddings.weight is self.get_output_embeddings().weight
 
     def _abstract(self, embedding: nn.Module, arguments: tuple, output: torch.Tensor) -> torch.Tensor:
         """Forward hook of the input embeddings: what the base decodes from, within `binding`."""
@@ -197,15 +244,19 @@ class SeparatedSCI(SCITransformer):
         return self.content_table()[input_ids]
 
     def bind(self, embeddings, input_ids, prompt_mask, do=None):
-        """Bound slots, structure (B, K, d_s), edges (B, K, K) and the variance of an abstracted feature.
+        """Bound slots, structure (B, K, d_s), edges (B, K, K), variance of an input feature, table (V, D).
 
-        embeddings (B, T, D) are the abstracted tokens; their prompt, and its input_ids (B, T), are read.
+        embeddings (B, T, D) are the abstracted tokens; their prompt, and its input_ids (B, T), are read. The
+        table is that of the abstracted output embeddings, without noise.
         """
         table = self.abstraction_layer(self.get_output_embeddings().weight)  # (V, D)
-        spread = table.var(0).mean()
+        spread = read = table.var(0).mean()
+        if not self._one_table():
+            words = self.get_input_embeddings()(torch.arange(len(table), device=table.device))
+            read = self.abstraction_layer(words).var(0).mean()
         columns = self.prompt_columns(prompt_mask)
         mask = prompt_mask[:, columns].bool()
-        tokens = self.down_norm(self.down_proj(self._noisy(embeddings[:, columns], spread)))
+        tokens = self.down_norm(self.down_proj(self._noisy(embeddings[:, columns], read)))
         encoder = self.structural_encoder
         tokens = encoder.ordered(tokens, mask)  # (B, P, d_s)
         structure = encoder.fill(tokens, mask)
@@ -224,13 +275,14 @@ class SeparatedSCI(SCITransformer):
                     f"{content.shape[1] - 1} and pass {tuple(content[:, 0].shape)}"
                 )
             held = torch.arange(content.shape[1], device=content.device)[:, None] == slot
-            content = torch.where(held, value[:, None], content)
+            content = torch.where(held, value[:, None].to(content), content)
         votes = self.content_scale * content @ contents.T
         keys = self.slot_key(structure) @ self.token_query.weight / tokens.shape[-1] ** 0.5
         kin = kinship(table, self.config.class_width)
         bound = SeparatedSlots(keys, votes, content, weights, self._noisy(table, spread), kin)
-        return bound, structure, edges, spread
+        return bound, structure, edges, read, table
 
+    @can_return_tuple
     def forward(
         self,
         input_ids,
@@ -241,14 +293,17 @@ class SeparatedSCI(SCITransformer):
         do=None,
         **kwargs,
     ) -> SeparatedSCIOutput:
-        """As SCITransformer.forward; structure_ids (B,) add contrastive and aligned invariance loss."""
+        """As SCITransformer.forward; structure_ids (B,) add contrastive and aligned invariance loss.
+
+        The latter is of the abstracted tokens and, where the base is not tied, of their output rows too.
+        """
         if kwargs.get("past_key_values") is not None:
             raise ValueError(
                 "forward reads the whole prompt and takes no past_key_values: call generate to use the cache"
             )
         prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)
         abstracted = self.abstraction_layer(self.get_input_embeddings()(input_ids))
-        bound, structure, edges, spread = self.bind(abstracted, input_ids, prompt_mask, do)
+        bound, structure, edges, spread, table = self.bind(abstracted, input_ids, prompt_mask, do)
         with self.binding(bound):
             out = self.base(
                 inputs_embeds=self._noisy(abstracted, spread),
@@ -262,6 +317,9 @@ class SeparatedSCI(SCITransformer):
             whole = torch.ones_like(input_ids) if attention_mask is None else attention_mask
             rows = shared_rows(abstracted, whole, structure_ids)
             invariance = aligned_invariance(*rows) / (spread * abstracted.shape[-1])
+            if not self._one_table():
+                rows = shared_rows(table[input_ids], whole, structure_ids)
+                invariance = invariance + aligned_invariance(*rows) / table.var(0).sum()
             contrastive = self.contrastive.of_ids(*shared_rows(structure, structure_ids))
             extra = self.config.scl_weight * contrastive + self.config.invariance_weight * invariance
             loss = extra + (0 if loss is None else loss)
@@ -273,6 +331,7 @@ class SeparatedSCI(SCITransformer):
     @torch.no_grad()
     def generate(self, input_ids, attention_mask=None, do=None, **kwargs):
         """The base's generate, slots bound once from the whole input, which is the prompt; ids (B, T)."""
+        attention_mask = self._attended(input_ids, attention_mask, kwargs)
         prompt_mask = self._checked_mask(input_ids, attention_mask, None, None)
         abstracted = self.abstraction_layer(self.get_input_embeddings()(input_ids))
         bound, *_ = self.bind(abstracted, input_ids, prompt_mask, do)

@@ -89,7 +89,8 @@ def test_it_says_what_it_does_and_saves_a_model(trained):
     assert said[0].startswith("tiny: 198,592 parameters, SCI adds ") and "after layers 1, 2;" in said[0]
     assert said[0].endswith("200 commands, 6 steps on cpu")
     assert [line.partition(":")[0] for line in said[1:]] == [f"step {n} of 6" for n in (2, 4, 6)]
-    names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "training.json"}
+    names = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+             "tokenizer_config.json", "training.json"}  # fmt: skip
     assert {path.name for path in folder.iterdir()} == names
     record = json.loads((folder / "training.json").read_text())
     assert record["settings"] == SHORT.record() and record["finished"]
@@ -261,6 +262,9 @@ def test_a_base_that_does_not_fit_is_refused(name, sentence, bases, tmp_path):
     ({"batch_size": 2000}, "--batch-size 2000 is too large"),
     ({"epochs": 0}, "--epochs is 0: give at least 1"), ({"max_steps": 0}, "--max-steps is 0"),
     ({"lora": -1}, "--lora is -1: give 0 or more"), ({"learning_rate": 0.0}, "--learning-rate is 0.0"),
+    ({"scl_weight": float("nan")}, "--scl-weight is nan: give 0 or more, and finite"),
+    ({"scl_weight": float("inf")}, "--scl-weight is inf: give 0 or more, and finite"),
+    ({"seed": 2**32}, "--seed is 4294967296: give at most 4294967295"),
 ])  # fmt: skip
 def test_a_wrong_setting_is_one_sentence(change, sentence, tmp_path):
     with pytest.raises(CausalnbError, match=sentence) as caught:

@@ -288,3 +288,11 @@ def test_slots_and_content_that_do_not_fit_are_refused():
     for shape in ((2, T, D), (B, T, D + 1), (B, D)):
         with pytest.raises(ValueError, match="cannot fill slots of shape .*one batch and one width"):
             mechanism().bind(**inputs() | {"content": torch.randn(shape)})
+
+
+def test_autocast_does_not_round_what_the_tokens_were():
+    reader = sci.binding.SlotReader(D, HIDDEN, n_heads=2).float()
+    hidden = torch.randn(B, T, HIDDEN, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        read = reader.read(hidden, reader.fold(torch.randn(B, K, D, dtype=torch.float32)), 0)
+    assert torch.equal(read, hidden)  # the output map is zero at first

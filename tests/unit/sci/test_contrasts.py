@@ -1,5 +1,7 @@
 """The approaches SCI is set against: each by its equation, and that they decode, save and hide the answer."""
 
+import copy
+
 import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
@@ -64,12 +66,12 @@ def test_order_counts(approach):
 @pytest.mark.parametrize("kind", ["information_bottleneck", "causal_vae"])
 def test_the_penalty_is_the_divergence_and_training_samples(kind):
     network, given = encoder(kind), tokens()
-    slots, _ = contrasts.TokenSlots.forward(network, given, MASK)
+    slots, *_ = contrasts.TokenSlots.forward(network, given, MASK)
     mean, log_variance = network.moments(slots).chunk(2, -1)
     posterior = Normal(mean, (0.5 * log_variance).exp())
-    network(given, MASK)
+    penalty = network(given, MASK)[2]
     expected = kl_divergence(posterior, Normal(0.0, 1.0)).sum((1, 2)).mean()
-    torch.testing.assert_close(network.penalty, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(penalty, expected, rtol=0, atol=1e-10)
     still, one, other = network(given, MASK)[0], network.train()(given, MASK)[0], network(given, MASK)[0]
     assert not torch.equal(one, other)
     if kind == "information_bottleneck":
@@ -80,7 +82,7 @@ def test_causal_factors_follow_their_graph():
     network, given = encoder("causal_vae"), tokens()
     with torch.no_grad():
         network.effects.normal_()
-    factors, edges = network(given, MASK)
+    factors, edges, _ = network(given, MASK)
     noise = network.moments(contrasts.TokenSlots.forward(network, given, MASK)[0]).chunk(2, -1)[0]
     assert torch.equal(edges[0], network.effects.triu(1)) and sci.acyclicity(edges).abs().max() < 1e-10
     for child in range(K):  # z_i = sum_j A[j, i] z_j + e_i
@@ -158,8 +160,10 @@ def test_every_weight_learns_and_is_saved(kind, tmp_path):
 def test_the_penalty_and_the_contrastive_loss_are_in_the_loss():
     network = model("information_bottleneck")
     network.config.penalty_weight, network.config.scl_weight = 0.5, 2.0
-    out = network(**batch(structure_ids=[4, 9, 4]))
-    expected = out.lm_loss + 0.5 * network.structural_encoder.penalty + 2 * out.contrastive_loss
+    given = batch(structure_ids=[4, 9, 4])
+    out, penalty = network(**given), network.slots(given["input_ids"], given["prompt_mask"])[2]
+    assert penalty > 0
+    expected = out.lm_loss + 0.5 * penalty + 2 * out.contrastive_loss
     torch.testing.assert_close(out.loss, expected)
     network.config.scl_weight = 0.0
     assert network(**batch(structure_ids=[4, 9, 4])).contrastive_loss is None
@@ -220,3 +224,42 @@ def test_the_guides_model_has_the_guides_loss_and_decodes_by_its_own_forward():
                 assert not found[row, ids.shape[1] + step + 1 :].any()
                 break
             running = torch.cat([running, token.view(1, 1)], 1)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "leaking"])
+def test_a_prompt_without_tokens_is_refused_by_its_row(kind):
+    given = batch(labels=False)
+    seen = torch.ones_like(given["input_ids"]) * torch.tensor([[1], [0], [1]])
+    given["prompt_mask" if kind != "leaking" else "attention_mask"] = seen
+    network = model(kind)
+    with pytest.raises(ValueError, match="row 1 has no prompt token: mark at least one"):
+        network(**given)
+    with pytest.raises(ValueError, match="row 1 has no prompt token: mark at least one"):
+        network.generate(given["input_ids"], seen, **FORCED)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "leaking"])
+def test_a_copy_after_a_training_step_stands_alone(kind):
+    network, given = model(kind).train(), batch(structure_ids=[4, 9, 4])
+    network(**given).loss.backward()
+    twin = copy.deepcopy(network).eval()
+    assert torch.equal(twin(**given).logits, network.eval()(**given).logits)
+
+
+def test_constructions_keep_their_vocabulary():
+    with pytest.raises(ValueError, match="a ConstructionTransformer keeps its base's 29 tokens and 31 were"):
+        model("constructions").resize_token_embeddings(31)
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_the_weight_of_a_penalty_is_finite(weight):
+    with pytest.raises(ValueError, match=f"penalty_weight is {weight}: choose a finite one, 0 or more"):
+        contrasts.SlotDecoder.from_base(base(), penalty_weight=weight, **SETTINGS)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "leaking", "guide"])
+def test_tuples_come_when_asked_for(kind):
+    network, given = model(kind), batch(labels=False)
+    given = dict(input_ids=given["input_ids"], attention_mask=torch.ones_like(given["input_ids"]))
+    found = network(**given, return_dict=False)
+    assert isinstance(found, tuple) and torch.equal(found[0], network(**given).logits)

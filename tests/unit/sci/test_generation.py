@@ -2,7 +2,10 @@
 
 import pytest
 import torch
+from transformers import GenerationConfig
 
+from causalnb import sci
+from causalnb.sci.contrasts import SlotDecoder
 from tests.unit.sci.tiny import BASES, FORCED, SLOTS, VOCABULARY, WIDTH, base, left_padded
 from tests.unit.sci.tiny import sci as wrapped
 
@@ -118,7 +121,7 @@ def test_generation_needs_no_gradient_and_refuses_what_does_not_fit():
     )
     with pytest.raises(ValueError, match=r"attention_mask has shape \(3, 6\), but input_ids \(3, 7\)"):
         model.generate(ids, mask[:, 1:], **FORCED)
-    with pytest.raises(ValueError, match="marks no token at all"):
+    with pytest.raises(ValueError, match="row 0 has no prompt token"):
         model.generate(ids, torch.zeros_like(mask), **FORCED)
     with pytest.raises(ValueError, match="row 1 has no prompt token"):
         model.generate(ids, mask * torch.tensor([[1], [0], [1]]), **FORCED)
@@ -131,3 +134,28 @@ def test_the_sliding_window_is_shorter_than_the_sequences():
     assert base("mistral").config.sliding_window < min(map(len, PROMPTS)) + FORCED["max_new_tokens"] - 1
     model, wide = wrapped(base("mistral")), wrapped(base("mistral", sliding_window=None))
     assert (model(PROMPTS[0][None]).logits - wide(PROMPTS[0][None]).logits).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("wrapper", [sci.SCITransformer, sci.SeparatedSCI, SlotDecoder])
+def test_padding_is_seen_without_a_mask(wrapper):
+    settings = dict(n_structural_slots=SLOTS, d_structure=WIDTH, n_structural_heads=2)
+    if wrapper is sci.SeparatedSCI:
+        settings["class_width"] = 2.0  # so that content counts in an untrained model
+    model = wrapper.from_base(base(pad_token_id=None), **settings).eval()
+    for projection in getattr(getattr(model, "causal_binding", None), "output_proj", []):
+        torch.nn.init.normal_(projection.weight, std=0.7)
+    ids, mask = left_padded(PROMPTS)
+    kept = dict(max_new_tokens=3, min_new_tokens=3, return_dict_in_generate=True, output_logits=True)
+    kept["do_sample"] = False
+
+    def first(*given, **keywords):
+        return model.generate(*given, **kept | keywords).logits[0]
+
+    masked, whole = first(ids, mask, pad_token_id=0), first(ids, torch.ones_like(mask), pad_token_id=0)
+    assert not torch.equal(masked[1], whole[1])
+    assert torch.equal(first(ids, pad_token_id=0), masked)
+    assert torch.equal(first(ids, generation_config=GenerationConfig(pad_token_id=0, eos_token_id=2)), masked)
+    assert torch.equal(first(ids, pad_token_id=0, eos_token_id=[2, 0]), first(
+        ids, torch.ones_like(mask), pad_token_id=0, eos_token_id=[2, 0]))  # fmt: skip
+    model.base.generation_config.pad_token_id = 0
+    assert torch.equal(first(ids), masked)

@@ -8,6 +8,7 @@ import torch
 import transformers
 
 from causalnb import sci
+from causalnb.sci.contrasts import ConstructionTransformer, SlotDecoder
 from tests.unit.sci.tiny import BASES, SLOTS, VOCABULARY, WIDTH, awake, base, batch, gradients
 from tests.unit.sci.tiny import sci as wrapped
 
@@ -241,6 +242,7 @@ def test_settings_left_out_follow_the_base():
     assert config.cbm_layers == [6, 11, 16] and config.d_structure == 192  # the guide's layers
     config = sci.SCIConfig(base(num_hidden_layers=1).config)
     assert config.cbm_layers == [0] and config.d_structure == 24
+    assert sci.SCIConfig(base().config, n_structural_heads=5).d_structure == 20
     assert sci.SCIConfig().base_config is None
 
 
@@ -275,8 +277,15 @@ def test_the_width_recommended_for_a_1b_model_costs_what_the_guide_claims():
         (dict(n_structural_slots=0), "0 structural slots do not fit"),
         (dict(dag="perm"), "dag is 'perm': choose 'upper'"),
         (dict(ortho="loss"), "ortho is 'loss': choose 'project' or 'none'"),
-        (dict(projection="svd"), "projection method 'svd' is unknown: choose one of gram, qr, sequential"),
+        (dict(projection="svd"), "projection is 'svd': choose 'gram' or 'qr' or 'sequential'"),
         (dict(scl_temperature=0.0), "temperature is 0.0: it must be positive"),
+        (dict(scl_temperature=float("inf")), "temperature is inf: it must be positive and finite"),
+        (dict(scl_weight=-1.0), "scl_weight is -1.0: choose a finite one, 0 or more"),
+        (dict(scl_weight=float("nan")), "scl_weight is nan: choose a finite one, 0 or more"),
+        (dict(scl_weight=float("inf")), "scl_weight is inf: choose a finite one, 0 or more"),
+        (dict(n_iterations=-1), "n_iterations is -1: choose 0 or more"),
+        (dict(n_structural_heads=0), "n_structural_heads is 0: choose 1 or more"),
+        (dict(cbm_layers=[]), "cbm_layers is empty: name at least one layer"),
         (
             dict(d_structure=10),
             "width of 10 does not split into 2 heads of even width: choose a multiple of 4",
@@ -308,7 +317,7 @@ def test_a_model_without_decoder_layers_is_refused_by_name():
         (dict(labels=torch.ones(3, 10)), r"labels has shape \(3, 10\), but input_ids \(3, 9\)"),
         (
             dict(prompt_mask=torch.zeros(3, 9)),
-            "the prompt mask marks no token at all: mark the instruction's tokens",
+            "row 0 has no prompt token: mark at least one with 1",
         ),
         (
             dict(prompt_mask=torch.tensor([[1] * 9, [0] * 9, [1] * 9])),
@@ -391,3 +400,68 @@ def test_inputs_that_do_not_fit_the_control_are_refused():
 def test_a_single_row_without_its_batch_is_refused():
     with pytest.raises(ValueError, match=r"input_ids have shape \(9,\): pass \(batch, tokens"):
         wrapped()(batch()["input_ids"][0])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [dict(dag="perm"), dict(ortho="loss"), dict(projection="svd"), dict(n_structural_heads=3, d_structure=8),
+     dict(scl_temperature=-1.0)],
+)  # fmt: skip
+def test_the_settings_refuse_by_themselves(settings):
+    with pytest.raises(ValueError, match="choose|must be positive"):
+        sci.SCIConfig(base().config, **settings)
+
+
+@pytest.mark.parametrize("wrapper", [sci.SCITransformer, sci.SeparatedSCI, sci.ContrastiveDecoder])
+@pytest.mark.parametrize("name", ["scl_wieght", "base_adapter"])
+def test_an_unknown_setting_is_refused_by_name(wrapper, name):
+    with pytest.raises(ValueError, match=f"there is no setting '{name}': give .*scl_weight"):
+        wrapper.from_base(base(), **{name: 5})
+
+
+def test_what_every_configuration_has_may_be_set():
+    assert sci.SCITransformer.from_base(base(), output_hidden_states=True).config.output_hidden_states
+
+
+@pytest.mark.parametrize("wrapper", [sci.SCITransformer, sci.SeparatedSCI])
+def test_replicas_of_data_parallel_are_refused(wrapper):
+    settings = dict(n_structural_slots=SLOTS, d_structure=WIDTH, n_structural_heads=2)
+    replica = wrapper.from_base(base(), **settings)._replicate_for_data_parallel()
+    for call in (replica, replica.generate):
+        with pytest.raises(ValueError, match="replicas of .* unbound: use accelerate or Distributed"):
+            call(batch()["input_ids"])
+
+
+@pytest.mark.parametrize("wrapper", [sci.SCITransformer, sci.SeparatedSCI, sci.ContrastiveDecoder])
+def test_tuples_come_when_asked_for(wrapper):
+    settings = dict(n_structural_slots=SLOTS, d_structure=WIDTH, n_structural_heads=2)
+    model, given = wrapper.from_base(base(), **settings).eval(), batch(structure_ids=[0, 1, 0])
+    loss, logits, *_ = model(**given, return_dict=False)
+    expected = model(**given)
+    assert torch.equal(loss, expected.loss) and torch.equal(logits, expected.logits)
+
+
+@pytest.mark.parametrize("wrapper", [sci.SCITransformer, sci.SeparatedSCI])
+def test_padding_is_no_prompt(wrapper):
+    settings = dict(n_structural_slots=SLOTS, d_structure=WIDTH, n_structural_heads=2)
+    model, ids = wrapper.from_base(base(), **settings).eval(), batch()["input_ids"]
+    seen = (torch.arange(9) >= 2).long().expand(3, -1)
+    prompt = (torch.arange(9) < 5).long().expand(3, -1)
+    exact = model(ids, attention_mask=seen, prompt_mask=prompt * seen)
+    for mask in (prompt, prompt.bool(), prompt.float()):
+        out = model(ids, attention_mask=seen, prompt_mask=mask)
+        assert torch.equal(out.structure, exact.structure) and torch.equal(out.logits, exact.logits)
+    assert not torch.equal(model(ids, prompt_mask=prompt).structure, exact.structure)
+
+
+def test_encoding_no_prompt_at_all_is_refused():
+    ids = batch()["input_ids"]
+    with pytest.raises(ValueError, match="the prompt mask marks no token at all"):
+        wrapped().encode(ids, torch.zeros_like(ids))
+
+
+def test_the_automatic_classes_know_the_models():
+    for kind in (sci.SCITransformer, sci.SeparatedSCI, SlotDecoder, ConstructionTransformer):
+        config = kind.config_class
+        assert type(transformers.AutoConfig.for_model(config.model_type)) is config
+        assert transformers.AutoModelForCausalLM._model_mapping[config] is kind

@@ -4,14 +4,16 @@ import json
 
 import pytest
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from transformers import AutoModelForCausalLM, GenerationConfig, Trainer, TrainingArguments
 
 from causalnb import sci
-from tests.unit.sci.tiny import BASES, FORCED, SLOTS, WIDTH, awake, base, batch, gradients
+from causalnb.sci.contrasts import SlotDecoder
+from tests.unit.sci.tiny import BASES, FORCED, SLOTS, VOCABULARY, WIDTH, awake, base, batch, gradients
 from tests.unit.sci.tiny import sci as wrapped
 
+SETTINGS = dict(n_structural_slots=SLOTS, d_structure=WIDTH, n_structural_heads=2)
 SCI_PARTS = ["structural_encoder", "content_encoder", "causal_binding", "down_proj", "down_norm"]
 
 
@@ -148,6 +150,81 @@ def test_a_module_that_was_put_into_the_base_stays_as_it_is(wrapper):
     assert torch.equal(model(**batch()).logits, expected)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("size", [VOCABULARY + 4, VOCABULARY - 3])
+def test_another_vocabulary_is_the_bases_and_comes_back(tied, size, tmp_path):
+    model = wrapped(base(dtype=torch.float32, tie_word_embeddings=tied))
+    before = model.get_input_embeddings().weight.detach()[: VOCABULARY - 3].clone()
+    assert model.resize_token_embeddings(size) is model.get_input_embeddings()
+    assert model.config.base_config.vocab_size == model.base.config.vocab_size == size
+    assert torch.equal(model.get_input_embeddings().weight[: VOCABULARY - 3], before)
+    ids = batch()["input_ids"].clamp(max=size - 1)
+    assert model(ids).logits.shape == (3, 9, size)
+    model.save_pretrained(tmp_path)
+    same(model, sci.SCITransformer.from_pretrained(tmp_path), dict(input_ids=ids))
+
+
+@pytest.mark.parametrize("wrapper", [sci.SCITransformer, sci.SeparatedSCI])
+def test_what_generation_is_told_comes_back(wrapper, tmp_path):
+    model = wrapper.from_base(base(dtype=torch.float32), **SETTINGS)
+    assert model.generation_config is model.base.generation_config
+    model.generation_config = GenerationConfig(eos_token_id=[2, 7], repetition_penalty=1.3, pad_token_id=0)
+    assert model.base.generation_config.eos_token_id == [2, 7]
+    model.save_pretrained(tmp_path)
+    again = wrapper.from_pretrained(tmp_path)
+    assert again.base.generation_config.eos_token_id == [2, 7]
+    assert again.generation_config.repetition_penalty == 1.3
+    (tmp_path / "generation_config.json").unlink()
+    assert wrapper.from_pretrained(tmp_path).generation_config.eos_token_id == 2  # the base's configuration
+
+
+def test_a_damaged_checkpoint_by_keyword_is_refused_by_name(tmp_path):
+    wrapped(base(dtype=torch.float32)).save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ValueError, match=f"the weights in {tmp_path} cannot be read"):
+        sci.SCITransformer.from_pretrained(pretrained_model_name_or_path=tmp_path)
+
+
+def test_what_was_loaded_is_told_when_asked_for(tmp_path):
+    model = wrapped(base(dtype=torch.float32))
+    model.save_pretrained(tmp_path)
+    again, info = sci.SCITransformer.from_pretrained(tmp_path, output_loading_info=True)
+    same(model, again)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+
+
+def test_weights_come_from_a_state_dict_as_well():
+    model = wrapped(base(dtype=torch.float32))
+    state = model.state_dict()
+    same(model, sci.SCITransformer.from_pretrained(None, config=model.config, state_dict=state))
+
+
+@pytest.mark.parametrize("other", [sci.SeparatedSCI, SlotDecoder])
+def test_a_checkpoint_of_another_class_is_refused(other, tmp_path):
+    other.from_base(base(dtype=torch.float32), **SETTINGS).save_pretrained(tmp_path)
+    found = other.config_class.model_type
+    with pytest.raises(ValueError, match=f"is of model_type '{found}', not 'sci': load it with its"):
+        sci.SCITransformer.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [sci.SCITransformer, sci.SeparatedSCI, SlotDecoder])
+def test_the_automatic_class_loads_a_checkpoint(kind, tmp_path):
+    kind.from_base(base(dtype=torch.float32), **SETTINGS).save_pretrained(tmp_path)
+    assert type(AutoModelForCausalLM.from_pretrained(tmp_path)) is kind
+
+
+def test_the_trainer_predicts_logits_alone(tmp_path):
+    model, given = sci.SeparatedSCI.from_base(base(dtype=torch.float32), **SETTINGS), batch(rows=4)
+    given["structure_ids"] = torch.tensor([0, 1, 0, 1])
+    rows = [{key: value[row] for key, value in given.items()} for row in range(4)]
+    arguments = TrainingArguments(
+        str(tmp_path), use_cpu=True, report_to="none", disable_tqdm=True, remove_unused_columns=False
+    )
+    predicted = Trainer(model, arguments).predict(rows).predictions
+    torch.testing.assert_close(torch.tensor(predicted), model(**given).logits, rtol=1e-4, atol=1e-5)
+
+
 # peft inside: a base with adapters is wrapped
 
 
@@ -180,6 +257,49 @@ def test_adapters_inside_train_and_come_back(name, targets, tmp_path):
     assert trainable(again) == trainable(model)
     ids = batch()["input_ids"]
     assert torch.equal(again.generate(ids, **FORCED), model.generate(ids, **FORCED))
+
+
+@pytest.mark.parametrize(
+    "name, settings",
+    [("llama", dict(modules_to_save=["lm_head"])), ("llama", dict(modules_to_save=["embed_tokens"])),
+     ("qwen2", dict(bias="all")), ("qwen2", dict(bias="lora_only"))],
+    ids=str,
+)  # fmt: skip
+def test_what_trains_beside_the_adapters_trains_again(name, settings, tmp_path):
+    adapted = get_peft_model(base(name, torch.float32, tie_word_embeddings=False), lora(**settings))
+    model = wrapped(adapted)
+    assert any("lora" not in key for key in trainable(model.base))
+    model.save_pretrained(tmp_path)
+    again = sci.SCITransformer.from_pretrained(tmp_path)
+    same(model, again)
+    assert trainable(again) == trainable(model)
+
+
+def adapted_twice():
+    adapted = get_peft_model(base(), lora())
+    adapted.add_adapter("more", lora())
+    return adapted
+
+
+@pytest.mark.parametrize(
+    "adapted, message",
+    [
+        (adapted_twice, "the base has 2 adapters, default, more, and one is kept"),
+        (lambda: get_peft_model(base(), lora(), "mine"), "adapter is named 'mine', and would come back as"),
+        (
+            lambda: get_peft_model(base(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)),
+            "PROMPT_TUNING adds tokens outside the base, which would be lost",
+        ),
+    ],
+)
+def test_adapters_that_would_be_lost_are_refused(adapted, message):
+    with pytest.raises(ValueError, match=message):
+        sci.SCITransformer.from_base(adapted(), **SETTINGS)
+
+
+def test_adapters_in_the_head_are_no_plain_head():
+    with pytest.raises(ValueError, match="of LlamaForCausalLM is a peft.*Linear: pass a fresh base"):
+        sci.SeparatedSCI.from_base(get_peft_model(base(), lora(target_modules=["lm_head"])), **SETTINGS)
 
 
 # peft outside: an SCI model gets adapters

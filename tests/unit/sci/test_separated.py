@@ -5,10 +5,13 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 from transformers import LogitsProcessor
 
 from causalnb import sci
-from tests.unit.sci.tiny import BASES, FORCED, SLOTS, VOCABULARY, WIDTH, base, batch, gradients, left_padded
+from tests.unit.sci.tiny import (
+    BASES, DECODER, FORCED, SLOTS, VOCABULARY, WIDTH, base, batch, gradients, left_padded
+)  # fmt: skip
 
 IDS = torch.tensor([4, 9, 4])
 PROMPTS = [torch.randint(3, VOCABULARY, (n,), generator=torch.Generator().manual_seed(n)) for n in (7, 3, 5)]
@@ -304,7 +307,7 @@ def test_bfloat16_base():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="abstraction_noise is -0.1"):
+    with pytest.raises(ValueError, match="abstraction_noise is -0.1: choose a finite one"):
         separated(abstraction_noise=-0.1)
     with pytest.raises(ValueError, match="class_width is 0.0: choose more than 0"):
         separated(class_width=0.0)
@@ -313,3 +316,163 @@ def test_bad_input():
         separated()(given["input_ids"], labels=given["labels"])
     with pytest.raises(ValueError, match="call generate"):
         separated()(batch()["input_ids"], past_key_values=object())
+    seen = torch.ones_like(given["input_ids"]) * torch.tensor([[1], [1], [0]])
+    with pytest.raises(ValueError, match="row 2 has no prompt token: mark at least one"):
+        separated()(given["input_ids"], prompt_mask=seen)
+    with pytest.raises(ValueError, match="row 2 has no prompt token: mark at least one"):
+        separated().generate(given["input_ids"], seen, **FORCED)
+
+
+def literal_kinship(table):
+    """The formula as it stands, without regard to precision."""
+    squares = table.square().sum(-1)
+    apart = (squares[:, None] + squares - 2 * table @ table.T).clamp(min=0)
+    return torch.exp(-apart / (2 * 0.1**2 * table.var(0).sum()))
+
+
+def test_in_float32_the_classes_are_the_same_bits():
+    torch.manual_seed(0)
+    found, start = [], torch.randn(2, 6, 9) * 8
+    for literal in (False, True):
+        table, votes = torch.randn(9, 4, generator=torch.Generator().manual_seed(1)), start.clone()
+        table.requires_grad_(), votes.requires_grad_()
+        if literal:
+            kin, steep = literal_kinship(table), votes - votes.amax(-1, keepdim=True)
+            worth = steep - (steep.exp() @ kin).clamp(min=torch.finfo(torch.float32).tiny).log()
+        else:
+            kin = sci.kinship(table, 0.1)
+            worth = sci.within_classes(votes, kin)
+        (worth * torch.arange(worth.numel()).view_as(worth).cos()).sum().backward()
+        found.append((kin, worth, table.grad, votes.grad))
+    assert all(torch.equal(one, other) for one, other in zip(*found))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_classes_in_half_precision(dtype):
+    """A class of two words, and words apart from them, all far from the origin; votes 12 to 30 apart."""
+    torch.manual_seed(0)
+    table = (8 + torch.randn(6, 16)).to(dtype)
+    table[1] = table[0]
+    kin = sci.kinship(table, 0.1)
+    torch.testing.assert_close(kin.double(), sci.kinship(table.double(), 0.1), rtol=0, atol=1e-4)
+    assert torch.equal(kin.diagonal(), torch.ones(6)) and kin[0, 1] > 0.999
+    votes = torch.tensor([0.0, -3, 5, -12, 17, -13], dtype=dtype)
+    worth = sci.within_classes(votes, kin)
+    assert worth.dtype == dtype
+    expected = sci.within_classes(votes.double(), kin.double())
+    torch.testing.assert_close(worth.double(), expected, rtol=torch.finfo(dtype).eps, atol=1e-3)
+
+
+def test_a_vote_beyond_the_smallest_number_is_its_own_class():
+    votes = torch.tensor([0.0, -200.0], requires_grad=True)
+    worth = sci.within_classes(votes, torch.eye(2))
+    worth[1].backward()
+    assert torch.equal(worth, torch.zeros(2)) and torch.equal(votes.grad, torch.zeros(2))
+
+
+def test_classes_are_not_rounded_by_autocast():
+    table, votes = 8 + torch.randn(6, 16), torch.randn(3, 6)
+    kin = sci.kinship(table, 0.5)
+    worth = sci.within_classes(votes, kin)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(sci.kinship(table, 0.5), kin)
+        assert torch.equal(sci.within_classes(votes, kin), worth)
+
+
+def kin_of_two_words(tied, steps=80):
+    """The kinship of two words after training on sentences in which they share a place."""
+    decoder = base(dtype=torch.float32, tie_word_embeddings=tied, num_hidden_layers=1)
+    torch.manual_seed(0)
+    settings = dict(n_structural_slots=2, d_structure=WIDTH, n_structural_heads=2)
+    model = sci.SeparatedSCI.from_base(decoder, **settings).train()
+    ids = torch.tensor([[5, 10, 7, 10, 2], [5, 11, 7, 11, 2]])
+    mask = torch.tensor([[1, 1, 1, 0, 0]] * 2)
+    given = dict(input_ids=ids, prompt_mask=mask, labels=ids.masked_fill(mask.bool(), -100))
+    optimizer = torch.optim.Adam(model.parameters(), 2e-2)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(**given, structure_ids=torch.zeros(2, dtype=torch.long)).loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        kin = sci.kinship(model.abstraction_layer(model.get_output_embeddings().weight), 0.1)
+    return kin[10, 11].item(), kin[10, 5].item()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_words_that_share_a_place_become_one_class(tied):
+    together, apart = kin_of_two_words(tied)
+    assert together > 0.5 and apart < 0.01
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_invariance_is_of_the_rows_read_and_the_rows_said(tied):
+    model, given = separated(base(tie_word_embeddings=tied)), batch(structure_ids=IDS.tolist())
+    expected = 0
+    heads = [model.get_input_embeddings().weight] + [model.get_output_embeddings().weight] * (not tied)
+    for words in heads:
+        table = model.abstraction_layer(words)
+        everything = torch.ones_like(given["input_ids"])
+        loss = literal_invariance(table[given["input_ids"]], everything.bool(), IDS)
+        expected = expected + loss / table.var(0).sum()
+    torch.testing.assert_close(model(**given).invariance_loss, expected)
+
+
+def test_noise_on_what_is_read_follows_the_scale_of_the_input_embeddings():
+    config = transformers.Gemma3TextConfig(**DECODER | dict(head_dim=8), layer_types=["full_attention"] * 3)
+    model = separated(transformers.Gemma3ForCausalLM(config).double())
+    embeddings, ids = model.get_input_embeddings(), batch()["input_ids"]
+    assert embeddings.weight is model.get_output_embeddings().weight  # tied, but scaled where they are read
+    read = model.abstraction_layer(embeddings(torch.arange(VOCABULARY))).var(0).mean()
+    said = model.abstraction_layer(embeddings.weight).var(0).mean()
+    spread = model.bind(model.abstraction_layer(embeddings(ids)), ids, torch.ones_like(ids))[3]
+    torch.testing.assert_close(spread, read)
+    assert read > 2 * said
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda base: setattr(base, "lm_head", torch.nn.Linear(24, VOCABULARY)), "has a bias"),
+        (lambda base: separated(base), "has a forward of its own, as after another wrapping"),
+        (lambda base: setattr(base, "lm_head", Doubled(24, VOCABULARY, bias=False)), "is a .*.Doubled"),
+    ],
+)
+def test_a_head_that_would_be_bypassed_is_refused(change, message):
+    decoder = base()
+    change(decoder)
+    with pytest.raises(ValueError, match=f"output layer of LlamaForCausalLM {message}: pass a fresh base"):
+        separated(decoder)
+
+
+class Doubled(torch.nn.Linear):
+    """An output layer that does more than its weight says."""
+
+    def forward(self, states):
+        return 2 * super().forward(states)
+
+
+def test_another_size_of_the_vocabulary_is_refused_before_anything_changes():
+    model = separated()
+    assert model.resize_token_embeddings(VOCABULARY) is model.get_input_embeddings()
+    with pytest.raises(ValueError, match="keeps its base's 29 tokens and 31 were asked for: resize the base"):
+        model.resize_token_embeddings(31)
+    assert model.get_input_embeddings().num_embeddings == model.base.config.vocab_size == VOCABULARY
+
+
+def test_do_takes_values_of_another_precision():
+    model, given = separated(base(dtype=torch.bfloat16)), batch(labels=False)
+    value = torch.nn.functional.normalize(torch.randn(3, WIDTH), dim=-1)
+    held = model(**given, do={1: value})
+    assert torch.equal(held.slots[:, 1], value.bfloat16())
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["invariance_weight", "content_scale", "abstraction_noise", "class_width"])
+def test_weights_and_widths_are_finite(name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value}: choose a finite one, 0 or more"):
+        separated(**{name: value})
+
+
+def test_layers_to_bind_after_are_refused():
+    with pytest.raises(ValueError, match=r"cbm_layers is \[1\]: leave it out"):
+        separated(cbm_layers=[1])
