@@ -388,6 +388,9 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         routing, mutual_information, unweighted, and alignment where delta is not 0. Raises ValueError for
         labels all ignored, for arguments of another shape, unknown modules, and states that are not finite.
         """
+        if getattr(self, "_is_replica", False):
+            raise ValueError(f"nn.DataParallel's replicas of {type(self).__name__} would share one routing: "
+                             "use accelerate or DistributedDataParallel")
         if isinstance(routing, Tensor):
             routing = Routing(routing, torch.zeros((), device=routing.device))
         given = None if isinstance(past_key_values, ModuleCache) else routing  # with a cache goes its own

@@ -761,3 +761,9 @@ def test_embeddings_are_the_bases():
     model.set_input_embeddings(torch.nn.Embedding(31, WIDTH))
     assert model.base.get_input_embeddings().num_embeddings == 31
     assert model.get_input_embeddings() is model.base.get_input_embeddings()
+
+
+def test_replicas_of_data_parallel_are_refused():
+    replica = wrapped()._replicate_for_data_parallel()
+    with pytest.raises(ValueError, match="replicas of ICLMForCausalLM would share one routing: use accelerate"):
+        replica(**batch_of())
