@@ -251,8 +251,9 @@ def test_ratings_that_do_not_fit():
 def test_answers_that_are_no_http_are_failures_like_others(answer, said):
     def serve():
         connection, _ = listening.accept()
-        with connection:
-            connection.recv(2**16)
+        with connection, connection.makefile("rb") as request:  # all of it, or closing resets the connection
+            fields = dict(line.lower().split(b": ") for line in iter(request.readline, b"\r\n") if b": " in line)
+            request.read(int(fields[b"content-length"]))
             connection.sendall(answer)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:

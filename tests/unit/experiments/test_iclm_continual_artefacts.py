@@ -180,7 +180,8 @@ def test_remarks_name_the_part_that_brings_most_back(monkeypatch):
     assert "most comes back with the domains (+20.3" in first and first.endswith("least with the router.")
     assert "does not show a loss; by seed +10.0, -10.0, +0.0." in second
     assert third.startswith("Finetuned-Sequential, text: +31.0") and "back" not in third
-    assert "of the 4 losses of 10 points or more" in runs and "most comes back with the domain modules in 4" in runs
+    assert "of the 4 losses of 10 points or more" in runs
+    assert "most comes back with the domain modules in 4" in runs
 
 
 def test_the_picture_of_forgetting_has_every_score():
