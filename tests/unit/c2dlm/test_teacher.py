@@ -252,7 +252,8 @@ def test_answers_that_are_no_http_are_failures_like_others(answer, said):
     def serve():
         connection, _ = listening.accept()
         with connection, connection.makefile("rb") as request:  # all of it, or closing resets the connection
-            fields = dict(line.lower().split(b": ") for line in iter(request.readline, b"\r\n") if b": " in line)
+            lines = iter(request.readline, b"\r\n")
+            fields = dict(line.lower().split(b": ") for line in lines if b": " in line)
             request.read(int(fields[b"content-length"]))
             connection.sendall(answer)
 
