@@ -325,15 +325,14 @@ def forgetting_figure(profile: str | None = None):
                 {"after": mean(IN_TURN, "LLaMA2-Finetuned-Sequential")},
                 *({when: np.mean(list(by_seed.values())) for when, by_seed in scores[arm, format].items()}
                   for arm in ARMS)]
-        for place, (name, row) in enumerate(zip(names, rows, strict=True)):
+        for place, (name, row, arm) in enumerate(zip(names, rows, [None, None, *ARMS], strict=True)):
             if "before" in row:
                 ax.plot([100 * row["before"], 100 * row["after"]], [-place] * 2, color="0.6", linewidth=2,
                         linestyle="-", marker="", zorder=1)
-            for arm in [key for key, told_as in ARMS.items() if name == f"ours: {told_as}"]:
-                for when in ("before", "after"):
-                    by_seed = 100 * np.array(list(scores[arm, format][when].values()))
-                    ax.plot(by_seed, [-0.28 - place] * len(by_seed), linestyle="", marker="o", markersize=3,
-                            color="black", markerfacecolor=LOOKS[when][2] or "black", markeredgewidth=0.7)
+            for when in ("before", "after") if arm else ():
+                by_seed = 100 * np.array(list(scores[arm, format][when].values()))
+                ax.plot(by_seed, [-0.28 - place] * len(by_seed), linestyle="", marker="o", markersize=3,
+                        color="black", markerfacecolor=LOOKS[when][2] or "black", markeredgewidth=0.7)
             for when, (colour, marker, fill, up) in LOOKS.items():
                 if when in row:
                     ax.plot(100 * row[when], up - place, marker=marker, color=COLOURS[colour], markersize=6.5,

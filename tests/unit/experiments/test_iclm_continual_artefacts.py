@@ -192,6 +192,10 @@ def test_the_picture_of_forgetting_has_every_score():
     back = mean(mean(values(f"router_back_acre_{cell}_symbolic_exact", "kept"))
                 for cell in ("IID", "Comp", "Sys"))
     assert f"router back {100 * back:.1f}" in alt
+    seeds = [line.get_xdata() for line in fig.axes[1].lines if len(line.get_xdata()) == 3]
+    assert len(seeds) == 6  # of our three models, before and after
+    found = made.forgetting()["kept", "symbolic"]["after"]
+    assert any(sorted(one) == pytest.approx(sorted(100 * value for value in found.values())) for one in seeds)
 
 
 def test_modules_of_the_first_task_are_those_with_a_share():
