@@ -8,14 +8,12 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from peft import PeftModel, get_peft_model
-from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
-from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from causalnb.attention import tap
+from causalnb.wrapping import check_settings, check_unadapted, rebuild, train_only, unwrap
 
 from .diffusion import WEIGHTS, logits_at, loss_at_masked, mask_in_order, mask_tokens
 from .forms import MASS_ATTENTION
@@ -23,7 +21,6 @@ from .graph import Supervision
 from .reattention import ReattentionLoss, gamma_schedule
 
 SCHEDULE = {"total_steps", "gamma_min", "gamma_max", "warmup"}
-GIVEN = {"base_config", "mask_token_id", "reattention", "base_adapter", "kwargs"}  # by from_base itself
 
 
 class MaskedDiffusionConfig(PretrainedConfig):
@@ -103,9 +100,9 @@ class MaskedDiffusionModel(PreTrainedModel):
     def __init__(self, config: MaskedDiffusionConfig, base_model: nn.Module | None = None):
         config.check()  # from_pretrained may have changed a setting
         super().__init__(config)
+        self._trained = None  # names of the weights that an adapter trains
         if base_model is None:
-            base_model = self._rebuild(config)
-            self._trained = {name for name, weight in base_model.named_parameters() if weight.requires_grad}
+            base_model, self._trained = rebuild(config.base_config, config.base_adapter)
         else:
             for module in base_model.modules():
                 module._is_hf_initialized = True  # post_init below keeps its weights
@@ -125,12 +122,8 @@ class MaskedDiffusionModel(PreTrainedModel):
         Raises ValueError for a decoder that stays causal or runs under flex attention, for adapters that a
         checkpoint could not hold, for an unknown setting, and as MaskedDiffusionConfig does.
         """
-        own = signature(cls.config_class).parameters.keys() - GIVEN
-        if unknown := settings.keys() - own - signature(PretrainedConfig.__init__).parameters.keys():
-            raise ValueError(f"there is no setting {sorted(unknown)[0]!r}: give {', '.join(sorted(own))}")
-        adapter = _adapter_of(decoder)
-        if isinstance(decoder, PeftModel):  # its layers hold the adapters; the wrapper is not needed
-            decoder = decoder.get_base_model()
+        check_settings(cls.config_class, settings, given=("mask_token_id", "reattention"))
+        decoder, adapter = unwrap(decoder)
         if decoder.config._attn_implementation == "flex_attention":
             raise ValueError("the decoder runs under flex attention, whose masks are no tensors: call "
                              "decoder.set_attn_implementation('sdpa')")
@@ -148,28 +141,15 @@ class MaskedDiffusionModel(PreTrainedModel):
         """As in transformers; with an adapter, what peft trains of it is trainable, and nothing else."""
         found = super().from_pretrained(*arguments, **keywords)
         model = found[0] if isinstance(found, tuple) else found
-        if model.config.base_adapter is not None:  # loading sets every weight trainable again
-            for name, parameter in model.base.named_parameters():
-                parameter.requires_grad_(name in model._trained)
+        train_only(model.base, model._trained)
         return found
 
     def save_pretrained(self, *arguments, **keywords):
         """As in transformers; ValueError for adapters put on after from_base, which would not load again."""
-        added = self.config.base_adapter is None and not getattr(self, "_hf_peft_config_loaded", False)
-        if added and any(isinstance(module, BaseTunerLayer) for module in self.base.modules()):
-            raise ValueError("the base got adapters after from_base, which a checkpoint could not rebuild: "
-                             "put them on the decoder and wrap that, or merge them (merge_and_unload)")
+        if self.config.base_adapter is None and not getattr(self, "_hf_peft_config_loaded", False):
+            check_unadapted(self)
         self.config.base_config.vocab_size = self.base.config.vocab_size  # where the base was resized itself
         return super().save_pretrained(*arguments, **keywords)
-
-    @staticmethod
-    def _rebuild(config: MaskedDiffusionConfig) -> nn.Module:
-        base = AutoModelForCausalLM.from_config(config.base_config)
-        if config.base_adapter is None:
-            return base
-        settings = dict(config.base_adapter)
-        kind = PEFT_TYPE_TO_CONFIG_MAPPING[settings.pop("peft_type")]
-        return get_peft_model(base, kind(**settings)).get_base_model()
 
     def _init_weights(self, module: nn.Module):
         """The base brings its own weights."""
@@ -283,26 +263,6 @@ class MaskedDiffusionModel(PreTrainedModel):
 def _states(out) -> dict:
     """What output_hidden_states and output_attentions ask of the base, None where they do not."""
     return {name: getattr(out, name, None) for name in ("hidden_states", "attentions")}
-
-
-def _adapter_of(decoder: nn.Module) -> dict | None:
-    """The settings of a decoder's adapter as JSON holds them; ValueError for those of no checkpoint."""
-    adapters = getattr(decoder, "peft_config", None) or {}
-    if any(one.is_prompt_learning for one in adapters.values()):
-        raise ValueError("the adapter learns a prompt, which is no part of the decoder: choose one that "
-                         "changes its layers, as LoRA does")
-    if not any(isinstance(module, BaseTunerLayer) for module in decoder.modules()):
-        return None
-    if len(adapters) > 1:
-        raise ValueError(f"the decoder carries the adapters {', '.join(adapters)}: keep one, or merge the "
-                         "others (merge_and_unload)")
-    if adapters and "default" not in adapters:
-        raise ValueError(f"the adapter is called {next(iter(adapters))!r}: call it 'default', under which a "
-                         "checkpoint is loaded")
-    if not adapters:
-        return None
-    kept = adapters["default"].to_dict()
-    return {name: sorted(v) if isinstance(v, set) else v for name, v in kept.items()}
 
 
 class NumberedRows(Sequence):

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -45,20 +46,22 @@ class ReattentionLoss:
     def __init__(self, alpha: float, lam: float, layers: str | Sequence[int] = "all", norm_index: str = "key",
                  step_rule: str = "no_lookahead", backend: str = "rows", over_layers: str = "map",
                  detach_norm: bool = False, norm_scale: str = "raw", chunk_rows: int | None = None):
-        if not alpha > 0 or not lam >= 0:
-            raise ValueError(f"alpha is {alpha} and lam {lam}: choose alpha above 0 and lam 0 or more")
+        if not 0 < alpha < math.inf or not 0 <= lam < math.inf:
+            raise ValueError(f"alpha is {alpha} and lam {lam}: choose alpha above 0 and lam 0 or more, both "
+                             "finite")
         choices = dict(norm_index=(norm_index, NORM_INDICES), backend=(backend, BACKENDS),
                        step_rule=(step_rule, STEP_RULES), over_layers=(over_layers, ("map", "loss")),
                        norm_scale=(norm_scale, ("raw", "mean1")))
         for name, (chosen, known) in choices.items():
             if chosen not in known:
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(known)}")
-        if layers != "all" and (isinstance(layers, str) or not len(layers)):
+        layers = layers if isinstance(layers, str) else [*layers]
+        if layers != "all" and not (layers and all(isinstance(number, Integral) for number in layers)):
             raise ValueError(f"layers is {layers!r}: choose 'all' or a list of layer numbers")
         if chunk_rows is not None and chunk_rows < 1:
             raise ValueError(f"chunk_rows is {chunk_rows}: choose at least 1")
         self.alpha, self.lam, self.backend = float(alpha), float(lam), backend
-        self.layers = layers if layers == "all" else sorted(set(layers))
+        self.layers = layers if layers == "all" else sorted({int(number) for number in layers})
         self.norm_index, self.step_rule, self.over_layers = norm_index, step_rule, over_layers
         self.detach_norm, self.norm_scale, self.chunk_rows = detach_norm, norm_scale, chunk_rows
 

@@ -125,7 +125,8 @@ def figure(seed: int = 0):
 @artefact(
     "c2dlm.fig1",
     code=("causalnb.c2dlm.graph", "causalnb.c2dlm.model", "causalnb.tasks.cot_order_perturb",
-          "causalnb.experiments.c2dlm_models", "causalnb.experiments.c2dlm_tasks"),
+          "causalnb.experiments.c2dlm_models", "causalnb.experiments.c2dlm_tasks",
+          "causalnb.wrapping"),
 )  # fmt: skip
 def fig1(profile):
     """Dependence structures of an autoregressive, a diffusion and a guided diffusion model."""

@@ -17,6 +17,7 @@ CODE = (
     "causalnb.experiments.c2dlm_reattention_artefacts",
     "causalnb.tasks.cot_order_perturb",
     "causalnb.tasks.words",
+    "causalnb.wrapping",
 )
 SOURCES = (80, 79)  # Zorin and Vortex of the printed example
 STEPS = ("Quasar", "Flux", "Radiant")  # the first formulas of the chain

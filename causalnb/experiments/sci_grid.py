@@ -15,6 +15,7 @@ ROOM = tuple(
 )
 CODE = (
     *ROOM,
+    "causalnb.wrapping",
     "causalnb.tasks.scan",
     "causalnb.tasks._scan_simple",
     "causalnb.lab.training",

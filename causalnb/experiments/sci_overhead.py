@@ -174,7 +174,7 @@ register(
         title="Parameters and operations that SCI adds to TinyLlama's shape",
         run=run_overhead,
         notebook="22_sci_overhead_identifiability",
-        code=("causalnb.sci.guide", *ROOM, __name__),
+        code=("causalnb.sci.guide", "causalnb.wrapping", *ROOM, __name__),
         arms={"guide": {"version": "guide"}} | {arm: {"d_structure": width} for arm, width in WIDTHS.items()},
         settings={
             "laptop": {
@@ -346,7 +346,7 @@ register(
         title="The time SCI adds to a training step and to a decoded token",
         run=run_time,
         notebook="22_sci_overhead_identifiability",
-        code=("causalnb.sci.contrastive", "causalnb.sci.parallel", *ROOM, __name__),
+        code=("causalnb.sci.contrastive", "causalnb.sci.parallel", "causalnb.wrapping", *ROOM, __name__),
         arms={"timed": {}},
         settings={
             "laptop": {

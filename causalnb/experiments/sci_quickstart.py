@@ -616,6 +616,7 @@ register(
         code=(
             *(f"causalnb.sci.{module}" for module in
               ("model", "structure", "content", "binding", "contrastive", "configuration", "parallel")),
+            "causalnb.wrapping",
             "causalnb.tasks.scan",
             "causalnb.tasks._scan_simple",
             "causalnb.lab.training",

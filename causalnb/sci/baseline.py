@@ -3,8 +3,10 @@
 import copy
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import can_return_tuple
+
+from causalnb.wrapping import check_settings, rebuild, train_only, unwrap
 
 from .configuration import SCIConfig
 from .contrastive import StructuralContrastiveLoss
@@ -12,27 +14,47 @@ from .model import SCIOutput, keep_weights
 from .parallel import shared_mean, shared_rows
 
 
+class ContrastiveDecoderConfig(SCIConfig):
+    """SCIConfig, of which scl_weight and scl_temperature matter."""
+
+    model_type = "sci_contrastive_decoder"
+
+    def __init__(self, base_config=None, **kwargs):
+        super().__init__(base_config, **kwargs)
+
+
 class ContrastiveDecoder(PreTrainedModel):
     """A decoder with lm + scl_weight * contrastive loss on its last state at the prompt's last token."""
 
-    config_class = SCIConfig
+    config_class = ContrastiveDecoderConfig
     base_model_prefix = "base"
     accepts_loss_kwargs = False
 
     def __init__(self, config: SCIConfig, base_model=None):
         super().__init__(config)
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
+        self._trained = None  # names of the weights that an adapter trains
         if base_model is None:
-            self.base = AutoModelForCausalLM.from_config(config.base_config)
+            self.base, self._trained = rebuild(config.base_config, config.base_adapter)
         else:
             self.base = keep_weights(base_model)
         self.post_init()
 
     @classmethod
     def from_base(cls, base_model, **sci_settings) -> "ContrastiveDecoder":
-        """Wrap a Hugging Face decoder in place; of the settings scl_weight and scl_temperature matter."""
-        SCIConfig.check_names(sci_settings)
-        return cls(SCIConfig(copy.deepcopy(base_model.config), **sci_settings), base_model)
+        """Wrap a Hugging Face decoder (or its peft wrapper) in place; ValueError as SCITransformer's."""
+        check_settings(cls.config_class, sci_settings)
+        base_model, adapter = unwrap(base_model)
+        config = cls.config_class(copy.deepcopy(base_model.config), base_adapter=adapter, **sci_settings)
+        return cls(config, base_model)
+
+    @classmethod
+    def from_pretrained(cls, *arguments, **keywords):
+        """As in transformers; with an adapter, what peft trains of it is trainable, and nothing else."""
+        found = super().from_pretrained(*arguments, **keywords)
+        model = found[0] if isinstance(found, tuple) else found
+        train_only(model.base, model._trained)
+        return found
 
     def _init_weights(self, module):
         """The base brings its own weights."""

@@ -1,8 +1,6 @@
 """The settings of an SCI model, kept with its base model's own configuration."""
 
 import math
-from dataclasses import fields
-from inspect import signature
 
 from transformers import AutoConfig, PretrainedConfig
 
@@ -85,15 +83,6 @@ class SCIConfig(PretrainedConfig):
                 "class"
             )
         return super().from_dict(config_dict, **kwargs)
-
-    @classmethod
-    def check_names(cls, settings) -> None:
-        """ValueError for a name that is no setting of this class, its parents or every configuration."""
-        kinds = cls.__mro__[: cls.__mro__.index(PretrainedConfig)]
-        names = dict.fromkeys(name for kind in reversed(kinds) for name in signature(kind).parameters)
-        known = [name for name in names if name not in ("base_config", "base_adapter", "kwargs")]
-        if unknown := set(settings) - set(known) - {field.name for field in fields(PretrainedConfig)}:
-            raise ValueError(f"there is no setting {sorted(unknown)[0]!r}: give {', '.join(known)}")
 
     def _check(self) -> None:
         for name, known in (("dag", ("upper", "none")), ("ortho", ("project", "none")),

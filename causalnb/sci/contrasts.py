@@ -153,8 +153,19 @@ class RawContent(nn.Module):
         return embeddings
 
 
+class LeakingSCIConfig(SCIConfig):
+    """SCIConfig under another name, so that no checkpoint is taken for SCI's."""
+
+    model_type = "sci_leaking"
+
+    def __init__(self, base_config=None, **kwargs):
+        super().__init__(base_config, **kwargs)
+
+
 class LeakingSCI(SCITransformer):
     """SCI without the leak control, as in the guide: the encoders see the answer that training gives away."""
+
+    config_class = LeakingSCIConfig
 
     def forward(
         self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs

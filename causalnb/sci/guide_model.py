@@ -9,8 +9,10 @@ import copy
 
 import torch
 import torch.nn.functional as F
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import can_return_tuple
+
+from causalnb.wrapping import check_settings, rebuild
 
 from . import guide
 from .configuration import SCIConfig
@@ -24,10 +26,19 @@ class _TokenAxisProjector(guide.OrthogonalProjector):
         return super().forward(content, structure.unsqueeze(2))
 
 
+class GuideSCIConfig(SCIConfig):
+    """SCIConfig, of which slots, layers, cbm_layers, scl_weight and scl_temperature matter."""
+
+    model_type = "sci_guide"
+
+    def __init__(self, base_config=None, **kwargs):
+        super().__init__(base_config, **kwargs)
+
+
 class GuideSCITransformer(PreTrainedModel):
     """The guide's model on a Llama; logits (B, T, V) and loss as printed, scl_weight * SCL included."""
 
-    config_class = SCIConfig
+    config_class = GuideSCIConfig
     base_model_prefix = "base"
     accepts_loss_kwargs = False
 
@@ -42,7 +53,7 @@ class GuideSCITransformer(PreTrainedModel):
         self.causal_binding = guide.CausalBindingMechanism(width, config.n_structural_slots, batch_first=True)
         self.scl_loss = guide.StructuralContrastiveLoss(config.scl_temperature)
         if base_model is None:
-            self.base = AutoModelForCausalLM.from_config(config.base_config)
+            self.base, _ = rebuild(config.base_config, None)
         else:
             self.base = keep_weights(base_model)
         self.post_init()
@@ -50,8 +61,8 @@ class GuideSCITransformer(PreTrainedModel):
     @classmethod
     def from_base(cls, base_model, **sci_settings) -> "GuideSCITransformer":
         """Wrap a Llama in place; settings as in SCIConfig."""
-        SCIConfig.check_names(sci_settings)
-        model = cls(SCIConfig(copy.deepcopy(base_model.config), **sci_settings), base_model)
+        check_settings(cls.config_class, sci_settings)
+        model = cls(cls.config_class(copy.deepcopy(base_model.config), **sci_settings), base_model)
         return model.to(base_model.dtype)
 
     def _init_weights(self, module):

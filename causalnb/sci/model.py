@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from peft import PeftModel, get_peft_model
-from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 from transformers.utils import ModelOutput, can_return_tuple
+
+from causalnb.wrapping import check_settings, check_unadapted, rebuild, train_only, unwrap
 
 from .binding import BoundSlots, CausalBindingMechanism
 from .configuration import SCIConfig
@@ -72,7 +72,11 @@ class SCITransformer(PreTrainedModel):
         super().__init__(config)
         self._build(config)
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
-        self.base = keep_weights(base_model) if base_model is not None else self._rebuild(config)
+        self._trained = None  # names of the weights that an adapter trains
+        if base_model is None:
+            self.base, self._trained = rebuild(config.base_config, config.base_adapter)
+        else:
+            self.base = keep_weights(base_model)
         self._bound = None
         self._connect(config)
         self.post_init()
@@ -107,15 +111,8 @@ class SCITransformer(PreTrainedModel):
 
         Raises ValueError for an unknown setting and for adapters that a checkpoint would lose.
         """
-        cls.config_class.check_names(sci_settings)
-        adapter = None
-        if isinstance(base_model, PeftModel):  # its layers hold the adapters; the wrapper is not needed
-            _check_adapters(base_model)
-            settings = base_model.active_peft_config.to_dict()
-            adapter = {
-                name: sorted(value) if isinstance(value, set) else value for name, value in settings.items()
-            }
-            base_model = base_model.get_base_model()
+        check_settings(cls.config_class, sci_settings)
+        base_model, adapter = unwrap(base_model)
         model = cls(
             cls.config_class(copy.deepcopy(base_model.config), base_adapter=adapter, **sci_settings),
             base_model,
@@ -139,9 +136,7 @@ class SCITransformer(PreTrainedModel):
                 f"the weights in {folder} cannot be read ({error}): copy or save the checkpoint again"
             ) from error
         model = loaded[0] if asked else loaded
-        if model.config.base_adapter is not None:  # loading sets every weight trainable again
-            for name, parameter in model.base.named_parameters():
-                parameter.requires_grad_(name in model._trained)
+        train_only(model.base, model._trained)
         given = {name: keywords[name] for name in HUB if name in keywords}
         if folder is not None:  # weights may come as a state_dict
             with suppress(OSError):  # an older checkpoint has no such file
@@ -163,15 +158,11 @@ class SCITransformer(PreTrainedModel):
         if "base" in self._modules:  # PreTrainedModel sets one before there is a base
             self.base.generation_config = value
 
-    def _rebuild(self, config: SCIConfig) -> nn.Module:
-        base = AutoModelForCausalLM.from_config(config.base_config)
-        if config.base_adapter is None:
-            return base
-        settings = dict(config.base_adapter)
-        kind = PEFT_TYPE_TO_CONFIG_MAPPING[settings.pop("peft_type")]
-        base = get_peft_model(base, kind(**settings)).get_base_model()
-        self._trained = {name for name, parameter in base.named_parameters() if parameter.requires_grad}
-        return base
+    def save_pretrained(self, *arguments, **keywords):
+        """As in transformers; ValueError for adapters put on after from_base, which would not load again."""
+        if self.config.base_adapter is None and not getattr(self, "_hf_peft_config_loaded", False):
+            check_unadapted(self)
+        return super().save_pretrained(*arguments, **keywords)
 
     def _init_weights(self, module: nn.Module):
         """The SCI modules draw their weights when built, and the base brings its own."""
@@ -328,21 +319,3 @@ class SCITransformer(PreTrainedModel):
         bound = self.causal_binding.bind(*self.encode(input_ids, prompt_mask), do)
         with self.binding(bound):
             return self.base.generate(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
-
-
-def _check_adapters(adapted: PeftModel) -> None:
-    """ValueError for adapters that would be lost when the wrapped base is saved and loaded."""
-    names = list(adapted.peft_config)
-    if len(names) > 1:
-        raise ValueError(
-            f"the base has {len(names)} adapters, {', '.join(names)}, and one is kept: delete the others"
-        )
-    if names != ["default"]:
-        raise ValueError(
-            f"the base's adapter is named {names[0]!r}, and would come back as 'default': add it by that name"
-        )
-    if adapted.active_peft_config.is_prompt_learning:
-        raise ValueError(
-            f"{adapted.active_peft_config.peft_type.value} adds tokens outside the base, which would be "
-            "lost: use adapters in its layers, such as LoRA"
-        )

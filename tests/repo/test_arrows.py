@@ -10,10 +10,10 @@ from tests.repo.tree import PROFILES, ROOT, imports, python, sources
 
 ROOMS = ("causal_transformer", "sci", "iclm", "c2dlm")
 SHARED = {"paths", "errors"}
-MAY = {room: {room, "attention"} for room in ROOMS} | {
-    "attention": {"attention"}, "paths": SHARED, "errors": SHARED,
+MAY = {room: {room, "attention", "wrapping"} for room in ROOMS} | {
+    "attention": {"attention"}, "wrapping": {"wrapping"}, "paths": SHARED, "errors": SHARED,
     "lab": SHARED | {"lab"}, "tasks": SHARED | {"tasks"},
-    "experiments": SHARED | {"experiments", "lab", "tasks", "attention", *ROOMS}}
+    "experiments": SHARED | {"experiments", "lab", "tasks", "attention", "wrapping", *ROOMS}}
 MAY["cli"] = MAY["__main__"] = MAY["experiments"] | {"cli"}
 
 
@@ -73,6 +73,7 @@ def test_a_wrong_import_is_seen(source, module):
 
 def test_allowed_imports_pass():
     source = "from .structure import A\nfrom causalnb.attention import tap\nimport torch"
+    source += "\nfrom causalnb.wrapping import unwrap"
     assert not wrong_imports(source, "causalnb.sci.model")
 
 

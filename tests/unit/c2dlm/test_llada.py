@@ -139,7 +139,7 @@ def test_a_tied_model_is_written_without_its_head(tmp_path):
 
 def test_a_setting_misspelt_and_a_mask_token_missing(tmp_path):
     write(tmp_path, checkpoint())
-    with pytest.raises(ValueError, match="there is no setting 'gama': give gamma, weight"):
+    with pytest.raises(ValueError, match="there is no setting 'gama': give weight, gamma"):
         c2dlm.load_llada(tmp_path, gama=3)
     (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in SETTINGS.items() if "mask" not in k}))
     with pytest.raises(ValueError, match="the config.json in .* has no mask_token_id: add the id of"):

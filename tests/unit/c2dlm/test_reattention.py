@@ -1,8 +1,10 @@
 """Re-attention: the loops of section 3.2, the eager form and the two fast ones are equal, gradients too."""
 
+import json
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -294,6 +296,8 @@ def test_bfloat16_stays_close():
 @pytest.mark.parametrize("change, said", [
     (dict(alpha=0.0), "alpha is 0.0 and lam 1.0: choose alpha above 0 and lam 0 or more"),
     (dict(lam=-1.0), "alpha is 3.0 and lam -1.0"),
+    (dict(lam=math.inf), "alpha is 3.0 and lam inf: .* finite"),
+    (dict(alpha=math.inf), "alpha is inf and lam 1.0: .* finite"),
     (dict(norm_index="value"), "norm_index is 'value': choose among key, query_as_printed, none"),
     (dict(backend="fast"), "backend is 'fast': choose among eager, rows, mass, auto"),
     (dict(step_rule="on"), "step_rule is 'on': choose among no_lookahead, prune_earlier, off"),
@@ -301,10 +305,16 @@ def test_bfloat16_stays_close():
     (dict(norm_scale="max"), "norm_scale is 'max': choose among raw, mean1"),
     (dict(layers="last"), "layers is 'last': choose 'all' or a list of layer numbers"),
     (dict(layers=[]), r"layers is \[\]: choose 'all'"),
+    (dict(layers=[0.5]), r"layers is \[0.5\]: choose 'all'"),
     (dict(chunk_rows=0), "chunk_rows is 0: choose at least 1")])
 def test_settings_out_of_range(change, said):
     with pytest.raises(ValueError, match=said):
         ReattentionLoss(**dict(alpha=3.0, lam=1.0) | change)
+
+
+def test_layers_of_numpy_are_numbers_that_a_config_can_hold():
+    assert ReattentionLoss(3.0, 1.0, layers=np.arange(2)).settings()["layers"] == [0, 1]
+    assert json.dumps(ReattentionLoss(3.0, 1.0, layers=np.array([1, 1])).settings())
 
 
 def test_what_cannot_be_computed_is_refused():

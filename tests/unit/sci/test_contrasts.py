@@ -37,6 +37,16 @@ def model(kind, seed=1, decoder=None):
     return found.eval()
 
 
+@pytest.mark.parametrize("kind", ["leaking", "guide"])
+def test_a_contrast_comes_back_by_its_own_name_and_is_not_taken_for_sci(kind, tmp_path):
+    saved = model(kind)
+    saved.save_pretrained(tmp_path)
+    again = type(saved).from_pretrained(tmp_path)
+    assert all(torch.equal(again.state_dict()[key], value) for key, value in saved.state_dict().items())
+    with pytest.raises(ValueError, match=f"the checkpoint is of model_type 'sci_{kind}', not 'sci'"):
+        contrasts.SCITransformer.from_pretrained(tmp_path)
+
+
 def encoder(kind):
     torch.manual_seed(0)
     return contrasts.APPROACHES[kind](D, K, 2).double().eval()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GenerationConfig, Trainer, TrainingArguments
 
@@ -273,28 +273,6 @@ def test_what_trains_beside_the_adapters_trains_again(name, settings, tmp_path):
     again = sci.SCITransformer.from_pretrained(tmp_path)
     same(model, again)
     assert trainable(again) == trainable(model)
-
-
-def adapted_twice():
-    adapted = get_peft_model(base(), lora())
-    adapted.add_adapter("more", lora())
-    return adapted
-
-
-@pytest.mark.parametrize(
-    "adapted, message",
-    [
-        (adapted_twice, "the base has 2 adapters, default, more, and one is kept"),
-        (lambda: get_peft_model(base(), lora(), "mine"), "adapter is named 'mine', and would come back as"),
-        (
-            lambda: get_peft_model(base(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)),
-            "PROMPT_TUNING adds tokens outside the base, which would be lost",
-        ),
-    ],
-)
-def test_adapters_that_would_be_lost_are_refused(adapted, message):
-    with pytest.raises(ValueError, match=message):
-        sci.SCITransformer.from_base(adapted(), **SETTINGS)
 
 
 def test_adapters_in_the_head_are_no_plain_head():
