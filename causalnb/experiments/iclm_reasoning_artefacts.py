@@ -354,16 +354,17 @@ def named(cell: str, format: str) -> str:
 
 
 def shift_groups(found: dict) -> dict[str, object]:
-    """{"ACRE, exact": DataFrame as of shift_scores, mean over cells and formats, ...}; both, by CHOSEN.
+    """{"ACRE shifted, exact": DataFrame as of shift_scores, mean of cells and formats, ...}; both, by CHOSEN.
 
     What NO_SHIFT names is counted with the i.i.d. cells.
     """
     groups = {}
     for (cell, format, score), table in found.items():
         cell = "comp_iid" if (cell, format) in NO_SHIFT else cell
-        groups.setdefault(f"{NAMED[cell].partition(',')[0]}, {score}", []).append(table)
+        where = f"{NAMED[cell].split()[0].rstrip(',')} {'shifted' if cell in SHIFTED else 'i.i.d.'}"
+        groups.setdefault(f"{where}, {score}", []).append(table)
     means = {name: sum(tables) / len(tables) for name, tables in groups.items()}
-    both = [f"{family.upper()}, {score}" for family, score in CHOSEN.items()]
+    both = [f"{family.upper()} shifted, {score}" for family, score in CHOSEN.items()]
     whole = means.keys() >= set(both)
     return means | ({" and ".join(both): sum(means[name] for name in both) / len(both)} if whole else {})
 

@@ -196,7 +196,8 @@ def test_shifts_stand_beside_what_does_not_shift():
     assert cells == {*product(("comp_iid", "comp_true", "sys_iid", "sys_true"), ["exact"]),
                      *product(("center", "four", "in_center"), ["exact", "choice"])}
     groups = made.shift_groups(found)
-    assert {"ACRE, exact", "ACRE i.i.d., exact", "RAVEN, choice", "RAVEN i.i.d., choice"} <= groups.keys()
+    assert {"ACRE shifted, exact", "ACRE i.i.d., exact", "RAVEN shifted, choice",
+            "RAVEN i.i.d., choice"} <= groups.keys()
     table = found["sys_true", "text", "exact"]
     assert table.loc[1, "strong"] == number("iclm.shift.acre_sys", "strong", 1, "sys_true_text", "exact")
 
@@ -215,10 +216,10 @@ def test_the_table_of_shifts_pairs_seeds_and_means():
                    values("iclm.shift.raven", arm, ["four", "in_center"], "choice")[s]])
              for s in range(SEEDS)]
             for arm in ("strong", "finetuned_wide")]
-    line = rows["mean: ACRE, exact and RAVEN, choice"]
+    line = rows["mean: ACRE shifted, exact and RAVEN shifted, choice"]
     assert line[head].startswith(made.points(mean_ci(np.subtract(*both))))
     assert "ACRE, unseen objects, symbolic (no shift), exact" in rows
-    assert "RAVEN, exact:" in made.shifts_remark()
+    assert "RAVEN shifted, exact:" in made.shifts_remark()
 
 
 def test_the_rows_of_table_1_stand_on_the_true_shifts():
