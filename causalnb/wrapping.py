@@ -60,15 +60,29 @@ def rebuild(base_config: PretrainedConfig, adapter: Mapping | None) -> tuple[nn.
     return base, {name for name, weight in base.named_parameters() if weight.requires_grad}
 
 
-def train_only(base: nn.Module, names: set[str] | None) -> None:
-    """Freeze all weights but those named, as loading sets every one trainable again; None: all stay as is."""
-    if names is not None:
-        for name, weight in base.named_parameters():
-            weight.requires_grad_(name in names)
+class KeepsAdapter:
+    """Mixin before PreTrainedModel: saves and loads a model around .base with the adapter that base had.
 
+    _trained: the names that `rebuild` gave with the base.
+    """
 
-def check_unadapted(model: nn.Module) -> None:
-    """ValueError for adapters put on a wrapper or its base, which no checkpoint could rebuild."""
-    if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
-        raise ValueError("the base got adapters after from_base, which a checkpoint could not rebuild: put "
-                         "them on the decoder and wrap that, or merge them (merge_and_unload)")
+    _trained: set[str] | None = None
+
+    @classmethod
+    def from_pretrained(cls, *arguments, **keywords):
+        """As in transformers; with an adapter, what peft trains of it is trainable, and nothing else."""
+        found = super().from_pretrained(*arguments, **keywords)
+        model = found[0] if isinstance(found, tuple) else found
+        if model._trained is not None:  # loading sets every weight trainable again
+            for name, weight in model.base.named_parameters():
+                weight.requires_grad_(name in model._trained)
+        return found
+
+    def save_pretrained(self, *arguments, **keywords):
+        """As in transformers; ValueError for adapters put on after from_base, which would not load again."""
+        if self.config.base_adapter is None and not getattr(self, "_hf_peft_config_loaded", False):
+            if any(isinstance(module, BaseTunerLayer) for module in self.modules()):
+                raise ValueError("the base got adapters after from_base, which a checkpoint could not "
+                                 "rebuild: put them on the decoder and wrap that, or merge them "
+                                 "(merge_and_unload)")
+        return super().save_pretrained(*arguments, **keywords)

@@ -13,7 +13,7 @@ from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from causalnb.attention import tap
-from causalnb.wrapping import check_settings, check_unadapted, rebuild, train_only, unwrap
+from causalnb.wrapping import KeepsAdapter, check_settings, rebuild, unwrap
 
 from .diffusion import WEIGHTS, logits_at, loss_at_masked, mask_in_order, mask_tokens
 from .forms import MASS_ATTENTION
@@ -83,7 +83,7 @@ class MaskedDiffusionOutput(ModelOutput):
     attentions: tuple[torch.Tensor, ...] | None = None
 
 
-class MaskedDiffusionModel(PreTrainedModel):
+class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
     """A decoder without its causal mask, whose logits stand at the positions they predict.
 
     The buffer `passes` counts forward passes in training, for the schedule of gamma. Adapters of peft go on
@@ -100,7 +100,6 @@ class MaskedDiffusionModel(PreTrainedModel):
     def __init__(self, config: MaskedDiffusionConfig, base_model: nn.Module | None = None):
         config.check()  # from_pretrained may have changed a setting
         super().__init__(config)
-        self._trained = None  # names of the weights that an adapter trains
         if base_model is None:
             base_model, self._trained = rebuild(config.base_config, config.base_adapter)
         else:
@@ -136,18 +135,8 @@ class MaskedDiffusionModel(PreTrainedModel):
         model._require_bidirectional()
         return model
 
-    @classmethod
-    def from_pretrained(cls, *arguments, **keywords):
-        """As in transformers; with an adapter, what peft trains of it is trainable, and nothing else."""
-        found = super().from_pretrained(*arguments, **keywords)
-        model = found[0] if isinstance(found, tuple) else found
-        train_only(model.base, model._trained)
-        return found
-
     def save_pretrained(self, *arguments, **keywords):
         """As in transformers; ValueError for adapters put on after from_base, which would not load again."""
-        if self.config.base_adapter is None and not getattr(self, "_hf_peft_config_loaded", False):
-            check_unadapted(self)
         self.config.base_config.vocab_size = self.base.config.vocab_size  # where the base was resized itself
         return super().save_pretrained(*arguments, **keywords)
 

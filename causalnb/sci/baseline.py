@@ -6,7 +6,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from causalnb.wrapping import check_settings, rebuild, train_only, unwrap
+from causalnb.wrapping import KeepsAdapter, check_settings, rebuild, unwrap
 
 from .configuration import SCIConfig
 from .contrastive import StructuralContrastiveLoss
@@ -23,7 +23,7 @@ class ContrastiveDecoderConfig(SCIConfig):
         super().__init__(base_config, **kwargs)
 
 
-class ContrastiveDecoder(PreTrainedModel):
+class ContrastiveDecoder(KeepsAdapter, PreTrainedModel):
     """A decoder with lm + scl_weight * contrastive loss on its last state at the prompt's last token."""
 
     config_class = ContrastiveDecoderConfig
@@ -33,7 +33,6 @@ class ContrastiveDecoder(PreTrainedModel):
     def __init__(self, config: SCIConfig, base_model=None):
         super().__init__(config)
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
-        self._trained = None  # names of the weights that an adapter trains
         if base_model is None:
             self.base, self._trained = rebuild(config.base_config, config.base_adapter)
         else:
@@ -47,14 +46,6 @@ class ContrastiveDecoder(PreTrainedModel):
         base_model, adapter = unwrap(base_model)
         config = cls.config_class(copy.deepcopy(base_model.config), base_adapter=adapter, **sci_settings)
         return cls(config, base_model)
-
-    @classmethod
-    def from_pretrained(cls, *arguments, **keywords):
-        """As in transformers; with an adapter, what peft trains of it is trainable, and nothing else."""
-        found = super().from_pretrained(*arguments, **keywords)
-        model = found[0] if isinstance(found, tuple) else found
-        train_only(model.base, model._trained)
-        return found
 
     def _init_weights(self, module):
         """The base brings its own weights."""

@@ -11,7 +11,7 @@ from torch import nn
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.utils import ModelOutput, can_return_tuple
 
-from causalnb.wrapping import check_settings, check_unadapted, rebuild, train_only, unwrap
+from causalnb.wrapping import KeepsAdapter, check_settings, rebuild, unwrap
 
 from .binding import BoundSlots, CausalBindingMechanism
 from .configuration import SCIConfig
@@ -55,7 +55,7 @@ def keep_weights(base_model: nn.Module) -> nn.Module:
     return base_model
 
 
-class SCITransformer(PreTrainedModel):
+class SCITransformer(KeepsAdapter, PreTrainedModel):
     """A decoder whose layers read, after each of cbm_layers, from slots bound to the prompt's content.
 
     Structure and content see the prompt alone (prompt_mask), so that no answer leaks; slots are bound once
@@ -72,7 +72,6 @@ class SCITransformer(PreTrainedModel):
         super().__init__(config)
         self._build(config)
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
-        self._trained = None  # names of the weights that an adapter trains
         if base_model is None:
             self.base, self._trained = rebuild(config.base_config, config.base_adapter)
         else:
@@ -136,7 +135,6 @@ class SCITransformer(PreTrainedModel):
                 f"the weights in {folder} cannot be read ({error}): copy or save the checkpoint again"
             ) from error
         model = loaded[0] if asked else loaded
-        train_only(model.base, model._trained)
         given = {name: keywords[name] for name in HUB if name in keywords}
         if folder is not None:  # weights may come as a state_dict
             with suppress(OSError):  # an older checkpoint has no such file
@@ -157,12 +155,6 @@ class SCITransformer(PreTrainedModel):
     def generation_config(self, value):
         if "base" in self._modules:  # PreTrainedModel sets one before there is a base
             self.base.generation_config = value
-
-    def save_pretrained(self, *arguments, **keywords):
-        """As in transformers; ValueError for adapters put on after from_base, which would not load again."""
-        if self.config.base_adapter is None and not getattr(self, "_hf_peft_config_loaded", False):
-            check_unadapted(self)
-        return super().save_pretrained(*arguments, **keywords)
 
     def _init_weights(self, module: nn.Module):
         """The SCI modules draw their weights when built, and the base brings its own."""
