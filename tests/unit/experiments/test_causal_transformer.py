@@ -3,6 +3,7 @@
 import json
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -276,6 +277,17 @@ def test_table_1_uses_each_arms_best_try(task):
         tried = config(f"{arm}_{chosen}", f"causal_transformer.search.{task}", "laptop")
         differing = {key for key in used if used[key] != tried[key]}
         assert differing - {"map_rows"} == {"cells", "data", "data_seed", "real", "steps"}
+
+
+def test_on_trial_beyond_the_paper_is_the_best_try():
+    results = Path(paths.__file__).parents[1] / "data" / "results" / "laptop"
+    scores = {arm: [] for arm in grid.BEYOND_TRIES}
+    for task in grid.OVERLAP:
+        for arm, seed in product(scores, (0, 1)):
+            file = results / f"causal_transformer.beyond.search.{task}" / arm / f"seed{seed}.json"
+            found = json.loads(file.read_text())["metrics"]
+            scores[arm] += [found["validation_accuracy"], found["challenge_accuracy"]]
+    assert grid.CHOSEN == max(scores, key=lambda arm: sum(scores[arm]))
 
 
 def test_single_task_rows_differ_from_table_1_in_their_pairs_alone():

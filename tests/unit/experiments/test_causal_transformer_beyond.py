@@ -65,11 +65,10 @@ def test_arms_add_one_part_after_the_other():
         for arm in registry.arms(f"causal_transformer.beyond.{name}.m5"):
             found = registry.config(f"causal_transformer.beyond.{name}.m5", arm, "laptop")
             seen[arm] = (found["compared"], found["parents"] == 2 and found["directed"],
-                         found["interchanged"])
-            assert found["causal_weight"] == 0
-        assert seen == {"transformer": (False,) * 3, "compared": (True, False, False),
-                        "directed": (True, True, False), "interchanged": (True, False, True),
-                        "all": (True,) * 3}
+                         found["interchanged"], found["causal_weight"] == 1)
+        assert seen == {"transformer": (False,) * 4, "compared": (True, False, False, False),
+                        "directed": (True, True, False, False), "interchanged": (True, False, True, False),
+                        "all": (True, True, True, False), "held_attention": (True,) * 4}
         assert set(registry.arms(f"causal_transformer.beyond.{name}.m1")) < set(seen)
 
 
@@ -78,7 +77,7 @@ def test_what_was_tried_differs_from_all_in_one_setting():
         id = f"causal_transformer.beyond.search.{name}"
         whole = registry.config(id, "all", "laptop")
         assert whole["data"]["family"] == "development" and "test" not in whole["cells"]
-        for arm in set(registry.arms(id)) - set(BEYOND):
+        for arm in set(registry.arms(id)) - set(BEYOND) | {"held_attention"}:
             found = registry.config(id, arm, "laptop")
             assert len({key for key in whole if found[key] != whole[key]}) == 1
 
