@@ -100,6 +100,15 @@ def tries_table(profile: str | None = None):
                  "Templates and data that no other table is about, half as many steps.")
 
 
+def choice_remark(profile: str | None = None) -> str:
+    """Which try is on trial, and by how much it led: a sentence."""
+    scored = [100 * tries(task, profile)[[f"{cell}_accuracy" for cell in ("validation", "challenge")]]
+              .mean(axis=1).groupby("arm").mean() for task in TASKS]
+    best, second, *_ = (sum(scored) / len(scored)).sort_values(ascending=False).items()
+    return (f"The best mean of validation and challenge over the {len(TASKS)} tasks has *{TRIED[best[0]]}*, "
+            f"{best[1]:.1f} %; the next is *{TRIED[second[0]]}*, {second[1]:.1f} %.")
+
+
 def beyond_figure(found: dict):
     """(figure, alt): challenge against in-distribution accuracy, a mark for each seed of each arm, m5."""
     import matplotlib.pyplot as plt

@@ -89,6 +89,16 @@ def test_what_was_tried_is_shown_whole():
         mean_ci(100 * values(id, "undirected", "validation_accuracy", "nli")), 1)
 
 
+def test_the_choice_is_the_best_mean_of_both_tasks():
+    scores = {arm: 100 * np.mean([values(made.SEARCHES[task], arm, f"{cell}_accuracy", task)
+                                  for task in made.TASKS for cell in ("validation", "challenge")])
+              for arm in made.TRIED}
+    best, second = sorted(scores, key=scores.get)[:-3:-1]
+    told = made.choice_remark()
+    assert f"*{made.TRIED[best]}*, {scores[best]:.1f} %; " in told
+    assert told.endswith(f"*{made.TRIED[second]}*, {scores[second]:.1f} %.")
+
+
 def test_the_figure_has_a_mark_for_every_seed(found):
     fig, alt = made.beyond_figure(found)
     plt.close(fig)
