@@ -364,7 +364,7 @@ def gate_remark(found: dict, slack: float = 0.005) -> str:
 
 
 def longer_table(found: dict, profile: str | None = None):
-    """The Transformers of Table 1 at DECISIVE, and after twice the steps."""
+    """The Transformer and the whole method of Table 1 at DECISIVE, and after twice the steps."""
     from causalnb.lab import registry, results
     from causalnb.lab.tables import Table
 
@@ -384,8 +384,8 @@ def longer_table(found: dict, profile: str | None = None):
     return Table("causal_transformer.longer",
                  ["task", "arm", "in distribution", "in distribution, longer", "challenge",
                   "challenge, longer", "challenge - Transformer's, longer"], rows,
-                 "Table 1's Transformers and twice the training: accuracy in %, mean ± half of the 95 % "
-                 "interval (seeds)",
+                 "Table 1's Transformer, the whole method, and twice the training: accuracy in %, mean ± half "
+                 "of the 95 % interval (seeds)",
                  f"{steps['once']:,} steps, longer {steps['twice']:,}; {share(DECISIVE)} of "
                  f"counter-examples. Who misses nothing but these has {most} in distribution. Last column: "
                  "points, differences of the same seeds, and the p of the exact sign-flip test.")
@@ -409,7 +409,7 @@ def build_table1(profile):
 
 @artefact("causal_transformer.longer", needs=(*(IDS[task, DECISIVE] for task in OVERLAP), *LONGER.values()),
           extra=True, printed_as="ours", kind="measured", notebook="11_spurious_correlations",
-          shows="the Transformers of Table 1 after twice the training")
+          shows="the Transformer and the whole method of Table 1 after twice the training")
 def build_longer(profile):
     """What twice the training changes."""
     from causalnb.lab import results
