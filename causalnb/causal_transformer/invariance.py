@@ -22,7 +22,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration import CausalTransformerConfig
 from .fused import Visible
-from .layers import check_tokens, refuse
+from .layers import StackOutput, check_tokens, refuse
 from .measure import checked_valid
 from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, wide
 
@@ -115,8 +115,9 @@ class InvariantConfig(CausalTransformerConfig):
     parents >= 1 and directed as in parents_pattern; parents=None is attention to all tokens of both
     sentences. compared: the label is read from both sentences' sums u and v, maxima over their tokens, as
     [u, v, |u - v|, u v]; otherwise from the first token. interchanged: trained where words are interchanged.
-    causal_weight is that of attention_shift; it and gcn are off unless given. Raises ValueError as
-    CausalTransformerConfig, for parents below 1, a single head that is directed, a blanket and a pattern.
+    causal_weight is that of attention_shift, or of the Markov-blanket loss where there is a blanket; it and
+    gcn are off unless given. Raises ValueError as CausalTransformerConfig, for parents below 1, a single head
+    that is directed, a pattern, and a blanket beside parents or interchanged words.
     """
 
     model_type = "causal_transformer_invariant"
@@ -124,8 +125,9 @@ class InvariantConfig(CausalTransformerConfig):
     def __init__(self, parents: int | None = 2, directed: bool = True, compared: bool = True,
                  interchanged: bool = True, gcn: str = "none", blanket: str = "none",
                  causal_weight: float = 0.0, **kwargs):
-        if blanket != "none":
-            raise ValueError(f"blanket is {blanket!r}: choose 'none', the penalty here is on invariance")
+        if blanket != "none" and (parents is not None or interchanged):
+            raise ValueError(f"blanket is {blanket!r} beside parents={parents} and interchanged="
+                             f"{interchanged}: choose 'none', or parents=None and interchanged=False")
         if parents is not None and parents < 1:
             raise ValueError(f"parents is {parents}: choose 1 or more, or None for all tokens")
         self.parents, self.directed, self.compared = parents, directed, compared
@@ -143,8 +145,8 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
 
     With parents and compared, no state of a sentence depends on the other one, and the answer on their sums
     alone. In training the loss is CE(f(do(x)), y), or CE(f(x), y) unless config.interchanged, plus
-    causal_weight times attention_shift between x and do(x). The buffer `classes` (V,) holds the words'
-    classes; at first each is alone, and do(x) = x.
+    causal_weight times attention_shift between x and do(x); with a blanket it is Equation 6 of the source.
+    The buffer `classes` (V,) holds the words' classes; at first each is alone, and do(x) = x.
     """
 
     config_class = InvariantConfig
@@ -165,7 +167,7 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
     def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
                 output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
-        """Logits (B, num_labels); with labels (B,) the loss, in evaluation the cross-entropy alone.
+        """Logits (B, num_labels); with labels (B,) the loss, in evaluation without attention_shift.
 
         input_ids, attention_mask (1 = a token) and token_type_ids (0 and 1, the two sentences) are (B, T).
         Raises ValueError for an empty batch, where token_type_ids are missing or a pair has tokens of one
@@ -175,27 +177,30 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
         check_tokens(input_ids, "input_ids")
         if token_type_ids is None:
             raise ValueError("token_type_ids are missing: give 0 for the first sentence and 1 for the second")
-        trained = self.training and labels is not None
-        weight = self.causal_weight() if trained else 0.0
+        trained, held = self.training and labels is not None, self._measured("encoder", labels)
+        weight = self.causal_weight() if trained and self.config.blanket == "none" else 0.0
         inputs, given = [input_ids], (attention_mask, token_type_ids)
         if trained and (weight > 0 or self.config.interchanged):
             inputs.append(interchange(input_ids, token_type_ids, self.classes))
         answered = inputs.pop() if trained and self.config.interchanged else inputs.pop(0)
-        logits, maps = self._read(answered, *given, output_attentions or weight > 0)
+        asked = dict(output_attentions=output_attentions or weight > 0) | held
+        logits, out = self._read(answered, *given, **asked)
         found = {}
         if labels is not None:
-            found = self._parts(F.cross_entropy(wide(logits), labels,
-                                                label_smoothing=self.config.label_smoothing), {})
+            task = F.cross_entropy(wide(logits), labels, label_smoothing=self.config.label_smoothing)
+            found = self._parts(task, dict(encoder=out))
         if weight > 0:
-            shift = attention_shift(maps, self._read(*inputs, *given, True)[1], attention_mask)
+            other = self._read(*inputs, *given, True)[1]
+            shift = attention_shift(out.attentions, other.attentions, attention_mask)
             found |= dict(loss=found["loss"] + weight * shift, causal_loss=shift.detach())
         return CausalTransformerOutput(**found, logits=logits,
-                                       encoder_attentions=maps if output_attentions else None)
+                                       encoder_attentions=out.attentions if output_attentions else None)
 
-    def _read(self, input_ids, attention_mask, types, maps: bool) -> tuple[Tensor, tuple | None]:
-        """Logits, and the maps of all layers where they are asked for."""
+    def _read(self, input_ids, attention_mask, types, output_attentions: bool,
+              measure: bool = False) -> tuple[Tensor, StackOutput]:
+        """Logits, and of all layers what is asked for: maps, and what a Markov-blanket loss measures."""
         config, stack = self.config, self.encoder
-        valid = checked_valid(attention_mask, *input_ids.shape, "attention_mask", 1)
+        valid = checked_valid(attention_mask, *input_ids.shape, "attention_mask", 1 + measure)
         there = torch.ones_like(input_ids, dtype=torch.bool) if valid is None else valid
         visible, counted = Visible(valid), there.cumsum(1)
         if config.parents is not None:  # each sentence has places of its own
@@ -207,12 +212,16 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
                 place, types, config.num_heads, config.parents, config.directed))
         hidden, kept = stack._embedded(input_ids, types, place), []
         for number, block in enumerate(stack.layers):
-            hidden, _, _, attention, _ = block(hidden, visible, False, maps, layer=number)
-            kept.append(attention)
+            hidden, rows, columns, attention, _ = block(hidden, visible, measure, output_attentions,
+                                                        layer=number)
+            kept.append((attention, (rows, columns)))
+        maps, sums = zip(*kept)
         hidden = stack.final_norm(hidden)
         read = self._compared(hidden, there, types) if config.compared else hidden[
             torch.arange(len(there)), there.int().argmax(1)]
-        return self.classifier(self.dropout(read)), tuple(kept) if maps else None
+        out = StackOutput(hidden, maps if output_attentions else None, sums=sums if measure else None,
+                          valid=valid)
+        return self.classifier(self.dropout(read)), out
 
     def _compared(self, hidden, there, types) -> Tensor:
         """What the sentences' sums are compared to, (B, D)."""

@@ -46,8 +46,9 @@ def markov_blanket_bounds(n, self_loop: bool | str = False):
 
     n >= 2, a number or a tensor of valid tokens. Without self-loops 2H' = 2(n - 2 + 2 exp(1/2)) (two
     neighbours of weight 1/2) and 2H'' = 2(n - 1 + e) (one of weight 1). self_loop=True tolerates a node's own
-    weight of up to 1/3: low falls to three entries of 1/3. "set" holds every node to that weight: high falls
-    to 1/3 and 2/3 as well. Raises ValueError for n below 2 and for another self_loop.
+    weight of up to 1/3: low falls to three entries of 1/3. "set" takes the interval of a weight of just 1/3:
+    high falls to 1/3 and 2/3 as well; no bound asks for the loop itself. Raises ValueError for n below 2 and
+    for another self_loop.
     """
     if not (torch.as_tensor(n) >= 2).all():
         raise ValueError(f"n is {torch.as_tensor(n).min().item()}: a blanket needs at least two tokens")

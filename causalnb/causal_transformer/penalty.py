@@ -86,8 +86,9 @@ def markov_blanket_penalty(model: nn.Module, layers: Iterable[int] | None = None
     layers: their numbers from 0 in each stack (None: all). mode and settings are those of MarkovBlanketLoss,
     or pass one as `criterion`: an augmented Lagrangian keeps its multipliers there from batch to batch. Which
     tokens are padding, and which maps causal, is read off the model's own masks. Maps are those of
-    `causalnb.attention.tap`, so that the model runs as it does otherwise. Raises ValueError as the tap and
-    MarkovBlanketLoss do, and for settings beside a criterion.
+    `causalnb.attention.tap`, so that the model runs as it does otherwise; they are formed and kept for the
+    backward pass, so that memory grows with T^2. Raises ValueError as the tap and MarkovBlanketLoss do, and
+    for settings beside a criterion.
     """
     if criterion is not None and (settings or mode != "hinge"):
         raise ValueError(f"mode {mode!r} and {settings} came with a criterion: give one or the other")

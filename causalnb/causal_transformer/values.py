@@ -14,8 +14,8 @@ class GCNValueUpdate(nn.Module):
     """sigma(A sigma(X W0) W1) of Equation 4, from values X W0 (B, H, T, d) of all heads; W1 is (H, d, d).
 
     "paper" applies A once, as printed, which reaches one hop. "two_hop" is sigma(A sigma(A X W0) W1), a
-    graph convolution of two layers, which reaches a node's spouses. "none" is A X W0, of ordinary attention.
-    activation is sigma, which the paper leaves open. Raises ValueError for unknown settings.
+    graph convolution of two layers, which reaches parents of parents. "none" is A X W0, of ordinary
+    attention. activation is sigma, which the paper leaves open. Raises ValueError for unknown settings.
     """
 
     def __init__(self, heads: int, width: int, mode: str = "paper", activation: str = "gelu"):

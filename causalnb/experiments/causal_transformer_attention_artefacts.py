@@ -277,7 +277,7 @@ def _curves(ax) -> None:
 
 
 def _simplex(ax, steps: int = 60) -> None:
-    """tau of rows of three weights: self, m and n; the line is H', the dot a self-loop of 1/3."""
+    """tau of rows of three weights: self, m and n; the line is H', the dashed one a self-loop of 1/3."""
     import numpy as np
 
     from causalnb.lab.figures import COLOURS
@@ -287,12 +287,12 @@ def _simplex(ax, steps: int = 60) -> None:
     x, y, height = m / 2 + n, m * 3**0.5 / 2, tau_of(own, m, n)
     shade = ax.tricontourf(x, y, height, levels=np.linspace(tau_of(*[1 / 3] * 3), tau_of(1), 12))
     ax.tricontour(x, y, height, levels=[tau_of(0.5, 0.5)], colors="white", linestyles="-", linewidths=2)
-    ax.plot([1 / 6, 2 / 3], [3**-0.5, 0], color="white", marker="", linestyle="--", linewidth=1.5)
+    ax.plot([1 / 3, 2 / 3], [3**-0.5, 0], color="white", marker="", linestyle="--", linewidth=1.5)
     ax.plot(0.5, 3**0.5 / 6, "o", color=COLOURS["vermillion"], markeredgecolor="white", markersize=8)
     for corner, name, side in ((0, "self", "right"), (1, "n", "left"), (0.5, "m", "center")):
         ax.text(corner, 0.93 if name == "m" else -0.03, name, ha=side, va="top" if name != "m" else "center")
     ax.set_aspect("equal")
-    ax.set_title("white: τ = H'; dashed: self = 1/3", fontsize=8, pad=18)
+    ax.set_title("white: τ = H'; dashed: self = 1/3;\ndot: all three 1/3", fontsize=8, pad=18)
     ax.set_axis_off()
     ax.figure.colorbar(shade, ax=ax, shrink=0.8, label="τ of the row − N", format="%.2f")
 

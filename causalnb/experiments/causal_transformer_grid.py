@@ -5,6 +5,7 @@ stale.
 """
 
 from causalnb.experiments.causal_transformer_beyond import run_beyond
+from causalnb.experiments.causal_transformer_readers import run_readers
 from causalnb.experiments.causal_transformer_runs import run_pairs
 from causalnb.experiments.causal_transformer_sequence import run_sequence
 from causalnb.experiments.causal_transformer_translation import run_translation
@@ -72,6 +73,7 @@ ENTROPIES = {"nli": 2.34, "paraphrase": 2.74}  # nats, of the Markov-blanket los
 TABLE_1 = {**CONTRAST_ARMS, "transformer": {}, "gcn": GCN, "loss": LOSS, "both": {**GCN, **LOSS},
            "entropy": ENTROPY}
 STL = {"train_part": "challenge_train"}  # "single task": on the challenge's own pairs, whatever the minority
+MASKS = ("band", "random")  # of Figure 2, which the paper says drop spurious dependencies
 OTHERS = dict.fromkeys((*CONTRAST_ARMS, "entropy"), (CONTRASTS,))  # arms whose models stand in a module more
 SMALL = {"n_train": 40, "n_validation": 8, "n_test": 8}
 # By name: the task, its data at laptop and at quick, its real cells and the column they split by; how many
@@ -163,6 +165,9 @@ for name in OVERLAP:
                        f" where word overlap misleads, {100 * minority:g} % of counter-examples",
                        tuned(name) | (single_task(name) if suffix == "m5" else {}), 5, 105,
                        pairs_settings(name, minority), arm_code=OTHERS)
+    register_pairs(f"masked.{name}", name, ": the Transformer of Table 1 through masks fixed beforehand",
+                   {mask: {**tuned(name)["transformer"], "pattern": mask} for mask in MASKS}, 5, 105,
+                   pairs_settings(name, MINORITIES["m5"], **SPARSE))
     register_pairs(f"longer.{name}", name, ": Transformer and whole method, trained for twice as many steps",
                    {arm: tuned(name)[arm] for arm in ("transformer", "both")}, 5, 210,
                    {**pairs_settings(name, MINORITIES["m5"], steps=2 * TEMPLATES["steps"]),
@@ -187,6 +192,8 @@ BEYOND_TRIES = BEYOND | {arm: {**BEYOND["all"], **change} for arm, change in {
     "one_parent": {"parents": 1}, "three_parents": {"parents": 3},
     "own_sentence": {"parents": 1000},  # more than any has tokens
     "undirected": {"directed": False}}.items()}
+BLANKET_TRIES = {f"blanket_{number}": {**COMPARED, **GCN, **LOSS, "causal_weight": weight, "ramp": RAMP}
+                 for number, weight in enumerate((0.03, 0.1, 0.3, 1.0))}  # the paper's method, compared
 
 
 def register_beyond(id: str, name: str, title: str, arms: dict, seeds: int, cost: float,
@@ -207,7 +214,7 @@ def register_beyond(id: str, name: str, title: str, arms: dict, seeds: int, cost
 
 for name in OVERLAP:
     register_beyond(f"search.{name}", name, "what is tried beyond the paper, on templates for development",
-                    BEYOND_TRIES, 2, 50,
+                    BEYOND_TRIES | BLANKET_TRIES, 2, 50,
                     pairs_settings(name, MINORITIES["m5"], **NOT_BEYOND, **DEVELOPMENT))
     for suffix, arms in {"m1": FEWER, "m5": BEYOND}.items():
         register_beyond(f"{name}.{suffix}", name,
@@ -264,6 +271,21 @@ register(Experiment(
     },
     seeds={"quick": 1, "laptop": 3},
     cost={"quick": 2, "laptop": 150, "gpu": 120},
+))
+
+register(Experiment(
+    id="causal_transformer.readers",
+    title="SNLI-10k: what half of a pair tells of its label",
+    run=run_readers,
+    notebook="12_translation_and_inference",
+    code=(*(f"causalnb.tasks.{name}" for name in TASKS["snli"]), EXPERIMENTS[1],
+          "causalnb.experiments.causal_transformer_readers"),
+    arms={"commonest": {"column": ""}, "premise": {"column": "sentence1"},
+          "hypothesis": {"column": "sentence2"}},
+    settings={"laptop": {"task": "snli", "data": {"source": "snli", "n_validation": 900}, "column": ""},
+              "quick": {"data": {"source": "generator", **SMALL}}},
+    seeds={"laptop": 1},
+    cost={"laptop": 10},
 ))
 
 TABLE_2 = {"vanilla": {}, "gcn": GCN, "loss_encoder": LOSS,

@@ -147,8 +147,9 @@ def load(source: str = "generator", direction: str = "en-de", max_words: int | N
     """DatasetDict with columns source, target; direction "en-de" or "de-en", in wmt16 also "en-ro", "ro-en".
 
     "generator": the grammar, train, validation and test. "multi30k": the published parts, test of 2016, and
-    test2017. "wmt14", "wmt16": by name from the hub. max_words keeps the pairs of which neither side has more
-    words between spaces. DataError on other values, or if a part has no pair left.
+    test2017. "wmt14", "wmt16": by name from the hub, without the pairs of which a side is empty. max_words
+    keeps the pairs of which neither side has more words between spaces. DataError on other values, or if a
+    part has no pair left.
     """
     from datasets import Dataset, DatasetDict
 

@@ -99,6 +99,28 @@ def test_descent_on_a_multiplier_turns_the_constraint_round():
     for _ in range(3):
         criterion(attention)
     assert criterion.multipliers[0] > 0  # ascent
+    ends = {}
+    for sign in (-1, 1):  # the map descends, the multiplier descends or ascends
+        free, gamma = torch.randn(8, 8, generator=torch.Generator().manual_seed(4)), torch.tensor(1.0)
+        for _ in range(40):
+            free, gamma = free.requires_grad_(), gamma.requires_grad_()
+            s = sum(tau(free.softmax(-1)[None, None])) - 16
+            h = gamma * (2 * excess_bounds()[0] - s).sum() + (s - 2 * excess_bounds()[1]).sum()
+            down, slope = torch.autograd.grad(h, (free, gamma))
+            free, gamma = (free - 0.1 * down).detach(), (gamma + sign * 0.05 * slope).detach()
+        ends[sign] = gamma, s.mean()
+    assert ends[-1][0] < 0 < 1 < ends[1][0] and ends[-1][1] < 2.2 < 2.6 < ends[1][1]
+
+
+def test_a_free_slack_runs_to_minus_infinity():
+    """d h / d eps' = gamma_1 + 2 gamma_3 for every token: nothing in Equation 3 holds eps at 0 or above."""
+    attention, n, far = maps(tokens=5, batch=1, heads=1), 5, []
+    for slack in ((0.0, 0.0), (-1.0, 0.0), (-100.0, 0.0), (0.0, -1.0)):
+        criterion = MarkovBlanketLoss("paper", gammas=(0.5, 2.0, 3.0, 1.0), slack=slack)
+        far.append(criterion(attention).item())
+    assert far[1] - far[0] == pytest.approx(-n * (0.5 + 2 * 3.0))
+    assert far[2] - far[0] == pytest.approx(100 * (far[1] - far[0]))
+    assert far[3] - far[0] == pytest.approx(-n * (2.0 + 2 * 1.0))
 
 
 def test_no_row_stochastic_map_is_acyclic():
@@ -157,6 +179,21 @@ def test_the_printed_graph_convolution_reaches_one_hop():
         update = GCNValueUpdate(1, 4, mode)
         changed = (update(path, other) - update(path, value))[0, 0, 0].abs().max() > 1e-6
         assert changed == reaches, mode
+
+
+def test_no_version_reaches_a_spouse_without_a_cycle_of_two():
+    """A -> child <- S: A changes with S only where A reads its child, too, and A is applied twice."""
+    family = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0.5, 0.5, 0]])[None, None]  # rows: A, S and the child
+    looped = family.clone()
+    looped[..., 0, :] = torch.tensor([0.5, 0, 0.5])
+    value = torch.randn(1, 1, 3, 4)
+    other = value.clone()
+    other[:, :, 1] += 1
+    for mode in ("paper", "two_hop", "none"):
+        update = GCNValueUpdate(1, 4, mode)
+        moved = [(update(graph, other) - update(graph, value))[0, 0, 0].abs().max()
+                 for graph in (family, looped)]
+        assert moved[0] == 0 and (moved[1] > 1e-6) == (mode == "two_hop"), mode
 
 
 def best_total(tokens, causal_rule, steps):

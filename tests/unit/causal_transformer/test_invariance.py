@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from causalnb.causal_transformer import MarkovBlanketLoss
 from causalnb.causal_transformer.invariance import (
     InvariantConfig,
     InvariantForSequenceClassification,
@@ -239,6 +240,37 @@ def test_without_its_parts_it_is_a_vanilla_transformer(double):
             vanilla(**given | dict(attention_mask=mask)).loss.item(), abs=1e-12)
 
 
+@pytest.mark.parametrize("normalise", ["rows", "sinkhorn"])
+@pytest.mark.parametrize("gcn", ["none", "paper"])
+def test_with_a_blanket_it_is_the_papers_model(gcn, normalise, double):
+    settings = dict(gcn=gcn, blanket="hinge", causal_weight=0.7, blanket_settings={"normalise": normalise})
+    model = invariant(False, parents=None, compared=False, **settings)
+    printed = classifier(**settings).train()
+    printed.load_state_dict({name: value for name, value in model.state_dict().items() if name != "classes"})
+    given = batch() | dict(labels=torch.tensor([0, 1]))
+    for mode in (True, False):
+        ours, theirs = (one.train(mode)(**given) for one in (model, printed))
+        for name in ("loss", "task_loss", "causal_loss", "violated"):
+            assert ours[name].item() == pytest.approx(theirs[name].item(), abs=1e-12)
+    assert ours.causal_loss > 0 and ours.encoder_attentions is None and model.passes == 1
+
+
+@pytest.mark.parametrize("compared", [False, True])
+def test_equation_6_with_a_comparison_is_literal(compared, double):
+    model = invariant(False, parents=None, compared=compared, blanket="hinge", gcn="paper",
+                      causal_weight=0.7)
+    given, labels = batch(), torch.tensor([0, 1])
+    out = model(**given, labels=labels)
+    seen = model(**given, output_attentions=True)
+    held = [MarkovBlanketLoss(self_loop=model.config.self_loop)(one, given["attention_mask"] == 1)
+            for one in seen.encoder_attentions]
+    literal = F.cross_entropy(seen.logits, labels) + 0.7 * sum(held) / len(held)
+    assert out.loss.item() == pytest.approx(literal.item(), abs=1e-6)
+    query = model.encoder.layers[0].self_attn.q_proj.weight
+    slopes = [torch.autograd.grad(loss, query)[0] for loss in (out.loss, literal)]
+    assert (slopes[0] - slopes[1]).abs().max() < 1e-6 < slopes[1].abs().max()
+
+
 def test_in_evaluation_nothing_is_interchanged():
     model, given = invariant().eval(), batch() | dict(labels=torch.tensor([0, 1]))
     out = model(**given)
@@ -279,7 +311,9 @@ def test_a_pair_has_both_sentences():
 
 
 @pytest.mark.parametrize("settings, told", [
-    (dict(blanket="hinge"), "blanket is 'hinge': choose 'none'"),
+    (dict(blanket="hinge"), "blanket is 'hinge' beside parents=2 and interchanged=True: choose 'none', or"),
+    (dict(blanket="hinge", interchanged=False), "beside parents=2 and interchanged=False"),
+    (dict(blanket="hinge", parents=None), "beside parents=None and interchanged=True"),
     (dict(pattern="band"), "pattern is 'band': choose 'full', parents say"),
     (dict(parents=0), "parents is 0: choose 1 or more, or None"),
     (dict(num_heads=1), "a single head cannot look both ways: choose num_heads=2"),

@@ -16,6 +16,7 @@ from causalnb.errors import DataError, LabError
 from causalnb.experiments import causal_transformer_forgetting as forgetting
 from causalnb.experiments import causal_transformer_grid as grid
 from causalnb.experiments import causal_transformer_models as models
+from causalnb.experiments import causal_transformer_readers as readers
 from causalnb.experiments import causal_transformer_runs as runs
 from causalnb.experiments import causal_transformer_sequence as sequence
 from causalnb.experiments import causal_transformer_tasks as tasks
@@ -246,6 +247,24 @@ def test_tasks_in_sequence_have_labels_of_their_own(tmp_path, monkeypatch):
     lost = {name: value for name, value in found["metrics"].items() if name.startswith("lost_")}
     assert lost == {"lost_overlap": pytest.approx(2 / 3), "lost_paraphrase": 0.5}  # nothing follows the third
     assert [entry["task"] for entry in found["history"]] == [task for task in grid.STAGES for _ in range(2)]
+
+
+def test_readers_of_half_a_pair_are_known_by_hand():
+    pairs = [("a man", "he runs", 0)] * 3 + [("a dog", "it naps", 1)] * 3 + [("a fox", "nobody runs", 2)] * 4
+    rows = [dict(zip(("sentence1", "sentence2", "label"), pair)) for pair in pairs]
+    found = {"train": rows, "test": [rows[0], rows[3], rows[-1], rows[-1]]}
+    assert readers.commonest(found).tolist() == [2] * 4
+    assert readers.word_reader(found, "sentence2").tolist() == [0, 1, 2, 2]
+
+
+def test_readers_are_scored_on_the_test_part(tmp_path):
+    told = {arm: readers.run_readers(run_of(tmp_path, "causal_transformer.readers", arm))["metrics"]
+            for arm in registry.arms("causal_transformer.readers")}
+    rows = tasks.parts("snli", {"source": "generator", **grid.SMALL}, 0)["test"]
+    labels = Counter(row["label"] for row in rows)
+    assert {one["test_rows"] for one in told.values()} == {labels.total()}
+    assert told["commonest"]["test_accuracy"] in {count / labels.total() for count in labels.values()}
+    assert told["commonest"]["test_macro_f"] < told["commonest"]["test_accuracy"]
 
 
 # which arms there are

@@ -95,6 +95,10 @@ def test_intervals_are_those_of_the_package_and_the_printed_ones_are_empty():
     assert len(empty) == 2 and all(name.startswith("Equation") for name in empty)
     fig, alt = drawn("fig5")
     assert [text.get_text() for text in fig.axes[2].texts].count("empty") == 2 and empty[0] in alt
+    dashed, dot = fig.axes[1].lines
+    for (x, y), weights in zip(zip(*dashed.get_data()), ((2 / 3, 0), (0, 2 / 3)), strict=True):  # of m and n
+        assert (y * 2 / 3**0.5, x - y / 3**0.5) == pytest.approx(weights)  # self = 1/3 at both ends
+    assert (dot.get_xdata()[0], dot.get_ydata()[0]) == pytest.approx((1 / 3 / 2 + 1 / 3, 3**0.5 / 6))
     curve, loop = (line.get_ydata() for line in fig.axes[0].lines[:2])
     assert curve.min() == pytest.approx(low) and curve.max() == pytest.approx(high)
     assert (loop < curve).all() and loop.max() < high

@@ -5,7 +5,12 @@ import torch
 
 from causalnb.experiments import causal_transformer_beyond as beyond
 from causalnb.experiments import causal_transformer_tasks as tasks
-from causalnb.experiments.causal_transformer_grid import BEYOND, OVERLAP
+from causalnb.experiments.causal_transformer_grid import (
+    BEYOND,
+    BEYOND_TRIES,
+    BLANKET_TRIES,
+    OVERLAP,
+)
 from causalnb.lab import registry
 from causalnb.tasks import overlap
 
@@ -77,9 +82,19 @@ def test_what_was_tried_differs_from_all_in_one_setting():
         id = f"causal_transformer.beyond.search.{name}"
         whole = registry.config(id, "all", "laptop")
         assert whole["data"]["family"] == "development" and "test" not in whole["cells"]
-        for arm in set(registry.arms(id)) - set(BEYOND) | {"held_attention"}:
+        for arm in set(BEYOND_TRIES) - set(BEYOND) | {"held_attention"}:
             found = registry.config(id, arm, "laptop")
             assert len({key for key in whole if found[key] != whole[key]}) == 1
+
+
+def test_the_papers_method_is_tried_on_the_comparison():
+    for name in OVERLAP:
+        id = f"causal_transformer.beyond.search.{name}"
+        plain = registry.config(id, "compared", "laptop")
+        for arm in BLANKET_TRIES:
+            found = registry.config(id, arm, "laptop")
+            assert {key for key in plain if found[key] != plain[key]} == {"gcn", "blanket", "causal_weight",
+                                                                          "ramp"}
 
 
 def test_the_challenge_is_not_trained_on_and_data_are_the_tables_own():

@@ -64,7 +64,7 @@ def stored(tmp_path_factory):
         for name in ("RESULTS", "FIGURES", "CACHE"):
             patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
         patch.setattr(made, "real_cells", lambda task, profile=None: REAL[task])
-        for (task, _), id in made.IDS.items():
+        for task, id in [*((task, id) for (task, _), id in made.IDS.items()), *made.MASKED.items()]:
             for arm in (spec := counted(patch, id, SEEDS)).arms:
                 for seed in range(SEEDS):
                     write(spec, arm, seed, scored(id, arm, seed, (*grid.CELLS, *REAL[task]),
@@ -91,7 +91,7 @@ def found():
 
 
 def values(task, minority, arm, metric) -> np.ndarray:
-    id = made.IDS[task, minority]
+    id = made.MASKED[task] if arm in grid.MASKS else made.IDS[task, minority]
     return np.array([number(id, arm, seed, metric) for seed in range(SEEDS)])
 
 
@@ -111,13 +111,15 @@ def test_table_1_has_the_printed_rows_the_constant_answer_and_ours(found):
                                                 "QQP": "", "PAWS-QQP": f"{100 * 151 / 201:.1f}"}
     of = 100 * values("paraphrase", "m5", "gcn", "challenge_accuracy")
     assert rows["ours: + GCN"]["PAWS-QQP"] == estimate(mean_ci(of), 1)
-    assert len(rows) == 10 + 1 + len(grid.TABLE_1 | grid.single_task("nli"))
+    assert len(rows) == 10 + 1 + len(grid.TABLE_1 | grid.single_task("nli")) + len(grid.MASKS)
+    of = 100 * values("nli", "m5", "band", "challenge_accuracy")
+    assert rows["ours: + band mask"]["HANS"] == estimate(mean_ci(of), 1)
 
 
 def test_full_tables_have_every_arm_at_every_minority(found):
     table = made.full_table("nli", found)
     rows = by_label(table, 2)
-    assert len(rows) == len(table.rows) == 3 * len(grid.TABLE_1) + len(grid.single_task("nli"))
+    assert len(rows) == len(table.rows) == 3 * len(grid.TABLE_1) + len(grid.single_task("nli")) + 2
     for minority, share in (("m0", "0 %"), ("m1", "1 %")):
         of = 100 * values("nli", minority, "entropy", "challenge_non-entailment")
         assert rows[share, "+ entropy alone"]["challenge, non-entailment"] == estimate(mean_ci(of), 1)
@@ -165,7 +167,11 @@ def test_contrasts_pair_seeds_and_average_minorities(found):
     line = rows["entailment", "+ both, trained on challenge pairs - Transformer, trained on challenge pairs"]
     own = np.subtract(*(values("nli", "m5", arm, "test_accuracy") for arm in ("both_stl", "transformer_stl")))
     assert line["challenge, 0 %"] == "" and line["in distribution, mean"].startswith(points(mean_ci(own)))
-    assert len(rows) == 16 and "5 %, 3 seeds: 0.25" in made.contrasts_table(found).notes
+    masked = values("paraphrase", "m5", "random", "held_out_accuracy")
+    gap = masked - values("paraphrase", "m5", "transformer", "held_out_accuracy")
+    line = rows["paraphrase", "+ random mask - Transformer"]
+    assert line["challenge, 1 %"] == "" and line["other templates, mean"].startswith(points(mean_ci(gap)))
+    assert len(rows) == 20 and "5 %, 3 seeds: 0.25" in made.contrasts_table(found).notes
 
 
 def test_contrasts_without_published_sets_leave_their_column_empty(found, monkeypatch):
@@ -191,10 +197,16 @@ def test_claims_are_decided_at_one_minority_and_shown_at_all():
                        for arms in (("loss", "both"), ("transformer", "gcn")))
     gap = having - without
     assert verdicts["m5"].summary.mean == pytest.approx(gap.mean())
+    for claim, arm in (("claim21", "band"), ("claim22", "random")):
+        _, verdicts = found[f"causal_transformer.{claim}"]
+        gap = np.mean([values(task, "m5", arm, "challenge_accuracy")
+                       - values(task, "m5", "transformer", "challenge_accuracy")
+                       for task in made.TASKS], axis=0)
+        assert [*verdicts] == ["m5"] and verdicts["m5"].summary.mean == pytest.approx(gap.mean())
     attempted = {id for id, (_, one) in found.items() if len(one) == 3}
     assert attempted == {f"causal_transformer.claim{n}" for n in (3, 4, 5, 6, 7, 8, 13, 19)}
     table = made.verdicts_table()
-    assert [str(row[-1])[:13] for row in table.rows].count("not attempted") == len(found) - len(attempted)
+    assert [str(row[-1])[:13] for row in table.rows].count("not attempted") == len(found) - len(attempted) - 2
     line = next(row for row in table.rows if "no pre-training" in row[0] and "HANS" in row[0])
     gap = 100 * (values("nli", "m0", "both", "challenge_accuracy")
                  - values("nli", "m0", "transformer", "challenge_accuracy"))

@@ -127,7 +127,8 @@ def test_the_hub_is_asked_by_name(direction, part, monkeypatch):
     def hub(*names):
         assert names == ("wmt/wmt16", part)
         sides = part.split("-")
-        rows = [dict(zip(sides, pair)) for pair in (("eins", "one"), ("eins zwei drei", "one two three"))]
+        rows = [dict(zip(sides, pair)) for pair in (
+            ("eins", "one"), (" ", "two"), ("drei", ""), ("eins zwei drei", "one two three"))]
         return datasets.DatasetDict({"train": datasets.Dataset.from_dict({"translation": rows})})
 
     monkeypatch.setattr(datasets, "load_dataset", hub)
