@@ -55,23 +55,24 @@ def panels(profile: str | None = None, seed: int = 0) -> dict[tuple[str, str], t
 def maps_figure(profile: str | None = None, seed: int = 0):
     """(figure, alt): the four maps as heat maps."""
     import matplotlib.pyplot as plt
+    from matplotlib.colors import PowerNorm
 
     from causalnb.causal_transformer import describe
 
     found, told = panels(profile, seed), []
     fig, axes = plt.subplots(2, 2, figsize=(8.2, 7.6), height_ratios=[1.5, 1])
     for ax, ((stack, column), (tokens, weights)) in zip(axes.flat, found.items(), strict=True):
-        image = ax.imshow(weights.numpy(), vmin=0, vmax=1)
+        image = ax.imshow(weights.numpy(), norm=PowerNorm(0.5, 0, 1))
         ax.grid(False)
         ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=6)
         ax.set_yticks(range(len(tokens)), tokens, fontsize=6)
-        ax.set(xlabel="read", ylabel="reads")
+        ax.set(xlabel="token that is read", ylabel="token that reads")
         spread = describe(weights[None, None], causal=stack == "decoder")["neighbours"]
         ax.set_title(f"{stack}, {column}: {spread:.1f} effective neighbours", fontsize=9)
         strongest = [tokens[j] for j in weights.sum(0).topk(2).indices.tolist()]
         told.append(f"{stack}, {column}: {spread:.1f} effective neighbours a token, most read "
                     f"{' and '.join(map(repr, strongest))}")
-    fig.colorbar(image, ax=axes, label="attention", shrink=0.5)
+    fig.colorbar(image, ax=axes, label="attention, colours by its square root", shrink=0.5)
     return fig, (f"Heat maps of attention, head 1 of layer 1, in the runs of seed {seed}. {'; '.join(told)}. "
                  "The decoder's maps are lower triangular.")
 
@@ -114,8 +115,8 @@ def arcs_figure(profile: str | None = None, seed: int = 0):
     for ax, ((stack, column), (tokens, weights)) in zip(axes.flat, found.items(), strict=True):
         draw_arcs(ax, tokens, weights)
         count = counted(weights)
-        said = (f"{count['arcs']} arcs, {count['loops']} self-loops, {count['two_cycles']} two-cycles, "
-                f"{count['cycles']} of {len(tokens)} on a cycle, {count['hubs']} hubs")
+        said = (f"arcs: {count['arcs']}, self-loops: {count['loops']}, two-cycles: {count['two_cycles']}, "
+                f"on a cycle: {count['cycles']} of {len(tokens)}, hubs: {count['hubs']}")
         ax.set_title(f"{stack}, {column}\n{said}", fontsize=8)
         told.append(f"{stack}, {column}: {said}")
     return fig, (f"Tokens on a line with an arc where one reads another with more than {STRONG:.2f} of its "

@@ -57,9 +57,9 @@ def test_arcs_are_drawn_as_they_are():
 
 def test_alt_texts_tell_the_counts():
     _, alt = made.arcs_figure()
-    assert "encoder, vanilla: 0 arcs, 0 self-loops, 0 two-cycles, 0 of 5 on a cycle, 0 hubs" in alt
-    assert "encoder, causal: 5 arcs, 0 self-loops, 0 two-cycles, 5 of 5 on a cycle, 0 hubs" in alt
-    assert "decoder, causal: 4 arcs, 1 self-loops" in alt
+    assert "encoder, vanilla: arcs: 0, self-loops: 0, two-cycles: 0, on a cycle: 0 of 5, hubs: 0" in alt
+    assert "encoder, causal: arcs: 5, self-loops: 0, two-cycles: 0, on a cycle: 5 of 5, hubs: 0" in alt
+    assert "decoder, causal: arcs: 4, self-loops: 1" in alt
     fig, alt = made.maps_figure()
     assert "encoder, vanilla: 5.0 effective neighbours" in alt and "decoder, causal: 1.0" in alt
     assert len(fig.axes) == 5
