@@ -1,6 +1,13 @@
 """Beyond the paper, the Causal Transformer: what sparse, directed and invariant dependencies reach."""
 
-from causalnb.experiments.causal_transformer_grid import BEYOND, BEYOND_TRIES, BLANKET_TRIES, CHOSEN, FEWER
+from causalnb.experiments.causal_transformer_grid import (
+    BEYOND,
+    BEYOND_TRIES,
+    BLANKET_TRIES,
+    BLANKETS,
+    CHOSEN,
+    FEWER,
+)
 from causalnb.experiments.causal_transformer_overlap_artefacts import (
     PLAIN,
     TASKS,
@@ -16,22 +23,25 @@ from causalnb.lab.registry import artefact
 from causalnb.lab.statistics import mean_ci, sign_flip
 from causalnb.lab.tables import points
 
-ARMS = {PLAIN: "Transformer", "compared": "+ comparison", "directed": "+ comparison, directed",
+OURS = {PLAIN: "Transformer", "compared": "+ comparison", "directed": "+ comparison, directed",
         "interchanged": "+ comparison, interchanged", "all": "+ all three",
         "held_attention": "+ all three, held attention"}
-TRIED = ARMS | {"one_parent": "all three, 1 parent", "three_parents": "all three, 3 parents",
+PAPERS = {arm: f"+ comparison, GCN and loss, weight {one['causal_weight']:g}"
+          for arm, one in BLANKET_TRIES.items()}
+ARMS = OURS | {arm: PAPERS[arm] for arm in BLANKETS}
+TRIED = OURS | {"one_parent": "all three, 1 parent", "three_parents": "all three, 3 parents",
                 "own_sentence": "all three, all tokens before or after in the sentence",
-                "undirected": "all three, neighbours on both sides in every head"} | {
-    arm: f"+ comparison, GCN and loss, weight {one['causal_weight']:g}" for arm, one in BLANKET_TRIES.items()}
-OF_MINORITY = {"m1": FEWER, "m5": BEYOND}
+                "undirected": "all three, neighbours on both sides in every head"} | PAPERS
+OF_MINORITY = {"m1": FEWER, "m5": BEYOND | BLANKETS}
 IDS = {(task, minority): f"causal_transformer.beyond.{task}.{minority}"
        for task in TASKS for minority in OF_MINORITY}
 SEARCHES = {task: f"causal_transformer.beyond.search.{task}" for task in TASKS}
 CONTRASTS = (("compared", PLAIN), ("directed", "compared"), ("interchanged", "compared"),
-             ("all", "compared"), (CHOSEN, "all"), (CHOSEN, "compared"), (CHOSEN, PLAIN))
+             ("all", "compared"), (CHOSEN, "all"), (CHOSEN, "compared"), (CHOSEN, PLAIN),
+             *((arm, "compared") for arm in BLANKETS))
 WANTED, LOST, LEVEL = 5, 1, 0.05  # points to gain on the challenge, that may be lost, and the test's level
 MARKS = {"compared": "s", "directed": ">", "interchanged": "D", "all": "*", "held_attention": "P",
-         PLAIN: "o"}
+         PLAIN: "o"} | dict(zip(BLANKETS, "vX", strict=True))
 
 
 def measured(profile: str | None = None) -> dict[tuple[str, str], object]:
@@ -119,7 +129,8 @@ def beyond_figure(found: dict):
 
     from causalnb.lab.figures import COLOURS
 
-    colours = dict(zip(ARMS, ("black", "orange", "sky", "green", "blue", "vermillion"), strict=True))
+    colours = dict(zip(ARMS, ("black", "orange", "sky", "green", "blue", "vermillion", "yellow",
+                               "purple"), strict=True))
     fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 3.2), sharey=True)
     told = []
     for ax, (task, (name, *_)) in zip(axes, TASKS.items()):

@@ -72,7 +72,7 @@ def test_every_arm_has_its_row(task, found):
 def test_differences_are_of_the_same_seeds(found):
     table = made.contrasts_table(found)
     rows = {tuple(row[:3]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert len(rows) == len(table.rows) == 2 * (7 + 3)
+    assert len(rows) == len(table.rows) == 2 * (9 + 3)
     id = made.IDS["paraphrase", "m5"]
     gaps = (values(id, "all", "paws_qqp_accuracy", "paraphrase")
             - values(id, "compared", "paws_qqp_accuracy", "paraphrase"))
