@@ -144,13 +144,15 @@ def full_table(task: str, found: dict, profile: str | None = None):
     rows = [[share(minority), name, *(percent(found[task, minority].loc[arm, metric]) for metric in heads),
              entropy(found[task, minority].loc[arm])]
             for minority in MINORITIES for arm, name in ARMS.items() if arm in found[task, minority].index]
+    held = ", ".join(f"{ENTROPIES[task][minority]:g} at {share(minority)}" for minority in MINORITIES)
     return Table(f"causal_transformer.table1_{task}",
                  ["counter-examples", "arm", *heads.values(), "entropy of attention, nats"], rows,
                  f"Table 1, {TASKS[task][0]}: accuracy in %, mean ± half of the 95 % interval (seeds)",
                  "With no counter-examples the training pairs do not say what the second half of the "
                  "challenge asks. Published sets are asked of models that never read their words. Entropy of "
-                 "attention's rows: mean over challenge pairs, layers and heads; "
-                 f"{ARMS['entropy']} is held to {ENTROPIES[task]:g}, that of {ARMS['loss']} in the search.")
+                 "attention's rows: mean over challenge pairs, layers and heads. "
+                 f"{ARMS['entropy']} is held to what {ARMS['loss']} ends with on validation pairs, mean over "
+                 f"seeds: {held} of counter-examples.")
 
 
 def entropy(one) -> object:
@@ -441,13 +443,13 @@ def tries(task: str, profile: str | None = None):
     settings, used = {}, {}
     for name, arm in zip(found.arm, kinds, strict=True):
         siblings = [given[one] for one in given if one.rpartition("_")[0] == arm]
-        keys = [key for key in given[name]
-                if any(one.get(key, NOT_GIVEN) != given[name][key] for one in siblings)]
-        settings[name] = ", ".join(f"{key} {'constant' if given[name][key] is None else given[name][key]}"
-                                   for key in keys)  # only a schedule is None
+        varied = {key for one in siblings for key in one
+                  if any(other.get(key, NOT_GIVEN) != one[key] for other in siblings)}
+        settings[name] = ", ".join(f"{key} {'constant' if value is None else value}"  # of a schedule alone
+                                   for key, value in given[name].items() if key in varied)
         tried, ran = (registry.config(*where, profile)
                       for where in ((SEARCHES[task], name), (IDS[task, DECISIVE], arm)))
-        used[name] = all(tried[key] == ran[key] for one in siblings for key in one)
+        used[name] = all(tried[key] == ran[key] for key in varied)
     found["settings"], found["used"] = found.arm.map(settings), found.arm.map(used)
     return found.assign(arm=kinds).set_index(["arm", "try"]).sort_index()
 

@@ -363,7 +363,7 @@ DIRECT = {  # claim -> column (and group) of its artefact's table; the rows are 
     **{f"causal_transformer.claim{number}": (column,) for number, column in {
         1: "HANS", 2: "PAWS-QQP", 3: "HANS", 4: "PAWS-QQP", 5: "MNLI-m", 6: "QQP", 8: "QQP", 9: "MNLI-m",
         10: "HANS", 11: "PAWS-QQP", 12: "HANS", 23: "DE-EN", 24: "EN-RO", 25: "RO-EN", 26: "EN-DE",
-        27: "EN-DE", 28: "Acc", 29: "Macro-F", 30: "Acc"}.items()},
+        27: "EN-DE", 28: "Acc", 29: "Macro-F", 30: "Acc", 35: "EN-DE"}.items()},
     "iclm.claim2": ("Symb", "RAVEN-In-Center"),
     **{f"c2dlm.claim{number}": where for number, where in {
         1: ("Normal COT",), 5: ("avg",), 6: ("std",), 7: ("Normal COT",), 13: ("n=200",), 14: ("n=500",),

@@ -295,7 +295,21 @@ def test_table_1_uses_each_arms_best_try(task):
         used = config(arm, f"causal_transformer.overlap.{task}.m5", "laptop")
         tried = config(f"{arm}_{chosen}", f"causal_transformer.search.{task}", "laptop")
         differing = {key for key in used if used[key] != tried[key]}
-        assert differing - {"map_rows"} == {"cells", "data", "data_seed", "real", "steps"}
+        aim = {"entropy_target"} if arm == "entropy" else set()
+        assert differing - {"map_rows"} == {"cells", "data", "data_seed", "real", "steps"} | aim
+
+
+@pytest.mark.parametrize("task", grid.OVERLAP)
+@pytest.mark.parametrize("minority", grid.MINORITIES)
+def test_the_entropy_control_aims_at_what_the_loss_leaves_on_validation_pairs(task, minority):
+    id, ends = f"causal_transformer.overlap.{task}.{minority}", []
+    for seed in registry.seeds(id, "laptop"):
+        stored = Path(paths.__file__).parents[1] / "data" / "results" / "laptop" / id / "loss"
+        history = json.loads((stored / f"seed{seed}.json").read_text())["history"]
+        assert history[-1]["step"] == config("loss", id, "laptop")["steps"]
+        ends.append(history[-1]["entropy"])
+    aim = config("entropy", id, "laptop")["entropy_target"]
+    assert aim == grid.ENTROPIES[task][minority] == pytest.approx(np.mean(ends), abs=0.005)
 
 
 def test_on_trial_beyond_the_paper_is_the_best_try():
