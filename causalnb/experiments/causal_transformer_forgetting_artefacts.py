@@ -125,7 +125,9 @@ def sequence_table(profile: str | None = None):
                  "mean ± half of the 95 % interval (seeds)",
                  f"Of {probes(profile)} training examples a task. Lost: of those right at the end of their "
                  "own stage the share that is wrong at a later look. Forgotten: right at one look and wrong "
-                 "at the next, from the own stage on, so that the ups and downs of slow learning count too.")
+                 "at the next, from the own stage on, so that the ups and downs of slow learning count too. "
+                 "The first task is looked at through two later stages, the second through one. Each model "
+                 "has one learning rate, searched on the first task alone.")
 
 
 def forgetting_remark(profile: str | None = None) -> str:

@@ -122,7 +122,7 @@ def tries(arm: str, name: str) -> list[dict]:
     settings = SEARCHED[arm] | ({"entropy_target": ENTROPIES[name]["search"]} if arm == "entropy" else {})
     penalised = "blanket" in settings or arm == "entropy"
     varied = LOSS_TRIES if penalised else BOW_TRIES if arm == "bow" else PLAIN_TRIES
-    return [{**settings, **one} for one in varied]
+    return [{"learning_rate": RATES[name], **settings, **one} for one in varied]  # in every profile
 
 
 # By task, which try each arm is used with: the best mean of validation and challenge accuracy in the search.
@@ -133,10 +133,10 @@ USED = {
 
 
 def tuned(name: str, minority: str = "m5") -> dict[str, dict]:
-    """The arms of Table 1 on one of OVERLAP: settings of the search, rates included, and own entropies."""
+    """The arms of Table 1 on one of OVERLAP: settings of the search, and the entropy of their own loss."""
     found = {arm: tries(arm, name)[number] for arm, number in USED[name].items()}
     found["entropy"]["entropy_target"] = ENTROPIES[name][minority]
-    return TABLE_1 | {arm: {"learning_rate": RATES[name], **one} for arm, one in found.items()}
+    return TABLE_1 | found
 
 
 def single_task(name: str) -> dict[str, dict]:
@@ -199,6 +199,8 @@ BEYOND_TRIES = BEYOND | {arm: {**BEYOND["all"], **change} for arm, change in {
 BLANKET_TRIES = {f"blanket_{number}": {**COMPARED, **GCN, **LOSS, "causal_weight": weight, "ramp": RAMP}
                  for number, weight in enumerate((0.03, 0.1, 0.3, 1.0))}  # the paper's method, compared
 BLANKETS = {arm: BLANKET_TRIES[arm] for arm in ("blanket_1", "blanket_3")}  # by the same rule; heaviest loss
+RATE_TRIES = {f"rate_{number}": {**COMPARED, "learning_rate": rate}  # what all others are added to, tuned
+              for number, rate in enumerate((2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3))}
 
 
 def register_beyond(id: str, name: str, title: str, arms: dict, seeds: int, cost: float,
@@ -210,7 +212,7 @@ def register_beyond(id: str, name: str, title: str, arms: dict, seeds: int, cost
         run=run_beyond,
         notebook="13_directed_dependencies",
         code=(*code(OVERLAP[name]["task"], *PAIRS, "beyond"), "causalnb.causal_transformer.invariance"),
-        arms=arms,
+        arms={arm: {"learning_rate": RATES[name], **one} for arm, one in arms.items()},
         settings=settings,
         seeds={"quick": 1, "laptop": seeds},
         cost={"quick": 2, "laptop": cost, "gpu": 150},
@@ -219,7 +221,7 @@ def register_beyond(id: str, name: str, title: str, arms: dict, seeds: int, cost
 
 for name in OVERLAP:
     register_beyond(f"search.{name}", name, "what is tried beyond the paper, on templates for development",
-                    BEYOND_TRIES | BLANKET_TRIES, 2, 50,
+                    BEYOND_TRIES | BLANKET_TRIES | RATE_TRIES, 2, 50,
                     pairs_settings(name, MINORITIES["m5"], **NOT_BEYOND, **DEVELOPMENT))
     for suffix, arms in {"m1": FEWER, "m5": BEYOND | BLANKETS}.items():
         register_beyond(f"{name}.{suffix}", name,

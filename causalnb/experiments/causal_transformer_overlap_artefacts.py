@@ -27,9 +27,9 @@ ARMS = {"constant": "constant answer", "bow": "BoW", "bilstm": "BiLSTM", PLAIN: 
         "both_stl": "+ both, trained on challenge pairs"}
 CONTRASTS = [*((arm, PLAIN) for arm in ("bow", "bilstm", "gcn", "loss", "both", "entropy", "band", "random")),
              ("loss", "entropy"), ("both_stl", "transformer_stl")]
-LOOKS = {"constant": ("black", ":", ""), "bow": ("orange", "--", "s"), "bilstm": ("yellow", "-.", "^"),
-         PLAIN: ("black", "-", "o"), "gcn": ("sky", "--", "v"), "loss": ("green", "-.", "P"),
-         "both": ("blue", "-", "D"), "entropy": ("purple", ":", "X")}
+LOOKS = {"bow": ("orange", "--", "s"), "bilstm": ("yellow", "-.", "^"), PLAIN: ("black", "-", "o"),
+         "gcn": ("sky", "--", "v"), "loss": ("green", "-.", "P"), "both": ("blue", "-", "D"),
+         "entropy": ("purple", ":", "X")}
 NOT_GIVEN = object()  # of a setting that a try leaves as it is
 SAID = {"other": "no paraphrase"}  # labels whose name says too little in a table
 CLAIMS = [f"causal_transformer.claim{number}" for number in (*range(1, 14), 19, 21, 22)]
@@ -82,6 +82,17 @@ def percent(values) -> str:
     return estimate(mean_ci([100 * value for value in values]), 1)
 
 
+def score(arm: str, values) -> str:
+    """A table cell: `percent` of an arm; of the constant answer what each of both labels scores.
+
+    Labels are balanced, so that a seed answers this or that by chance.
+    """
+    if arm != "constant":
+        return percent(values)
+    return " or ".join(f"{100 * one:.1f}" for one in sorted({round(one, 3) for value in values
+                                                             for one in (value, 1 - value)}))
+
+
 def published(profile: str | None = None) -> dict[str, dict[str, float]]:
     """{arm: metrics} of the published files."""
     from causalnb.lab import results
@@ -126,7 +137,7 @@ def table1(found: dict, profile: str | None = None):
     rows.append(["the most frequent answer", *(f"{100 * constant[column]:.1f}" if column in constant else ""
                                                for column in columns)])
     for arm, name in ARMS.items():
-        cells = [percent(found[task, DECISIVE].loc[arm, f"{cell}_accuracy"]) for task in TASKS
+        cells = [score(arm, found[task, DECISIVE].loc[arm, f"{cell}_accuracy"]) for task in TASKS
                  for cell in ("test", "challenge")]
         rows.append([f"ours: {name}", *cells])
     return Table("causal_transformer.table1", ["", *columns], rows,
@@ -141,7 +152,8 @@ def full_table(task: str, found: dict, profile: str | None = None):
     from causalnb.lab.tables import Table
 
     heads = headings(task, profile)
-    rows = [[share(minority), name, *(percent(found[task, minority].loc[arm, metric]) for metric in heads),
+    rows = [[share(minority), name,
+             *(score(arm, found[task, minority].loc[arm, metric]) for metric in heads),
              entropy(found[task, minority].loc[arm])]
             for minority in MINORITIES for arm, name in ARMS.items() if arm in found[task, minority].index]
     held = ", ".join(f"{ENTROPIES[task][minority]:g} at {share(minority)}" for minority in MINORITIES)
@@ -149,8 +161,10 @@ def full_table(task: str, found: dict, profile: str | None = None):
                  ["counter-examples", "arm", *heads.values(), "entropy of attention, nats"], rows,
                  f"Table 1, {TASKS[task][0]}: accuracy in %, mean ± half of the 95 % interval (seeds)",
                  "With no counter-examples the training pairs do not say what the second half of the "
-                 "challenge asks. Published sets are asked of models that never read their words. Entropy of "
-                 "attention's rows: mean over challenge pairs, layers and heads. "
+                 f"challenge asks; settings were chosen at {share(DECISIVE)} for all rows, on other "
+                 "templates. Masks, and models trained on challenge pairs, have the settings of the arm that "
+                 "they vary. Published sets are asked of models that never read most of their content words. "
+                 "Entropy of attention's rows: mean over challenge pairs, layers and heads. "
                  f"{ARMS['entropy']} is held to what {ARMS['loss']} ends with on validation pairs, mean over "
                  f"seeds: {held} of counter-examples.")
 
@@ -182,12 +196,13 @@ def kinds_table(task: str, found: dict):
     from causalnb.lab.tables import Table
 
     heads = kinds(task)
-    rows = [[name, *(percent(found[task, DECISIVE].loc[arm, metrics].mean(axis=1))
+    rows = [[name, *(score(arm, found[task, DECISIVE].loc[arm, metrics].mean(axis=1))
                      for metrics in heads.values())] for arm, name in ARMS.items()]
     return Table(f"causal_transformer.table1_{task}_kinds", ["arm", *heads], rows,
                  f"Table 1, {TASKS[task][0]}: accuracy in % by kind of challenge pair, {share(DECISIVE)} of "
                  "counter-examples, mean ± half of the 95 % interval (seeds)",
-                 "BoW reads no order: a kind that it gets right is told by words.")
+                 "BoW reads no order: where it is right on kinds of both labels, words tell them apart; "
+                 "where on one alone, that may be the habit of one answer.")
 
 
 def bert_runs(profile: str | None = None):
@@ -229,13 +244,28 @@ def tested(differences) -> str:
     return f"{points(mean_ci(differences))}, p {sign_flip(differences):.2g}"
 
 
+PUBLISHED_SCORE = "PAWS-QQP, macro-F"
+ONE_LABEL = ("Accuracy on a published set with more of one label grows with the habit of that answer: so "
+             "PAWS-QQP is compared by macro-F, and MNLI's contradicting pairs, of one label, not at all.")
+
+
+def two_labelled(task: str, profile: str | None = None) -> list[str]:
+    """The scores by which arms are compared on a task's published sets: none of a set with one label."""
+    return [f"{cell}_macro_f" for cell in real_cells(task, profile) if cell == "paws_qqp"]
+
+
+def counted_tests(rows: list) -> str:
+    """How many p values stand in a table's rows, in words."""
+    return f"the {sum(', p ' in cell for row in rows for cell in row)} tests of this table"
+
+
 def contrasts_table(found: dict, profile: str | None = None):
     """Paired differences of arms, in distribution and on the challenge, at each minority and over all."""
     from causalnb.lab.tables import Table
 
     rows = []
     for task, (name, *_) in TASKS.items():
-        real = [f"{cell}_accuracy" for cell in real_cells(task, profile)]
+        real = two_labelled(task, profile)
         for arm, other in CONTRASTS:
             both = [minority for minority in MINORITIES if arm in found[task, minority].index]
             cells = [tested(gap(found, task, arm, other, "challenge_accuracy", [minority]))
@@ -244,7 +274,7 @@ def contrasts_table(found: dict, profile: str | None = None):
                       for metric in ("challenge_accuracy", "test_accuracy", "held_out_accuracy", *real)]
             rows.append([name, f"{ARMS[arm]} - {ARMS[other]}", *cells, *[""] * (1 - len(real))])
     heads = [f"challenge, {share(minority)}" for minority in MINORITIES] + [
-        f"{cell}, mean" for cell in ("challenge", "in distribution", "other templates", "published pairs")]
+        f"{cell}, mean" for cell in ("challenge", "in distribution", "other templates", PUBLISHED_SCORE)]
     seeds = {minority: min(len(found[task, minority].loc[PLAIN]) for task in TASKS)
              for minority in MINORITIES}
     floors = "; ".join(f"{share(minority)}, {n} seeds: {2 / 2**n:.2g}" for minority, n in seeds.items())
@@ -252,7 +282,8 @@ def contrasts_table(found: dict, profile: str | None = None):
                  "Table 1: differences of the same seeds, mean [95 % interval] (seeds), and the p of the "
                  "exact sign-flip test",
                  "mean: over the shares of counter-examples at which both arms ran, of the seeds that all "
-                 f"have. No p can be below, at {floors}. Nothing is corrected for the {len(rows)} rows.")
+                 f"have. No p can be below, at {floors}. Nothing is corrected for {counted_tests(rows)}. "
+                 f"{ONE_LABEL}")
 
 
 def at_minority(claim: dict, minority: str) -> dict:
@@ -298,7 +329,8 @@ def verdicts_table(profile: str | None = None):
                   f"verdict, {share(DECISIVE)}"], rows,
                  "The paper's claims: mean ± half of the 95 % interval (seeds), and the verdict by rule",
                  "pp: percentage points; otherwise shares. BiLSTM stands for ESIM, Transformer for BERT "
-                 "trained from scratch, + both for the Causal Transformer.")
+                 "trained from scratch, + both for the Causal Transformer. The rule takes \"no better\" for "
+                 "\"lower\": with 0 inside the interval, neither is shown.")
 
 
 def minority_figure(found: dict):
@@ -315,7 +347,9 @@ def minority_figure(found: dict):
         for place, (arm, (colour, line, marker)) in enumerate(LOOKS.items()):
             each = [mean_ci(100 * found[task, one].loc[arm, f"challenge_{other}"]) for one in MINORITIES]
             where = np.arange(len(each)) + 0.03 * (place - len(LOOKS) / 2)
-            ax.errorbar(where, [one.mean for one in each], yerr=np.nan_to_num([one.half for one in each]),
+            ends = [[one.mean - max(one.low, 0) for one in each],
+                    [min(one.high, 100) - one.mean for one in each]]
+            ax.errorbar(where, [one.mean for one in each], yerr=np.nan_to_num(ends),
                         color=COLOURS[colour], linestyle=line, marker=marker, capsize=2, label=ARMS[arm])
             told.append(f"{name}, {ARMS[arm]}: " + " / ".join(f"{one.mean:.0f}" for one in each))
         ax.set_xticks(range(len(MINORITIES)), map(share, MINORITIES))
@@ -338,8 +372,9 @@ def minority_remark(found: dict) -> str:
         data = mean_ci((plain[last] - plain[first]).dropna())
         method = mean_ci(gap(found, task, "both", PLAIN, "challenge_accuracy"))
         told.append(f"{name.capitalize()}: {share(last)} of counter-examples in place of {share(first)} "
-                    f"change the plain Transformer's challenge score by {points(data)} points, the whole "
-                    f"method by {points(method)}.")
+                    f"change the plain Transformer's challenge score by {points(data)} points. The whole "
+                    f"method changes it by {points(method)} points, mean over the shares of "
+                    "counter-examples.")
     return " ".join(told)
 
 
@@ -456,10 +491,11 @@ def tries(task: str, profile: str | None = None):
 
 def search_table(profile: str | None = None):
     """Every try of every arm on both tasks."""
+    from causalnb.lab import registry
     from causalnb.lab.tables import Table
 
     found = {task: tries(task, profile) for task in TASKS}
-    rows = []
+    base, rows = registry.config(SEARCHES["nli"], f"{PLAIN}_0", profile), []
     for arm, number in sorted(found["nli"].index, key=lambda key: ([*ARMS].index(key[0]), key[1])):
         here = {task: one.loc[(arm, number)] for task, one in found.items()}
         cells = [f"{100 * one[f'{cell}_accuracy']:.1f}" for one in here.values()
@@ -470,9 +506,12 @@ def search_table(profile: str | None = None):
     return Table("causal_transformer.search", ["arm", "settings", *heads, "used in Table 1"], rows,
                  "Every try of the search: accuracy in % on the development templates, one seed",
                  f"Data of another seed and of a family of templates that Table 1 never sees; "
-                 f"{share(DECISIVE)} of counter-examples. Every arm has as many tries as any other, of half "
-                 "as many steps as Table 1 trains; used is the best mean of validation and challenge, so "
-                 "that counter-examples are chosen for, here alone.")
+                 f"{share(DECISIVE)} of counter-examples; {base['steps']:,} steps, where Table 1 has "
+                 f"{registry.config(IDS['nli', DECISIVE], PLAIN, profile)['steps']:,}. Every arm here has as "
+                 "many tries as any other: learning rates without a penalty, and with one its weight and "
+                 f"schedule (constant: at weight {base['causal_weight']:g}) at the Transformer's best rate. "
+                 "Used is the best mean of validation and challenge, so that counter-examples are chosen "
+                 "for, here alone.")
 
 
 def search_figure(profile: str | None = None):

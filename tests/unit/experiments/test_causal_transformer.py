@@ -347,7 +347,7 @@ def test_rows_at_equal_distances_meet_what_comes_in_turn(name, column):
             assert abs(shares[1][kind] - expected) <= max(2, 0.25 * expected), (part, kind)
 
 
-def test_every_arm_of_a_sequence_has_the_rate_it_was_searched_with():
+def test_every_arm_of_a_sequence_has_the_rate_searched_on_its_first_task():
     arms = registry.arms("causal_transformer.sequence")
     rates = {arm: config(arm, "causal_transformer.sequence", "laptop")["learning_rate"] for arm in arms}
     assert rates["both"] == rates["transformer"] == grid.RATES["nli"]

@@ -74,20 +74,22 @@ def test_differences_are_of_the_same_seeds(found):
     rows = {tuple(row[:3]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert len(rows) == len(table.rows) == 2 * (9 + 3)
     id = made.IDS["paraphrase", "m5"]
-    gaps = (values(id, "all", "paws_qqp_accuracy", "paraphrase")
-            - values(id, "compared", "paws_qqp_accuracy", "paraphrase"))
-    told = rows["paraphrase", "5 %", "+ all three - + comparison"]["published pairs"]
+    gaps = (values(id, "all", "paws_qqp_macro_f", "paraphrase")
+            - values(id, "compared", "paws_qqp_macro_f", "paraphrase"))
+    told = rows["paraphrase", "5 %", "+ all three - + comparison"]["PAWS-QQP, macro-F"]
     assert told == f"{points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
-    assert "below 0.031" in table.notes
+    assert rows["entailment", "5 %", "+ all three - + comparison"]["PAWS-QQP, macro-F"] == ""
+    assert "below 0.031" in table.notes and f"the {12 * 3 + 12 * 4} tests" in table.notes
 
 
 def test_what_was_tried_is_shown_whole():
     table = made.tries_table()
     assert [row[0] for row in table.rows] == [*made.TRIED.values()]
-    assert {*made.TRIED} == {*grid.BEYOND_TRIES, *grid.BLANKET_TRIES}
+    assert {*made.TRIED} == {*grid.BEYOND_TRIES, *grid.BLANKET_TRIES, *grid.RATE_TRIES}
     id = made.SEARCHES["nli"]
-    row = dict(zip(table.columns, table.rows[-1], strict=True))
-    assert row["arm"] == "+ comparison, GCN and loss, weight 1"
+    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    row = rows["+ comparison, GCN and loss, weight 1"]
+    assert len(rows) == len(table.rows) and "+ comparison, learning rate 0.00025" in rows
     for heading, metric in (("validation", "validation_accuracy"),
                             ("outside the bounds", "challenge_violated")):
         of = 100 * values(id, "blanket_3", metric, "nli")
@@ -114,6 +116,12 @@ def test_the_figure_has_a_mark_for_every_seed(found):
             assert np.allclose(line.get_ydata(), 100 * values(id, arm, "challenge_accuracy", task))
             assert np.allclose(line.get_xdata(), 100 * values(id, arm, "test_accuracy", task))
     assert "5 % of counter-examples" in alt
+    low = {key: frame.assign(challenge_accuracy=frame.challenge_accuracy - 0.3)
+           for key, frame in found.items()}
+    fig, _ = made.beyond_figure(low)
+    plt.close(fig)
+    for ax in fig.axes:
+        assert all(min(line.get_ydata()) > ax.get_ylim()[0] for line in ax.lines)
 
 
 def planted(**gains):
@@ -153,6 +161,8 @@ def test_the_aim_is_told_by_task_share_and_arm(found):
             assert f"{made.share(key[1])}, {made.ARMS[grid.CHOSEN]} against {made.ARMS[other]}" in told
             assert key[0] != "nli" or not whole
     assert told.count(": not reached") >= 4
+    gained = made.gap(found, "nli", grid.CHOSEN, "compared", "challenge_accuracy", ["m5"])
+    assert f"challenge {points(mean_ci(gained))}, p {sign_flip(gained):.2g} (met)" in told
     assert told.endswith('reached. Always "no" scores 71.8% on PAWS-QQP, macro-F 41.8%.')
     assert "Always" not in made.aim_remark({key: frame for key, frame in found.items() if key[0] == "nli"})
     small = {key: frame.assign(challenge_accuracy=frame.challenge_accuracy / 10)

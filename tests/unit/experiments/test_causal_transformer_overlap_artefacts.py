@@ -30,7 +30,7 @@ RUNS = [{"mnli": 0.8, "accuracy": 0.5, "entailment": 0.9, "non-entailment": 0.1}
 
 def scored(id: str, arm: str, seed: int, cells, labels) -> dict:
     """Metrics of run_pairs: a number of its own for each."""
-    names = [f"{cell}_{name}" for cell in cells for name in ("accuracy", *labels)]
+    names = [f"{cell}_{name}" for cell in cells for name in ("accuracy", "macro_f", *labels)]
     of_kinds = [name for task in made.TASKS for group in made.kinds(task).values() for name in group]
     looked_into = [] if arm in grid.CONTRAST_ARMS else ["challenge_violated", "challenge_entropy"]
     return {name: number(id, arm, seed, name) for name in (*names, *of_kinds, *looked_into)}
@@ -115,6 +115,14 @@ def test_table_1_has_the_printed_rows_the_constant_answer_and_ours(found):
     assert rows["ours: + band mask"]["HANS"] == estimate(mean_ci(of), 1)
 
 
+@pytest.mark.parametrize("values, told", [
+    ([0.0, 0.0, 1.0], "0.0 or 100.0"), ([1.0], "0.0 or 100.0"), ([0.5, 0.5], "50.0"),
+    ([0.282], "28.2 or 71.8"), ([0.282, 0.718], "28.2 or 71.8")])
+def test_a_constant_answer_is_told_for_both_labels(values, told):
+    assert made.score("constant", values) == told
+    assert made.score("bow", values) == made.percent(values) != told
+
+
 def test_full_tables_have_every_arm_at_every_minority(found):
     table = made.full_table("nli", found)
     rows = by_label(table, 2)
@@ -158,11 +166,12 @@ def test_contrasts_pair_seeds_and_average_minorities(found):
     line = rows["entailment", "+ both - Transformer"]
     assert line["challenge, 1 %"] == f"{points(mean_ci(gaps[1]))}, p {made.sign_flip(gaps[1]):.2g}"
     assert line["challenge, mean"].startswith(points(mean_ci(np.mean(gaps, axis=0))))
-    real = np.mean([values("paraphrase", minority, "loss", "paws_qqp_accuracy")
-                    - values("paraphrase", minority, "entropy", "paws_qqp_accuracy")
+    real = np.mean([values("paraphrase", minority, "loss", "paws_qqp_macro_f")
+                    - values("paraphrase", minority, "entropy", "paws_qqp_macro_f")
                     for minority in grid.MINORITIES], axis=0)
     line = rows["paraphrase", "+ loss - + entropy alone"]
-    assert line["published pairs, mean"].startswith(points(mean_ci(real)))
+    assert line["PAWS-QQP, macro-F, mean"].startswith(points(mean_ci(real)))
+    assert rows["entailment", "+ loss - + entropy alone"]["PAWS-QQP, macro-F, mean"] == ""
     line = rows["entailment", "+ both, trained on challenge pairs - Transformer, trained on challenge pairs"]
     own = np.subtract(*(values("nli", "m5", arm, "test_accuracy") for arm in ("both_stl", "transformer_stl")))
     assert line["challenge, 0 %"] == "" and line["in distribution, mean"].startswith(points(mean_ci(own)))
@@ -170,7 +179,9 @@ def test_contrasts_pair_seeds_and_average_minorities(found):
     gap = masked - values("paraphrase", "m5", "transformer", "held_out_accuracy")
     line = rows["paraphrase", "+ random mask - Transformer"]
     assert line["challenge, 1 %"] == "" and line["other templates, mean"].startswith(points(mean_ci(gap)))
-    assert len(rows) == 20 and "5 %, 3 seeds: 0.25" in made.contrasts_table(found).notes
+    notes = made.contrasts_table(found).notes
+    assert len(rows) == 20 and "5 %, 3 seeds: 0.25" in notes
+    assert f"the {6 * 14 + 4 * 6 + 7 * 1 + 3 * 1} tests" in notes
 
 
 def test_contrasts_without_published_sets_leave_their_column_empty(found, monkeypatch):
@@ -289,6 +300,7 @@ def test_every_try_is_shown_and_the_one_in_use_is_marked():
     assert all(row[1] for row in table.rows)
     at_once = [row[0] for row in table.rows if row[1] == "ramp constant"]
     assert at_once == ["+ loss", "+ both", "+ entropy alone"]
+    assert "2 steps, where Table 1 has 2." in table.notes  # of the quick profile
 
 
 def test_the_search_is_drawn_and_summed_up():
