@@ -55,12 +55,24 @@ class CausalTransformerConfig(PretrainedConfig):
                              f"{', '.join(map(repr, BLANKET_SETTINGS))}")
         if num_heads < 1:
             raise ValueError(f"num_heads is {num_heads}: choose 1 or more")
+        if d_model < 1 or d_model % num_heads:
+            raise ValueError(f"a width d_model of {d_model} does not divide among {num_heads} heads: choose "
+                             "a multiple")
+        if d_ff < 1:
+            raise ValueError(f"d_ff is {d_ff}: choose 1 or more")
+        if pattern_width < 1 or not 0 <= pattern_share <= 1 or pattern_global < 0:
+            raise ValueError(f"pattern_width is {pattern_width}, pattern_share {pattern_share} and "
+                             f"pattern_global {pattern_global}: choose width 1 or more, a share in [0, 1] "
+                             "and 0 global tokens or more")
+        if relative < 0:
+            raise ValueError(f"relative is {relative}: choose a distance in tokens, or 0 for none")
         if min(encoder_layers, decoder_layers) < 1:
             raise ValueError(f"there are {encoder_layers} encoder and {decoder_layers} decoder layers: "
                              "choose 1 or more of each")
-        if not causal_weight >= 0:
-            raise ValueError(f"causal_weight is {causal_weight}: choose 0 or more")
-        if causal_ramp is not None and not (len(causal_ramp) == 2 and 0 <= causal_ramp[0] < causal_ramp[1]):
+        if not isinstance(causal_weight, (int, float)) or not 0 <= causal_weight < float("inf"):
+            raise ValueError(f"causal_weight is {causal_weight}: choose a number from 0 on")
+        if causal_ramp is not None and not (isinstance(causal_ramp, (list, tuple)) and len(causal_ramp) == 2
+                                            and 0 <= causal_ramp[0] < causal_ramp[1]):
             raise ValueError(f"causal_ramp is {causal_ramp}: give the training passes [first, last] between "
                              "which the weight rises")
         for name, share in (("dropout", dropout), ("label_smoothing", label_smoothing)):

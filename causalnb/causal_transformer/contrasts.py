@@ -17,7 +17,7 @@ KINDS = ("constant", "bow", "bilstm")
 class ContrastConfig(PreTrainedConfig):
     """Settings of a contrast: its kind among KINDS, width d_model (even), dropout in [0, 1), num_labels.
 
-    Raises ValueError for another kind and for an odd width.
+    Raises ValueError for another kind, an odd width, and a dropout outside.
     """
 
     model_type = "causal_transformer_contrast"
@@ -28,6 +28,8 @@ class ContrastConfig(PreTrainedConfig):
             raise ValueError(f"kind is {kind!r}: choose among {', '.join(map(repr, KINDS))}")
         if d_model < 2 or d_model % 2:
             raise ValueError(f"d_model is {d_model}: choose an even width, one half for each direction")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout is {dropout}: choose it in [0, 1)")
         self.kind, self.vocab_size, self.d_model, self.dropout = kind, vocab_size, d_model, dropout
         super().__init__(pad_token_id=pad_token_id, **kwargs)
 
@@ -67,11 +69,20 @@ class ContrastForSequenceClassification(PreTrainedModel):
         """Logits (B, num_labels); with labels (B,) the cross-entropy.
 
         input_ids, attention_mask (1 = a token, padding on the right) and token_type_ids (0 and 1, the two
-        sentences) are (B, T). Raises ValueError for an empty batch, where a pair lacks one of its sentences,
+        sentences) are (B, T); "constant" looks at none. Raises ValueError for an empty batch, where a mask or
+        types are missing or a pair lacks one of its sentences, for a token after padding if an LSTM reads,
         and for what is in layers.ABSENT.
         """
         refuse(kwargs)
         check_tokens(input_ids, "input_ids")
+        if self.kind != "constant" and (attention_mask is None or token_type_ids is None):
+            raise ValueError("attention_mask or token_type_ids are missing: give 1 for a token and 0 for "
+                             "padding, and 0 for the first sentence and 1 for the second")
+        if self.kind == "bilstm" and (attention_mask.bool().int().diff(dim=1) > 0).any():
+            raise ValueError("attention_mask has a token after padding, which an LSTM would misread: pad on "
+                             "the right")
+        if self.kind == "bilstm" and not attention_mask.bool().any(1).all():
+            raise ValueError("attention_mask hides every token of a pair: leave each sentence at least one")
         if self.kind == "constant":
             logits = self.logits.expand(len(input_ids), -1)
         else:
@@ -117,7 +128,7 @@ class EntropyPenaltyForSequenceClassification(CausalTransformerForSequenceClassi
     """The control of the Markov-blanket loss: causal_weight times |H - entropy_target|.
 
     H is the mean entropy of attention's rows, so that they are as spread out as with the loss, or at 0 as
-    sparse as can be, without a graph. blanket of its configuration should be "none".
+    sparse as can be, without a graph. Raises ValueError in training if its configuration has a blanket too.
     """
 
     config_class = EntropyPenaltyConfig
@@ -127,6 +138,9 @@ class EntropyPenaltyForSequenceClassification(CausalTransformerForSequenceClassi
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
                 output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
         """As CausalTransformerForSequenceClassification; causal_loss is |H - entropy_target|."""
+        if labels is not None and self.config.blanket != "none":
+            raise ValueError(f"blanket is {self.config.blanket!r} beside a penalty on entropy: choose "
+                             "blanket='none', so that one of them is measured")
         weight = 0.0 if labels is None else self.causal_weight()
         out = super().forward(input_ids, attention_mask, token_type_ids, labels,
                               output_attentions or weight > 0, **kwargs | dict(return_dict=True))
@@ -141,8 +155,10 @@ class EntropyPenaltyForSequenceClassification(CausalTransformerForSequenceClassi
 def row_entropy(maps: tuple[Tensor, ...], valid: Tensor | None = None) -> Tensor:
     """Mean entropy in nats of the rows of maps (B, H, T, T), over layers, heads and valid (B, T) tokens.
 
-    Its gradient is finite where a weight is 0.
+    Its gradient is finite where a weight is 0. Raises ValueError for no maps.
     """
+    if not len(maps):
+        raise ValueError("there are no maps: ask a model with output_attentions=True")
     attention = torch.stack(maps)  # (L, B, H, T, T)
     smallest = torch.finfo(attention.dtype).tiny
     rows = -(attention * attention.clamp(min=smallest).log()).sum(-1)

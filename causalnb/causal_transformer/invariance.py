@@ -34,12 +34,19 @@ def word_classes(tokens: Sequence[Sequence[int]], vocabulary: int, distance: flo
     A word's context is how its neighbours on the left and on the right are distributed; words are joined,
     on average, up to `distance` between the square roots of these, in (0, sqrt 2). Those in `alone`, as
     sentence marks, and those never met are classes of their own. Memory grows with the square of the number
-    of words met: for vocabularies of some thousands.
+    of words met: for vocabularies of some thousands. Raises ValueError for a distance outside, and where
+    fewer than two words are met beside another.
     """
+    if not 0 < distance < 2**0.5:
+        raise ValueError(f"distance is {distance}: choose it in (0, {2**0.5:.2f})")
+    if not any(len(one) > 1 for one in tokens):
+        raise ValueError("no word has a neighbour: give sentences of two tokens or more")
     pairs = np.concatenate([np.stack([one[:-1], one[1:]]) for one in map(np.asarray, tokens)], 1)
     ends = np.concatenate([pairs[::-1], pairs + [[0], [vocabulary]]], 1)  # word, left; word, V + right
     near = coo_array((np.ones(ends.shape[1]), ends), shape=(vocabulary, 2 * vocabulary)).tocsr()
     met = np.setdiff1d(np.flatnonzero(near.sum(1)), alone)
+    if len(met) < 2:
+        raise ValueError(f"there are {len(met)} words to classify: give sentences of more, or fewer in alone")
     contexts = near[met].toarray()
     contexts = np.sqrt(contexts / contexts.sum(1, keepdims=True))
     found = np.arange(vocabulary) + vocabulary
@@ -70,8 +77,11 @@ def interchange(input_ids: Tensor, token_type_ids: Tensor, classes: Tensor) -> T
 def attention_shift(maps: Sequence[Tensor], others: Sequence[Tensor], valid: Tensor | None = None) -> Tensor:
     """1/2 sum_j (A_ij - A'_ij)^2, in [0, 1], averaged over layers, heads and valid (B, T) queries i.
 
-    maps and others hold a map (B, H, T, T) for each layer. Raises ValueError where their shapes differ.
+    maps and others hold a map (B, H, T, T) for each layer. Raises ValueError for none of them, and where
+    their shapes differ.
     """
+    if not (len(maps) and len(others)):
+        raise ValueError("there are no maps to compare: ask both times with output_attentions=True")
     one, other = torch.stack(tuple(maps)), torch.stack(tuple(others))  # (L, B, H, T, T)
     if one.shape != other.shape:
         raise ValueError(f"maps are {tuple(one.shape)} and {tuple(other.shape)}: give those of the same "
@@ -128,8 +138,8 @@ class InvariantConfig(CausalTransformerConfig):
         if blanket != "none" and (parents is not None or interchanged):
             raise ValueError(f"blanket is {blanket!r} beside parents={parents} and interchanged="
                              f"{interchanged}: choose 'none', or parents=None and interchanged=False")
-        if parents is not None and parents < 1:
-            raise ValueError(f"parents is {parents}: choose 1 or more, or None for all tokens")
+        if parents is not None and (not isinstance(parents, int) or parents < 1):
+            raise ValueError(f"parents is {parents}: choose a count from 1 on, or None for all tokens")
         self.parents, self.directed, self.compared = parents, directed, compared
         self.interchanged = interchanged
         super().__init__(gcn=gcn, blanket=blanket, causal_weight=causal_weight, **kwargs)
@@ -170,8 +180,8 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
         """Logits (B, num_labels); with labels (B,) the loss, in evaluation without attention_shift.
 
         input_ids, attention_mask (1 = a token) and token_type_ids (0 and 1, the two sentences) are (B, T).
-        Raises ValueError for an empty batch, where token_type_ids are missing or a pair has tokens of one
-        type alone, and for what is in layers.ABSENT.
+        Raises ValueError for an empty batch, where token_type_ids are missing or, if sums are compared, a
+        pair has tokens of one type alone, and for what is in layers.ABSENT.
         """
         refuse(kwargs)
         check_tokens(input_ids, "input_ids")

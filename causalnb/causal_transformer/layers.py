@@ -33,11 +33,13 @@ def refuse(asked: dict) -> None:
 
 
 def check_tokens(tokens: Tensor | None, name: str) -> None:
-    """Raise ValueError where tokens (B, T) are missing, or none."""
+    """Raise ValueError where tokens (B, T) are missing, none, or of another number of axes."""
     if tokens is None:
         raise ValueError(f"{name} is missing: pass tokens (B, T)")
     if not tokens.numel():
         raise ValueError(f"{name} has shape {tuple(tokens.shape)}, an empty batch: pass at least one token")
+    if tokens.dim() != 2:
+        raise ValueError(f"{name} has shape {tuple(tokens.shape)}: pass tokens (B, T), also of a single item")
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:

@@ -22,7 +22,7 @@ def parts(task: str, data: dict, seed: int) -> dict[str, list[dict]]:
 def cells(found: dict[str, list[dict]], names: list[str], real: list[str]) -> dict[str, list[dict]]:
     """{cell: rows}: parts by name, and published sets of REAL; LabError if there is none so called."""
     for name in (*names, *real):
-        if name not in found and name not in REAL:
+        if name in names and name not in found or name in real and name not in REAL:
             raise LabError(f"there is no cell {name!r}: choose among {', '.join((*found, *REAL))}.")
     return {name: found[name] for name in names} | {name: REAL[name]() for name in real}
 

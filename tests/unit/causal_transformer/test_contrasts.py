@@ -84,8 +84,35 @@ def test_bad_settings_and_pairs_are_refused():
         ContrastConfig("gru")
     with pytest.raises(ValueError, match="d_model is 7: choose an even width"):
         ContrastConfig(d_model=7)
+    with pytest.raises(ValueError, match="dropout is 2.0: choose it in"):
+        ContrastConfig(dropout=2.0)
     with pytest.raises(ValueError, match="tokens of one type alone"):
         contrast("bow")(**pair([3, 4, 5, 6, 7, 8, 9], torch.zeros_like(TYPES)))
+
+
+def test_masks_and_types_are_asked_for_where_they_are_read():
+    given = pair([3, 4, 5, 6, 7, 8, 9])
+    for name in ("attention_mask", "token_type_ids"):
+        with pytest.raises(ValueError, match="attention_mask or token_type_ids are missing: give 1"):
+            contrast("bow")(**given | {name: None})
+        assert contrast("constant")(**given | {name: None}).logits.shape == (1, 3)
+    left, none = given["attention_mask"].clone(), torch.zeros_like(given["attention_mask"])
+    left[:, 0] = 0
+    with pytest.raises(ValueError, match="a token after padding, which an LSTM would misread: pad on the ri"):
+        contrast("bilstm")(**given | dict(attention_mask=left))
+    assert contrast("bow")(**given | dict(attention_mask=left)).logits.shape == (1, 3)
+    with pytest.raises(ValueError, match="attention_mask hides every token of a pair"):
+        contrast("bilstm")(**given | dict(attention_mask=none))
+
+
+def test_one_loss_is_penalised_at_a_time():
+    model = EntropyPenaltyForSequenceClassification(EntropyPenaltyConfig(1.2, **SIZES))
+    given = pair([3, 4, 5, 6, 7, 8, 9])
+    assert model.eval()(**given).logits.shape == (1, 2)
+    with pytest.raises(ValueError, match="blanket is 'hinge' beside a penalty on entropy: choose blanket='n"):
+        model(**given, labels=torch.tensor([1]))
+    with pytest.raises(ValueError, match="there are no maps: ask a model with output_attentions=True"):
+        row_entropy(())
 
 
 @pytest.mark.parametrize("make", [lambda: contrast("bow"), lambda: EntropyPenaltyForSequenceClassification(

@@ -197,6 +197,18 @@ def test_shift_has_its_gradient(double):
 def test_shift_needs_maps_of_the_same_sentences():
     with pytest.raises(ValueError, match="give those of the same layers"):
         attention_shift([maps()], [maps(tokens=5)])
+    with pytest.raises(ValueError, match="there are no maps to compare: ask both times"):
+        attention_shift([], [])
+
+
+@pytest.mark.parametrize("tokens, settings, told", [
+    ([], {}, "no word has a neighbour: give sentences"), ([[3]], {}, "no word has a neighbour"),
+    ([[3, 3]], {}, "there are 1 words to classify"), ([[3, 4, 5]], dict(alone=(4, 5)), "there are 1 words"),
+    ([[3, 4]], dict(distance=0), r"distance is 0: choose it in \(0, 1.41\)"),
+    ([[3, 4]], dict(distance=2), "distance is 2: choose")])
+def test_words_to_classify_are_asked_for(tokens, settings, told):
+    with pytest.raises(ValueError, match=told):
+        word_classes(tokens, 7, **settings)
 
 
 @pytest.mark.parametrize("interchanged", [False, True])
@@ -315,7 +327,8 @@ def test_a_pair_has_both_sentences():
     (dict(blanket="hinge", interchanged=False), "beside parents=2 and interchanged=False"),
     (dict(blanket="hinge", parents=None), "beside parents=None and interchanged=True"),
     (dict(pattern="band"), "pattern is 'band': choose 'full', parents say"),
-    (dict(parents=0), "parents is 0: choose 1 or more, or None"),
+    (dict(parents=0), "parents is 0: choose a count from 1 on, or None"),
+    (dict(parents=1.5), "parents is 1.5: choose a count from 1 on, or None"),
     (dict(num_heads=1), "a single head cannot look both ways: choose num_heads=2"),
 ])
 def test_settings_out_of_range_are_refused(settings, told):

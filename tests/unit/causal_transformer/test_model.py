@@ -514,7 +514,13 @@ def test_the_default_size_is_the_papers():
     (dict(blanket_settings=dict(gammas=[1, -1])), "a multiplier is -1.0"),
     (dict(blanket_settings=dict(gama=[1, 1])), "blanket_settings has 'gama': choose among 'gammas', 's"),
     (dict(blanket="none", blanket_settings=dict(mode="hinge")), "blanket_settings has 'mode'"),
-    (dict(num_heads=0), "num_heads is 0: choose 1 or more"),
+    (dict(num_heads=0), "num_heads is 0: choose 1 or more"), (dict(d_ff=0), "d_ff is 0: choose 1 or more"),
+    (dict(d_model=10, num_heads=4), "a width d_model of 10 does not divide among 4 heads"),
+    (dict(pattern_width=0), "pattern_width is 0, "), (dict(pattern_share=3), "pattern_share 3 and"),
+    (dict(pattern_global=-1), "pattern_global -1: choose"), (dict(relative=-1), "relative is -1: choose"),
+    (dict(causal_weight=None), "causal_weight is None: choose a number"),
+    (dict(causal_weight=float("inf")), "causal_weight is inf"),
+    (dict(causal_ramp=5), "causal_ramp is 5: give the training passes"),
     (dict(self_loop="third"), "self_loop is 'third'")])
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
@@ -533,6 +539,8 @@ def test_bad_input_is_named():
         model(batch["input_ids"], hidden, labels=CLASSES)
     with pytest.raises(ValueError, match=r"attention_mask has shape \(4, 6\), but there are 4 items of 7"):
         model(batch["input_ids"], batch["attention_mask"][:, 1:])
+    with pytest.raises(ValueError, match=r"input_ids has shape \(7,\): pass tokens \(B, T\), also of a sing"):
+        model(batch["input_ids"][0])
     with pytest.raises(ValueError, match="on a causal map"):
         translator(blanket_settings=dict(normalise="sinkhorn"))
     with pytest.raises(ValueError, match="neither decoder_input_ids nor labels were given"):

@@ -78,6 +78,9 @@ def test_cells_are_parts_and_published_sets():
     assert tasks.cells(found, ["test"], []) == found
     with pytest.raises(LabError, match="no cell 'paws': choose among test, paws_qqp"):
         tasks.cells(found, [], ["paws"])
+    for asked in ((["paws_qqp"], []), ([], ["test"])):  # a part that is not there, a set so called
+        with pytest.raises(LabError, match="no cell '"):
+            tasks.cells(found, *asked)
     try:
         real = tasks.cells(found, [], ["paws_qqp", "mnli_contradicting"])
     except DataError as error:
@@ -280,6 +283,20 @@ def test_every_arm_of_the_search_has_as_many_tries_and_other_templates():
         assert tried["data"] == test["data"] | {"family": "development"}
         assert tried["data_seed"] != test["data_seed"] and "held_out" not in tried["cells"]
         assert not tried["real"]
+
+
+@pytest.mark.parametrize("arm, part", [("transformer", "train"), ("transformer_stl", "challenge_train")])
+def test_an_arm_learns_from_the_part_it_names_alone(arm, part, tmp_path, monkeypatch):
+    learned, fit = [], runs.fit
+    monkeypatch.setattr(runs, "fit", lambda run, model, rows, *more: (
+        learned.append(rows), fit(run, model, rows, *more))[1])
+    id = "causal_transformer.overlap.nli.m5"
+    run = run_of(tmp_path, id, arm)
+    runs.run_pairs(run)
+    found = tasks.parts(run.config["task"], run.config["data"], run.seed + run.config["data_seed"])
+    tokenizer = tasks.pair_tokenizer(found["train"], run.config["vocabulary"])
+    assert learned == [tasks.encoded(found[part], tokenizer)]
+    assert not {json.dumps(row) for row in found[part]} & {json.dumps(row) for row in found["challenge"]}
 
 
 @pytest.mark.parametrize("task", grid.OVERLAP)

@@ -1,8 +1,13 @@
 """The runs beyond the paper: words have classes, and arms differ where they should."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
+from causalnb import paths
+from causalnb.causal_transformer import invariance
 from causalnb.experiments import causal_transformer_beyond as beyond
 from causalnb.experiments import causal_transformer_tasks as tasks
 from causalnb.experiments.causal_transformer_grid import (
@@ -10,6 +15,8 @@ from causalnb.experiments.causal_transformer_grid import (
     BEYOND_TRIES,
     BLANKET_TRIES,
     OVERLAP,
+    RATE_TRIES,
+    RATES,
 )
 from causalnb.lab import registry
 from causalnb.tasks import overlap
@@ -98,7 +105,50 @@ def test_the_papers_method_is_tried_on_the_comparison():
                                                                           "ramp"}
 
 
-def test_the_challenge_is_not_trained_on_and_data_are_the_tables_own():
+def test_the_rate_of_the_comparison_is_tried_alone():
+    for name in OVERLAP:
+        id = f"causal_transformer.beyond.search.{name}"
+        plain, rates = registry.config(id, "compared", "laptop"), set()
+        for arm in RATE_TRIES:
+            found = registry.config(id, arm, "laptop")
+            assert {key for key in plain if found[key] != plain[key]} <= {"learning_rate"}
+            rates.add(found["learning_rate"])
+        assert RATES[name] in rates and len(rates) == len(RATE_TRIES)
+
+
+def test_models_learn_from_training_pairs_alone(tmp_path, monkeypatch):
+    learned, classified = [], []
+    word_classes, fit = invariance.word_classes, beyond.fit
+    monkeypatch.setattr(beyond, "fit", lambda run, model, rows, *more: (
+        learned.append(rows), fit(run, model, rows, *more))[1])
+    monkeypatch.setattr(invariance, "word_classes", lambda sentences, *more: (
+        classified.append(sentences), word_classes(sentences, *more))[1])
+    beyond.run_beyond(run_of(tmp_path, "all"))
+    config = registry.config(NLI, "all", "quick")
+    found = tasks.parts(config["task"], config["data"], config["data_seed"])
+    train = tasks.encoded(found["train"], tasks.pair_tokenizer(found["train"], config["vocabulary"]))
+    assert learned == [train]
+    assert classified == [[beyond.sentence(row, kind) for row in train for kind in (0, 1)]]
+
+
+@pytest.mark.parametrize("suffix", ["m1", "m5"])
+@pytest.mark.parametrize("name", OVERLAP)
+def test_its_transformer_is_table_1s(name, suffix):
+    """Two code paths train the same model: stored runs of a seed agree, up to what kernels round."""
+    there, ids = 0, [f"causal_transformer.{kind}{name}.{suffix}" for kind in ("overlap.", "beyond.")]
+    for seed in registry.seeds(ids[0], "laptop"):
+        files = [Path(paths.__file__).parents[1] / "data" / "results" / "laptop" / id / "transformer"
+                 / f"seed{seed}.json" for id in ids]
+        if all(file.is_file() for file in files):
+            one, other = (json.loads(file.read_text()) for file in files)
+            assert one["metrics"]["parameters"] == other["metrics"]["parameters"]
+            assert one["history"][0]["loss"] == pytest.approx(other["history"][0]["loss"], rel=1e-3)
+            there += 1
+    if not there:
+        pytest.skip("no seed was trained in both")
+
+
+def test_data_are_the_tables_own():
     for name in OVERLAP:
         for suffix in ("m1", "m5"):
             ids = [f"causal_transformer.{kind}.{name}.{suffix}" for kind in ("beyond", "overlap")]
