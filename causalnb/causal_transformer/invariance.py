@@ -32,13 +32,13 @@ def word_classes(tokens: Sequence[Sequence[int]], vocabulary: int, distance: flo
     """Classes (V,) of words that are met in like contexts, numbered from 0.
 
     A word's context is how its neighbours on the left and on the right are distributed; words are joined,
-    on average, up to `distance` between the square roots of these, in (0, sqrt 2). Those in `alone`, as
-    sentence marks, and those never met are classes of their own. Memory grows with the square of the number
-    of words met: for vocabularies of some thousands. Raises ValueError for a distance outside, and where
-    fewer than two words are met beside another.
+    on average, up to `distance` > 0 between the square roots of these; above sqrt 2 all are. Those in
+    `alone`, as sentence marks, and those never met are classes of their own. Memory grows with the square of
+    the number of words met: for vocabularies of some thousands. Raises ValueError for a distance of 0 or
+    less, and where fewer than two words are met beside another.
     """
-    if not 0 < distance < 2**0.5:
-        raise ValueError(f"distance is {distance}: choose it in (0, {2**0.5:.2f})")
+    if not distance > 0:
+        raise ValueError(f"distance is {distance}: choose a number above 0")
     if not any(len(one) > 1 for one in tokens):
         raise ValueError("no word has a neighbour: give sentences of two tokens or more")
     pairs = np.concatenate([np.stack([one[:-1], one[1:]]) for one in map(np.asarray, tokens)], 1)

@@ -33,10 +33,11 @@ OURS = {PLAIN: "Transformer", "compared": "+ comparison", "directed": "+ compari
 PAPERS = {arm: f"+ comparison, GCN and loss, weight {one['causal_weight']:g}"
           for arm, one in BLANKET_TRIES.items()}
 ARMS = OURS | {arm: PAPERS[arm] for arm in BLANKETS}
-TRIED = OURS | {"one_parent": "all three, 1 parent", "three_parents": "all three, 3 parents",
-                "own_sentence": "all three, all tokens before or after in the sentence",
-                "undirected": "all three, neighbours on both sides in every head"} | PAPERS | {
-    arm: f"+ comparison, learning rate {one['learning_rate']:g}" for arm, one in RATE_TRIES.items()}
+RATES = {arm: f"+ comparison, learning rate {one['learning_rate']:g}" for arm, one in RATE_TRIES.items()}
+TRIED = OURS | RATES | {
+    "one_parent": "all three, 1 parent", "three_parents": "all three, 3 parents",
+    "own_sentence": "all three, all tokens before or after in the sentence",
+    "undirected": "all three, neighbours on both sides in every head"} | PAPERS
 OF_MINORITY = {"m1": FEWER, "m5": BEYOND | BLANKETS}
 IDS = {(task, minority): f"causal_transformer.beyond.{task}.{minority}"
        for task in TASKS for minority in OF_MINORITY}
