@@ -71,8 +71,8 @@ def arms_table(task: str, found: dict, profile: str | None = None):
                  "comparison: the label is read from both sentences' sums, not from the first token. "
                  "directed: a head sees two tokens before a token, or two after it, of its own sentence. "
                  "interchanged: trained where words that both sentences share change places. "
-                 "held attention: a penalty on what that changes in the maps. All have the learning "
-                 "rate that was best for Table 1's Transformer.")
+                 "held attention: a penalty on what that changes in the maps. The Transformer "
+                 "has its best learning rate of Table 1's search, all others the comparison's best.")
 
 
 def contrasts_table(found: dict, profile: str | None = None):

@@ -14,9 +14,10 @@ from causalnb.experiments.causal_transformer_grid import (
     BEYOND,
     BEYOND_TRIES,
     BLANKET_TRIES,
+    COMPARED_RATES,
     OVERLAP,
-    RATE_TRIES,
     RATES,
+    RATE_TRIES,
 )
 from causalnb.lab import registry
 from causalnb.tasks import overlap
@@ -113,7 +114,23 @@ def test_the_rate_of_the_comparison_is_tried_alone():
             found = registry.config(id, arm, "laptop")
             assert {key for key in plain if found[key] != plain[key]} <= {"learning_rate"}
             rates.add(found["learning_rate"])
-        assert RATES[name] in rates and len(rates) == len(RATE_TRIES)
+        assert {RATES[name], COMPARED_RATES[name]} <= rates and len(rates) == len(RATE_TRIES)
+
+
+@pytest.mark.parametrize("name", OVERLAP)
+def test_what_is_added_to_the_comparison_has_its_best_rate(name):
+    scores, id = {}, f"causal_transformer.beyond.search.{name}"
+    for arm, tried in RATE_TRIES.items():
+        folder = Path(paths.__file__).parents[1] / "data" / "results" / "laptop" / id / arm
+        found = [json.loads((folder / f"seed{seed}.json").read_text())["metrics"]
+                 for seed in registry.seeds(id, "laptop")]
+        scores[tried["learning_rate"]] = sum(one["validation_accuracy"] + one["challenge_accuracy"]
+                                             for one in found)
+    assert max(scores, key=scores.get) == COMPARED_RATES[name]
+    for experiment in (id, *(f"causal_transformer.beyond.{name}.{suffix}" for suffix in ("m1", "m5"))):
+        for arm in {*registry.arms(experiment)} - {*RATE_TRIES}:
+            used = registry.config(experiment, arm, "laptop")
+            assert used["learning_rate"] == (COMPARED_RATES if used["compared"] else RATES)[name]
 
 
 def test_models_learn_from_training_pairs_alone(tmp_path, monkeypatch):
