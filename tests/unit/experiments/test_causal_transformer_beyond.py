@@ -82,7 +82,7 @@ def test_arms_add_one_part_after_the_other():
         assert seen == {"transformer": (False,) * 4, "compared": (True, False, False, False),
                         "directed": (True, True, False, False), "interchanged": (True, False, True, False),
                         "all": (True, True, True, False), "held_attention": (True,) * 4,
-                        "blanket_1": (True, False, False, False), "blanket_3": (True, False, False, True)}
+                        "blanket_3": (True, False, False, True)}
         assert set(registry.arms(f"causal_transformer.beyond.{name}.m1")) < set(seen)
 
 

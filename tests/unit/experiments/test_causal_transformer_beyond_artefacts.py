@@ -72,14 +72,14 @@ def test_every_arm_has_its_row(task, found):
 def test_differences_are_of_the_same_seeds(found):
     table = made.contrasts_table(found)
     rows = {tuple(row[:3]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert len(rows) == len(table.rows) == 2 * (9 + 3)
+    assert len(rows) == len(table.rows) == 2 * (8 + 3)
     id = made.IDS["paraphrase", "m5"]
     gaps = (values(id, "all", "paws_qqp_macro_f", "paraphrase")
             - values(id, "compared", "paws_qqp_macro_f", "paraphrase"))
     told = rows["paraphrase", "5 %", "+ all three - + comparison"]["PAWS-QQP, macro-F"]
     assert told == f"{points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
     assert rows["entailment", "5 %", "+ all three - + comparison"]["PAWS-QQP, macro-F"] == ""
-    assert "below 0.031" in table.notes and f"the {12 * 3 + 12 * 4} tests" in table.notes
+    assert "below 0.031" in table.notes and f"the {11 * 3 + 11 * 4} tests" in table.notes
 
 
 def test_what_was_tried_is_shown_whole():
@@ -104,6 +104,14 @@ def test_the_choice_is_the_best_mean_of_both_tasks():
     told = made.choice_remark()
     assert f"*{made.TRIED[best]}*, {scores[best]:.1f} %; " in told
     assert told.endswith(f"*{made.TRIED[second]}*, {scores[second]:.1f} %.")
+
+
+def test_the_comparisons_rate_is_told_beside_table_1s():
+    told = made.rate_remark()
+    for arm, rate in (("rate_1", "0.0005"), ("rate_3", "0.002")):
+        of = 100 * values(made.SEARCHES["paraphrase"], arm, "challenge_accuracy", "paraphrase").mean()
+        assert f"{of:.1f} % at {rate}" in told.partition("Paraphrase")[2]
+    assert "Transformer, and its own best. Paraphrase" in told
 
 
 def test_the_figure_has_a_mark_for_every_seed(found):
