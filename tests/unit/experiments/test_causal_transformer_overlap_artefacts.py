@@ -136,6 +136,9 @@ def test_full_tables_have_every_arm_at_every_minority(found):
     of = 100 * values("nli", "m5", "both_stl", "mnli_contradicting_accuracy")
     line = rows["5 %", "+ both, trained on challenge pairs"]
     assert line["MNLI's contradicting pairs"] == estimate(mean_ci(of), 1)
+    aims = [f"{grid.ENTROPIES['nli'][one]:g} at {share}" for one, share in zip(
+        grid.MINORITIES, ("0 %", "1 %", "5 %"), strict=True)]
+    assert f"seeds: {', '.join(aims)} of counter-examples." in table.notes
     rows = by_label(made.full_table("paraphrase", found), 2)
     of = 100 * values("paraphrase", "m1", "bow", "paws_qqp_other")
     assert rows["1 %", "BoW"]["PAWS-QQP, no paraphrase"] == estimate(mean_ci(of), 1)
@@ -228,6 +231,11 @@ def test_remarks_are_read_from_the_results(found):
             - values("nli", "m0", "transformer", "challenge_accuracy"))
     assert (f"5 % of counter-examples in place of 0 % change the plain Transformer's challenge score by "
             f"{points(mean_ci(data))} points") in made.minority_remark(found)
+    method = np.mean([values("paraphrase", one, "both", "challenge_accuracy")
+                      - values("paraphrase", one, "transformer", "challenge_accuracy")
+                      for one in grid.MINORITIES], axis=0)
+    assert made.minority_remark(found).endswith(f"The whole method changes it by {points(mean_ci(method))} "
+                                                "points, mean over the shares of counter-examples.")
     lowest = min(mean(values("nli", "m5", arm, "test_accuracy"))
                  for arm in ("transformer", "gcn", "loss", "both", "entropy"))
     slack = made.but_exceptions("nli") - lowest
