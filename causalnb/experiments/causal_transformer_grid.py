@@ -5,6 +5,7 @@ stale.
 """
 
 from causalnb.experiments.causal_transformer_beyond import run_beyond
+from causalnb.experiments.causal_transformer_draws import run_draw
 from causalnb.experiments.causal_transformer_readers import run_readers
 from causalnb.experiments.causal_transformer_runs import run_pairs
 from causalnb.experiments.causal_transformer_sequence import run_sequence
@@ -77,6 +78,8 @@ TABLE_1 = {**CONTRAST_ARMS, "transformer": {}, "gcn": GCN, "loss": LOSS, "both":
            "entropy": ENTROPY}
 STL = {"train_part": "challenge_train"}  # "single task": on the challenge's own pairs, whatever the minority
 MASKS = ("band", "random")  # of Figure 2, which the paper says drop spurious dependencies
+DRAWS = {f"draw_{draw}": {"pattern": "random", "draw": draw} for draw in range(1, 5)}  # 0 is in MASKS
+PLACES = {**DRAWS, "relative": {"relative": 8}}  # other ways to tell the Transformer of places
 OTHERS = dict.fromkeys((*CONTRAST_ARMS, "entropy"), (CONTRASTS,))  # arms whose models stand in a module more
 SMALL = {"n_train": 40, "n_validation": 8, "n_test": 8}
 # By name: the task, its data at laptop and at quick, its real cells and the column they split by; how many
@@ -151,9 +154,8 @@ def register_pairs(id: str, name: str, title: str, arms: dict, seeds: int, cost:
     register(Experiment(
         id=f"causal_transformer.{id}",
         title=f"{NAMES[name]}{title}",
-        run=run_pairs,
         notebook=NOTEBOOK,
-        **{"code": code(OVERLAP[name]["task"], *PAIRS), **more},
+        **{"run": run_pairs, "code": code(OVERLAP[name]["task"], *PAIRS), **more},
         arms=arms,
         settings=settings,
         seeds={"quick": 1, "laptop": seeds},
@@ -182,6 +184,11 @@ for name in OVERLAP:
                     for number, one in enumerate(tries(arm, name))},
                    1, 55, pairs_settings(name, MINORITIES["m5"], **DEVELOPMENT),
                    code=(*code(OVERLAP[name]["task"], *PAIRS), CONTRASTS))
+
+register_pairs("draws.paraphrase", "paraphrase", ": four more draws of the random mask, and relative positions",
+               {arm: {**tuned("paraphrase")["transformer"], **one} for arm, one in PLACES.items()}, 3, 115,
+               pairs_settings("paraphrase", MINORITIES["m5"], **SPARSE, draw=0), run=run_draw,
+               code=code("paraphrase", *PAIRS, "draws"))
 
 COMPARED, INTERCHANGED = {"compared": True}, {"interchanged": True}
 DIRECTED = {"parents": 2, "directed": True}

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from causalnb import paths
-from causalnb.causal_transformer import CausalTransformerForSequenceClassification
+from causalnb.causal_transformer import CausalTransformerForSequenceClassification, layers, patterns
 from causalnb.errors import DataError, LabError
+from causalnb.experiments import causal_transformer_draws as draws
 from causalnb.experiments import causal_transformer_forgetting as forgetting
 from causalnb.experiments import causal_transformer_grid as grid
 from causalnb.experiments import causal_transformer_models as models
@@ -206,6 +207,35 @@ def test_a_stopped_run_counts_the_same(tmp_path):
         runs.run_pairs(run_of(tmp_path / "cut", progress=stop, **changes))
     assert runs.run_pairs(run_of(tmp_path / "cut", **changes)) == whole
     assert len(whole["history"]) == 4
+
+
+DRAWS = "causal_transformer.draws.paraphrase"
+
+
+def test_a_draw_is_the_mask_that_its_number_draws(tmp_path, monkeypatch):
+    seen, fit = [], runs.fit
+
+    def spy(run, model, rows, *more):
+        history = fit(run, model, rows, *more)
+        seen.append(next(m._pattern for m in model.modules() if getattr(m, "_pattern", None) is not None))
+        return history
+
+    monkeypatch.setattr(runs, "fit", spy)
+    for arm in ("draw_1", "draw_3"):
+        draws.run_draw(run_of(tmp_path / arm, DRAWS, arm))
+    drawn = [patterns.attention_pattern("random", len(one), share=0.25, seed=seed, global_tokens=1)
+             for one, seed in zip(seen, (1, 3), strict=True)]
+    assert all(map(torch.equal, seen, drawn)) and not torch.equal(*(one[:12, :12] for one in seen))
+
+
+def test_a_draw_ends_with_its_run_and_the_first_one_is_table_1s(tmp_path):
+    with pytest.raises(KeyError), draws.drawn(5):
+        assert layers.attention_pattern is not patterns.attention_pattern
+        raise KeyError
+    assert layers.attention_pattern is patterns.attention_pattern
+    first = draws.run_draw(run_of(tmp_path / "0", DRAWS, "draw_1", draw=0, steps=3))
+    assert first == runs.run_pairs(run_of(tmp_path / "mask", "causal_transformer.masked.paraphrase", "random",
+                                          steps=3))
 
 
 def test_halves_of_the_challenge_are_told_apart(tmp_path):
