@@ -68,7 +68,7 @@ def stored(tmp_path_factory):
                 for seed in range(SEEDS):
                     write(spec, arm, seed, scored(id, arm, seed, (*grid.CELLS, *REAL[task]),
                                                   made.TASKS[task][2]), [])
-        for id in made.LONGER.values():
+        for id in (*made.LONGER.values(), made.DRAWS):
             for arm in (spec := counted(patch, id, SEEDS)).arms:
                 for seed in range(SEEDS):
                     write(spec, arm, seed, scored(id, arm, seed, grid.CELLS, ()), [])
@@ -261,6 +261,33 @@ def test_twice_the_steps_stand_beside_table_1(found):
     last = line["challenge - Transformer's, longer"]
     assert last.startswith(points(mean_ci(longer["both"] - longer["transformer"])))
     assert rows["paraphrase", "Transformer"]["challenge - Transformer's, longer"] == ""
+
+
+def test_draws_are_the_units_of_what_the_random_mask_adds():
+    tables = {"transformer": made.IDS["paraphrase", "m5"], "random": made.MASKED["paraphrase"]}
+
+    def challenge(arm):
+        id = tables.get(arm, made.DRAWS)
+        return np.array([number(id, arm, seed, "challenge_accuracy") for seed in range(SEEDS)])
+
+    gains = {arm: float((challenge(arm) - challenge("transformer")).mean())
+             for arm in ("random", *grid.DRAWS, "relative")}
+    over = [gain for arm, gain in gains.items() if arm != "relative"]
+    told = made.draws_remark()
+    assert f"5 draws of the mask, each the mean of the same {SEEDS} seeds" in told
+    assert f"moves by {points(mean_ci(over))} points; by draw" in told
+    assert ", ".join(f"{100 * gain:+.1f}" for gain in over) in told
+    assert told.endswith(f"move it by {100 * gains['relative']:+.1f} points.")
+
+
+def test_every_draw_has_a_row_with_all_kinds():
+    rows = by_label(made.draws_table())
+    assert list(rows) == ["Transformer", "draw 0, Table 1's", *(f"draw {n}" for n in range(1, 5)),
+                          "no mask, relative positions"]
+    swapped = [number(made.DRAWS, "draw_3", seed, "challenge_swapped") for seed in range(SEEDS)]
+    assert rows["draw 3"]["challenge, swapped"] == estimate(mean_ci([100 * one for one in swapped]), 1)
+    first = [number(made.MASKED["paraphrase"], "random", seed, "test_accuracy") for seed in range(SEEDS)]
+    assert rows["draw 0, Table 1's"]["in distribution"] == estimate(mean_ci([100 * one for one in first]), 1)
 
 
 def test_the_entropy_control_of_the_search_aims_at_what_the_loss_leaves(monkeypatch):
@@ -477,7 +504,7 @@ def test_real_runs_measure_what_made_up_results_have(tmp_path):
 
 
 def test_artefacts_are_built_and_a_missing_result_is_named():
-    for id in ("table1", "longer", "search", "fig1", "fig7"):
+    for id in ("table1", "longer", "draws", "search", "fig1", "fig7"):
         assert all(file.is_file() for file in registry.build(f"causal_transformer.{id}"))
         assert registry.status(f"causal_transformer.{id}", "quick")[0] == "built"
     gone = results.path(made.IDS["nli", "m1"], "bow", 1)
