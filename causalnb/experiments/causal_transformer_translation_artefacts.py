@@ -25,6 +25,9 @@ ATTENTIONS = {  # row of Table 3 -> arm ("" where not rebuilt), row in the paper
     "random mask": ("random", ""),
     "GCN and loss": ("both", "CausalTransformer"),
 }
+NAMES = {arm: name for name, (arm, _) in ATTENTIONS.items() if arm}  # arm of SNLI -> row of Table 3
+HOLD = {"outside the bounds": "test_violated", "neighbours": "test_neighbours"}  # is attention held at all?
+PARTS = {"test": "test 2016", "test2017": "test 2017"}  # of Multi30k
 SCORES = {"Acc": "test_accuracy", "Macro-F": "test_macro_f"}
 BEST = {f"{SOURCE}.claim28": "Acc", f"{SOURCE}.claim29": "Macro-F"}  # claims to be the best attention
 ORDERS = 4  # of n-grams in BLEU
@@ -57,15 +60,14 @@ def side(differences) -> str:
     return "above 0" if found.low > 0 else "below 0" if found.high < 0 else "not to be told from 0"
 
 
-def verdict_table(id: str, profile: str | None = None, digits: int = 2, beside: dict | None = None):
-    """The claims on an artefact: stated size, contrast of paired seeds and verdict, or why there is none.
+def decided(id: str, profile: str | None = None, beside: dict | None = None) -> list[tuple]:
+    """[(claim, contrast in words, Verdict)] of the claims on an artefact.
 
     beside: {claim: (contrast in words, its differences by seed)} of claims that no stored metric decides.
     """
-    from causalnb.lab.tables import Table, estimate
     from causalnb.lab.verdicts import claims, decide, not_attempted, verdict
 
-    rows = []
+    told = []
     for claim in claims(SOURCE).query("artefact == @id").itertuples():
         words, differences = (beside or {}).get(claim.id, ("", None))
         if differences is None:
@@ -75,16 +77,37 @@ def verdict_table(id: str, profile: str | None = None, digits: int = 2, beside: 
                             -1 if claim.direction == "-" else 1)
         else:
             found = not_attempted(f"there is nothing to compare: {words}")
+        names = NAMES if claim.experiment == SNLI else ARMS
+        arms = [names.get(arm, arm) for arm in (claim.our_treatment, claim.our_baseline)]
+        told.append((claim, words or f"{arms[0]} - {arms[1]}, {claim.our_metric}", found))
+    return told
+
+
+def verdict_table(id: str, profile: str | None = None, digits: int = 2, beside: dict | None = None):
+    """The claims of `decided`: stated size, contrast of paired seeds and verdict, or why there is none."""
+    from causalnb.lab.tables import Table, estimate
+
+    rows = []
+    for claim, words, found in decided(id, profile, beside):
         size = f" {claim.size:g} {claim.unit}" if claim.size == claim.size else ""
-        contrast = ours = ""
-        if found.summary:
-            ours = estimate(found.summary, digits)
-            contrast = words or f"{claim.our_treatment} - {claim.our_baseline}, {claim.our_metric}"
+        contrast, ours = (words, estimate(found.summary, digits)) if found.summary else ("", "")
         rows.append([claim.claim, ("higher" if claim.direction == "+" else "lower") + size, contrast, ours,
                      found])
     return Table(f"{id}_verdicts", ["the paper's claim", "stated", "contrast here", "ours", "verdict"], rows,
                  "The paper's claims: difference of paired seeds, mean ± half of the 95 % interval (seeds), "
                  "and the verdict by rule")
+
+
+def excluded_remark(id: str, profile: str | None = None, beside: dict | None = None) -> str:
+    """Which stated sizes lie outside the intervals of `decided`, and which could have been missed."""
+    told = []
+    for claim, words, found in decided(id, profile, beside):
+        if found.summary and found.size:
+            sign = -1 if claim.direction == "-" else 1
+            most = max(sign * found.summary.low, sign * found.summary.high)
+            told.append(f"{words}: stated {found.size:g} {claim.unit}, the interval ends at {most:+.2f}, so "
+                        "that size is " + ("outside it." if most < found.size else "inside it."))
+    return " ".join(told)
 
 
 # Table 2
@@ -194,10 +217,17 @@ def table2(profile: str | None = None):
                  "half of the 95 % interval (seeds)",
                  f"{longest(profile)}Ours is sacreBLEU with beams, {signature(profile)}. The paper does not "
                  "say how its BLEU was computed, and mixes models that write from left to right with models "
-                 "that do not. Its model is our last arm. Captions and news differ in level; contrasts of "
+                 f"that do not. Its model is our last arm. {sizes_remark(profile)} Captions and news differ in level; contrasts of "
                  "arms can be compared. Over sentences: BLEU of all seeds' translations together, and the "
                  f"95 % interval where test sentences are drawn anew, {DRAWS:,} times, for both arms the "
                  "same.")
+
+
+def sizes_remark(profile: str | None = None) -> str:
+    """How many pairs are learned from, and how many captions translated; a sentence."""
+    one = translated("EN-DE", profile).iloc[0]
+    asked = " and ".join(f"{one[f'{cell}_rows']:,.0f} of {PARTS[cell]}" for cell in tested(profile))
+    return f"We train on {one['train_rows']:,.0f} pairs and translate {asked}; Table 2 has the first."
 
 
 def gains(column: str, arm: str, metric: str, profile: str | None = None):
@@ -210,7 +240,7 @@ def gains_table(profile: str | None = None):
     """Arms minus vanilla by paired seeds: BLEU of every test part, greedy and with beams, and the bounds."""
     from causalnb.lab.tables import Table
 
-    heads = {f"{column}, {cell}, {words}": (column, bleu_name(cell, decoding))
+    heads = {f"{column}, {PARTS[cell]}, {words}": (column, bleu_name(cell, decoding))
              for column in DIRECTIONS for cell in tested(profile) for decoding, words in DECODINGS.items()}
     heads |= {f"{column}, nodes outside the bounds, {stack}": (column, f"{stack}_violated")
               for column in DIRECTIONS for stack in ("encoder", "decoder")}
@@ -237,6 +267,35 @@ def table2_remark(profile: str | None = None) -> str:
     return f"The paper's gain on EN-DE is {stated:+.2f} BLEU. " + " ".join(told)
 
 
+def parts_remark(profile: str | None = None) -> str:
+    """Of how many differences in BLEU the mean is above 0, by test part; sentences."""
+    told = []
+    for cell in tested(profile):
+        means = [gains(column, arm, bleu_name(cell, decoding), profile).mean() for column in DIRECTIONS
+                 for arm in ARMS if arm != "vanilla" for decoding in DECODINGS]
+        told.append(f"On {PARTS[cell]} {sum(mean > 0 for mean in means)} of {len(means)} means are above 0, "
+                    f"from {min(means):+.2f} to {max(means):+.2f}.")
+    return " ".join(told) + (" Arms share the vanilla models of their direction, and greedy and beams share "
+                             "a model, so these are not as many independent signs.")
+
+
+def bounds_remark(profile: str | None = None) -> str:
+    """How many nodes are outside the bounds in vanilla models, and each arm's difference; sentences."""
+    told = []
+    for stack in ("encoder", "decoder"):
+        for column in DIRECTIONS:
+            metric = f"{stack}_violated"
+            parts = []
+            for arm, name in ARMS.items():
+                if arm != "vanilla":
+                    found = gains(column, arm, metric, profile)
+                    parts.append(f"{name} {gain(found, 3)}, {side(found)}")
+            level = translated(column, profile)[metric]["vanilla"].mean()
+            told.append(f"{column}, {stack}: in vanilla models {level:.2f} of the nodes are outside the "
+                        f"bounds; {'; '.join(parts)}.")
+    return " ".join(told)
+
+
 @artefact(f"{SOURCE}.table2", needs=tuple(DIRECTIONS.values()))
 def build_table2(profile):
     """Table 2, the differences of its arms, and the claims on it."""
@@ -255,6 +314,30 @@ def inferred(profile: str | None = None):
 
     found = results.require(SNLI, profile).set_index(["arm", "seed"])
     return 100 * found[[*SCORES.values()]].rename(columns={metric: name for name, metric in SCORES.items()})
+
+
+def holding(profile: str | None = None):
+    """DataFrame of HOLD's metrics, means over seeds, by arm."""
+    from causalnb.lab import results
+
+    return results.require(SNLI, profile).groupby("arm")[[*HOLD.values()]].mean()
+
+
+def hold_remark(profile: str | None = None) -> str:
+    """Whether the causal attention was held to its bounds, beside full attention; a sentence."""
+    found = holding(profile)
+    both, full = (found.loc[arm, [*HOLD.values()]] for arm in ("both", "full"))
+    return (f"With GCN and loss {both.iloc[0]:.0%} of the tokens are outside the bounds, with full attention "
+            f"{full.iloc[0]:.0%}; a row attends to {both.iloc[1]:.1f} tokens, with full attention to "
+            f"{full.iloc[1]:.1f}.")
+
+
+def held_out(profile: str | None = None) -> str:
+    """How many of SNLI's validation pairs are not trained on, in words; "" where the pairs are others."""
+    from causalnb.lab import registry
+
+    data = registry.config(SNLI, "full", profile)["data"]
+    return f" ({data['n_validation']} of them held out)" if data["source"] == "snli" else ""
 
 
 def read_by_half(profile: str | None = None):
@@ -290,7 +373,7 @@ def table3(profile: str | None = None):
     from causalnb.lab.statistics import mean_ci
     from causalnb.lab.tables import Table, estimate
 
-    said, found, rows = printed("table3"), inferred(profile), []
+    said, found, held, rows = printed("table3"), inferred(profile), holding(profile), []
     for name, (arm, row) in ATTENTIONS.items():
         cells = [said[row, score] if row else "" for score in SCORES]
         if arm:
@@ -298,19 +381,24 @@ def table3(profile: str | None = None):
             cells += [estimate(mean_ci(one[score]), 2) for score in SCORES]
             cells.append("" if arm == "full" else gain((one["Acc"] - found.loc["full"]["Acc"]).dropna()))
             cells.append(str(tokens_seen(arm, profile)))
+            cells += [f"{held.loc[arm, metric]:.2f}" for metric in HOLD.values()]
         else:
-            cells += ["not rebuilt", "not rebuilt", "", ""]
+            cells += ["not rebuilt", "not rebuilt", "", "", *[""] * len(HOLD)]
         rows.append([name, *cells])
     for arm, line in read_by_half(profile).iterrows():
-        rows.append([HALVES[arm], *[""] * len(SCORES), *(f"{line[score]:.2f}" for score in SCORES), "", ""])
+        rows.append([HALVES[arm], *[""] * len(SCORES), *(f"{line[score]:.2f}" for score in SCORES), "", "",
+                     *[""] * len(HOLD)])
     return Table(f"{SOURCE}.table3", ["attention", *(f"{who}: {score}" for who in ("paper", "ours")
                                                      for score in SCORES),
-                                       "ours: Acc - full", f"tokens seen, of {TOKENS}"], rows,
+                                       "ours: Acc - full", f"tokens seen, of {TOKENS}", *HOLD], rows,
                  "Table 3: per cent; the paper's on SNLI, one number each; ours on SNLI-10k, mean ± half of "
                  "the 95 % interval (seeds)",
-                 "SNLI-10k: the published validation pairs as training set, the published test set. The star "
-                 "mask has Star-Transformer's connections and not its layers. The label is read from the "
-                 "first token; what it does not depend on, through all layers, is not seen. For the causal "
+                 "SNLI-10k: the published validation pairs as training set"
+                 f"{held_out(profile)}, the published test set. The star mask has Star-Transformer's "
+                 "connections and not its layers; the random mask is one draw, for all seeds. The label is read from the "
+                 "first token; what it does not depend on, through all layers, is not seen. Outside "
+                 "the bounds: the share of tokens; neighbours: tokens that a row attends to (e to the power "
+                 "of its entropy); means over layers, heads and seeds. For the causal "
                  f"model the paper's text prints {text_scores()}. {line_remark(profile)}")
 
 
@@ -336,7 +424,8 @@ def best_contrast(profile: str | None = None, score: str = "Acc") -> tuple:
     found = inferred(profile)[score]
     others = [arm for arm, _ in ATTENTIONS.values() if arm not in ("", "both")]
     best = max(others, key=lambda arm: found[arm].mean())
-    return f"both - {best}, the best of the others, {SCORES[score]}", (found["both"] - found[best]).dropna()
+    words = f"{NAMES['both']} - {NAMES[best]}, the best of the others, {SCORES[score]}"
+    return words, (found["both"] - found[best]).dropna()
 
 
 def table3_remark(profile: str | None = None) -> str:
@@ -350,10 +439,19 @@ def table3_remark(profile: str | None = None) -> str:
     return f"Accuracy of GCN and loss in points, minus {'; '.join(parts)}."
 
 
+def best_contrasts(profile: str | None = None) -> dict[str, tuple]:
+    """{claim: its contrast} of the claims to be the best: against the best of the other attentions."""
+    return {claim: best_contrast(profile, score) for claim, score in BEST.items()}
+
+
 def table3_verdicts(profile: str | None = None):
-    """The claims on Table 3; those to be the best are held against the best of the other attentions."""
-    beside = {claim: best_contrast(profile, score) for claim, score in BEST.items()}
-    return verdict_table(f"{SOURCE}.table3", profile, beside=beside)
+    """The claims on Table 3."""
+    return verdict_table(f"{SOURCE}.table3", profile, beside=best_contrasts(profile))
+
+
+def table3_excluded(profile: str | None = None) -> str:
+    """`excluded_remark` of the claims on Table 3."""
+    return excluded_remark(f"{SOURCE}.table3", profile, best_contrasts(profile))
 
 
 @artefact(f"{SOURCE}.table3", needs=(SNLI, READERS), code=HEAD)

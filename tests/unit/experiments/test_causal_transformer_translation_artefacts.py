@@ -125,7 +125,7 @@ def test_every_arm_of_table_2_has_a_row():
 def test_gains_pair_seeds_with_vanilla():
     rows = by_label(made.gains_table())
     id = made.DIRECTIONS["DE-EN"]
-    for head, metric in (("DE-EN, test, greedy", "test_greedy_bleu"),
+    for head, metric in (("DE-EN, test 2016, greedy", "test_greedy_bleu"),
                          ("DE-EN, nodes outside the bounds, decoder", "decoder_violated")):
         gap = np.subtract(values(id, "gcn", metric), values(id, "vanilla", metric))
         assert rows["GCN value update - vanilla Transformer"][head] == made.gain(gap)
@@ -138,6 +138,50 @@ def test_the_remark_states_the_printed_gain():
     said = made.table2_remark()
     assert said.startswith("The paper's gain on EN-DE is +4.00 BLEU. EN-DE, minus vanilla: GCN value update ")
     assert f"GCN and loss in both stacks {made.gain(gap)}, {made.side(gap)}." in said
+
+
+def test_sizes_and_signs_are_counted():
+    id = made.DIRECTIONS["EN-DE"]
+    rows = [f"{number(id, 'vanilla', 0, name):,.0f}" for name in ("train_rows", "test_rows")]
+    assert made.sizes_remark().startswith(f"We train on {rows[0]} pairs and translate {rows[1]} of test 2016")
+    assert made.sizes_remark() in made.table2().notes
+    cells = [np.mean(np.subtract(values(id, arm, metric), values(id, "vanilla", metric)))
+             for id in made.DIRECTIONS.values() for arm in made.ARMS if arm != "vanilla"
+             for metric in ("test_greedy_bleu", "test_beams_bleu")]
+    assert made.parts_remark().startswith(f"On test 2016 {sum(one > 0 for one in cells)} of {len(cells)} means "
+                                          f"are above 0, from {min(cells):+.2f} to {max(cells):+.2f}.")
+
+
+def test_bounds_have_their_level_and_every_arm():
+    id, said = made.DIRECTIONS["DE-EN"], made.bounds_remark()
+    level = np.mean(values(id, "vanilla", "decoder_violated"))
+    assert f"DE-EN, decoder: in vanilla models {level:.2f} of the nodes" in said
+    gap = np.subtract(values(id, "gcn", "decoder_violated"), values(id, "vanilla", "decoder_violated"))
+    assert f"GCN value update {made.gain(gap, 3)}, {made.side(gap)}" in said
+    both = [np.mean(values(made.SNLI, "both", f"test_{name}")) for name in ("violated", "neighbours")]
+    assert f"With GCN and loss {both[0]:.0%} of the tokens" in made.hold_remark()
+    assert f"a row attends to {both[1]:.1f} tokens" in made.hold_remark()
+
+
+def test_pairs_that_are_held_out_are_told_where_the_pairs_are_snlis():
+    assert made.held_out("laptop") == " (900 of them held out)" and made.held_out("quick") == ""
+
+
+@pytest.mark.parametrize("direction, differences, told", [
+    ("+", [0.1, 0.2, 0.3], "the interval ends at +0.45, so that size is outside it."),
+    ("+", [3.0, 4.0, 5.0], "the interval ends at +6.48, so that size is inside it."),
+    ("-", [-3.0, -4.0, -5.0], "the interval ends at +6.48, so that size is inside it."),
+    ("-", [3.0, 4.0, 5.0], "the interval ends at -1.52, so that size is outside it.")])
+def test_a_stated_size_is_inside_an_interval_or_not(direction, differences, told, monkeypatch):
+    rows = claims(made.SOURCE).query("id == 'causal_transformer.claim30'").assign(direction=direction, size=5.33)
+    monkeypatch.setattr("causalnb.lab.verdicts.claims", lambda *_: rows)
+    said = made.excluded_remark(f"{made.SOURCE}.table3", beside={rows.id.iloc[0]: ("one - other", differences)})
+    assert said == f"one - other: stated 5.33 pp, {told}"
+
+
+def test_claims_on_table_3_say_what_their_intervals_exclude():
+    said = made.table3_excluded()
+    assert said.count(": stated ") == 3 and "GCN and loss - full attention, test_accuracy: stated 5.33 pp" in said
 
 
 def test_table_3_has_an_attention_a_row():
@@ -153,7 +197,10 @@ def test_table_3_has_an_attention_a_row():
     assert rows["block mask"]["tokens seen, of 32"] == str(made.tokens_seen("block"))
     of = 100 * np.array(values(made.SNLI, "random", "test_macro_f"))
     assert rows["random mask"]["ours: Macro-F"] == estimate(mean_ci(of), 2)
-    assert "prints 86.7% and 85.2%" in table.notes
+    assert "prints 86.7% and 85.2%" in table.notes and "the random mask is one draw" in table.notes
+    outside, wide = (np.mean(values(made.SNLI, "star", f"test_{name}")) for name in ("violated", "neighbours"))
+    assert rows["star mask"]["outside the bounds"] == f"{outside:.2f}"
+    assert rows["star mask"]["neighbours"] == f"{wide:.2f}" and rows["Transformer-XL"]["neighbours"] == ""
     line = 100 * number(made.READERS, "hypothesis", "test_accuracy")
     assert rows["words of the hypothesis alone"]["ours: Acc"] == f"{line:.2f}"
     assert {rows["the commonest answer"][head] for head in ("ours: Acc - full", "paper: Acc")} == {""}
@@ -179,7 +226,7 @@ def test_claims_are_decided_in_their_units():
     accuracy = rows["The causal model is more accurate on SNLI than the plain Transformer."]
     gap = 100 * np.subtract(*(values(made.SNLI, arm, "test_accuracy") for arm in ("both", "full")))
     assert accuracy["ours"] == estimate(mean_ci(gap), 2) and accuracy["stated"] == "higher 5.33 pp"
-    assert accuracy["contrast here"] == "both - full, test_accuracy"
+    assert accuracy["contrast here"] == "GCN and loss - full attention, test_accuracy"
     rows = by_label(made.verdict_table(f"{made.SOURCE}.table2"))
     verdicts = [str(row["verdict"]) for row in rows.values()]
     assert sum(verdict.startswith("not attempted: ") for verdict in verdicts) == 5 == len(verdicts) - 1
@@ -194,7 +241,8 @@ def test_the_best_attention_is_held_against_the_best_of_the_others(claim):
     scores = {arm: 100 * np.array(values(made.SNLI, arm, metric)) for arm in registry.arms(made.SNLI)}
     best = max(scores.keys() - {"both"}, key=lambda arm: scores[arm].mean())
     found = mean_ci(scores["both"] - scores[best])
-    assert best != "star" and line["contrast here"] == f"both - {best}, the best of the others, {metric}"
+    words = f"GCN and loss - {made.NAMES[best]}, the best of the others, {metric}"
+    assert best != "star" and line["contrast here"] == words
     assert line["ours"] == estimate(found, 2) and line["stated"] == f"higher {told['size']:g} pp"
     assert str(line["verdict"]) == str(judged(found, told["size"]))
     assert told.experiment != told.experiment and "beside Table 3" in told.reason

@@ -39,7 +39,8 @@ def metrics(experiment: str, arm: str, seed: int) -> dict:
     stacks = ["test"] if experiment == SNLI else ["encoder", "decoder"]
     names = [f"{stack}_{measure}" for stack in stacks for measure in MEASURES]
     names += [*SCORES.values()] if experiment == SNLI else [
-        f"{cell}_{decoding}_bleu" for cell, decoding in product(tested(), DECODINGS)]
+        "train_rows", *(f"{cell}_rows" for cell in tested()),
+        *(f"{cell}_{decoding}_bleu" for cell, decoding in product(tested(), DECODINGS))]
     return {name: number(experiment, arm, seed, name) for name in names}
 
 
