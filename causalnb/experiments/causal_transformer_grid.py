@@ -185,7 +185,8 @@ for name in OVERLAP:
                    1, 55, pairs_settings(name, MINORITIES["m5"], **DEVELOPMENT),
                    code=(*code(OVERLAP[name]["task"], *PAIRS), CONTRASTS))
 
-register_pairs("draws.paraphrase", "paraphrase", ": four more draws of the random mask, and relative positions",
+register_pairs("draws.paraphrase", "paraphrase",
+               ": the random mask drawn four more times, and relative positions",
                {arm: {**tuned("paraphrase")["transformer"], **one} for arm, one in PLACES.items()}, 3, 115,
                pairs_settings("paraphrase", MINORITIES["m5"], **SPARSE, draw=0), run=run_draw,
                code=code("paraphrase", *PAIRS, "draws"))

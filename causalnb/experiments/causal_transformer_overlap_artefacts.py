@@ -510,10 +510,10 @@ def draws_remark(profile: str | None = None) -> str:
     gains = {arm: (one.challenge_accuracy - found[PLAIN].challenge_accuracy).mean()
              for arm, one in found.items() if arm != PLAIN}
     places = gains.pop("relative")
+    each = ", ".join(f"{100 * gain:+.1f}" for gain in gains.values())
     return (f"Over {len(gains)} draws of the mask, each the mean of the same {len(found[PLAIN])} seeds, the "
-            f"challenge score moves by {points(mean_ci(list(gains.values())))} points; by draw "
-            f"{', '.join(f'{100 * gain:+.1f}' for gain in gains.values())}. Relative positions without a mask "
-            f"move it by {100 * places:+.1f} points.")
+            f"challenge score moves by {points(mean_ci(list(gains.values())))} points; by draw {each}. "
+            f"Relative positions without a mask move it by {100 * places:+.1f} points.")
 
 
 @artefact("causal_transformer.draws", needs=(IDS["paraphrase", DECISIVE], MASKED["paraphrase"], DRAWS),
