@@ -389,10 +389,10 @@ def table3(profile: str | None = None):
                  "the 95 % interval (seeds)",
                  f"SNLI-10k: the published validation pairs as training set{held_out(profile)}, the "
                  "published test set. The star mask has Star-Transformer's connections and not its layers; "
-                 "the random mask is one draw, for all seeds. The label is read from the first token; what it does not "
-                 "depend on, through all layers, is not seen. Outside the bounds: the share of tokens; "
-                 "neighbours: tokens that a row attends to (e to the power of its entropy); means over "
-                 f"layers, heads and seeds. For the causal model the paper's text prints {text_scores()}. "
+                 "the random mask is one draw, for all seeds. The label is read from the first token; what "
+                 "it does not depend on, through all layers, is not seen. Outside the bounds: the share of "
+                 "tokens; neighbours: tokens that a row attends to (e to the power of its entropy); means "
+                 f"over layers, heads and seeds. For the causal model the paper's text prints {text_scores()}. "
                  f"{line_remark(profile)}")
 
 
