@@ -1,6 +1,7 @@
 """Beyond the paper, the Causal Transformer: what sparse, directed and invariant dependencies reach."""
 
 from causalnb.experiments.causal_transformer_grid import (
+    APART,
     BEYOND,
     BEYOND_TRIES,
     BLANKET_TRIES,
@@ -11,6 +12,9 @@ from causalnb.experiments.causal_transformer_grid import (
     RATE_TRIES,
 )
 from causalnb.experiments.causal_transformer_grid import RATES as TABLE_1_RATES
+from causalnb.experiments.causal_transformer_overlap_artefacts import IDS as TABLE_1
+from causalnb.experiments.causal_transformer_overlap_artefacts import SEARCHES as TABLE_1_SEARCHES
+from causalnb.experiments.causal_transformer_overlap_artefacts import tries as table_1_tries
 from causalnb.experiments.causal_transformer_overlap_artefacts import (
     ONE_LABEL,
     PLAIN,
@@ -35,8 +39,11 @@ OURS = {PLAIN: "Transformer", "compared": "+ comparison", "directed": "+ compari
 PAPERS = {arm: f"+ comparison, GCN and loss, weight {one['causal_weight']:g}"
           for arm, one in BLANKET_TRIES.items()}
 ARMS = OURS | {arm: PAPERS[arm] for arm in BLANKETS}
+SIMPLE = "bilstm"  # the simplest reader that sees order, from Table 1
+SHOWN = ARMS | {SIMPLE: "BiLSTM, of Table 1"}
 RATES = {arm: f"+ comparison, learning rate {one['learning_rate']:g}" for arm, one in RATE_TRIES.items()}
 TRIED = OURS | RATES | {
+    **dict.fromkeys(APART, "+ comparison, sentences read apart"),
     "one_parent": "all three, 1 parent", "three_parents": "all three, 3 parents",
     "own_sentence": "all three, all tokens before or after in the sentence",
     "undirected": "all three, neighbours on both sides in every head"} | PAPERS
@@ -46,17 +53,20 @@ IDS = {(task, minority): f"causal_transformer.beyond.{task}.{minority}"
 SEARCHES = {task: f"causal_transformer.beyond.search.{task}" for task in TASKS}
 CONTRASTS = (("compared", PLAIN), ("directed", "compared"), ("interchanged", "compared"),
              ("all", "compared"), (CHOSEN, "all"), (CHOSEN, "compared"), (CHOSEN, PLAIN),
-             *((arm, "compared") for arm in BLANKETS))
+             *((arm, "compared") for arm in BLANKETS), (CHOSEN, SIMPLE))
 WANTED, LOST, LEVEL = 5, 1, 0.05  # points to gain on the challenge, that may be lost, and the test's level
 MARKS = {"compared": "s", "directed": ">", "interchanged": "D", "all": "*", "held_attention": "P",
-         PLAIN: "o"} | dict(zip(BLANKETS, "X", strict=True))
+         PLAIN: "o", SIMPLE: "^"} | dict(zip(BLANKETS, "X", strict=True))
 
 
 def measured(profile: str | None = None) -> dict[tuple[str, str], object]:
-    """{(task, minority): DataFrame of all arms by (arm, seed)}; LabError where results are missing."""
+    """{(task, minority): DataFrame of SHOWN's arms by (arm, seed)}; LabError where results are missing."""
+    from pandas import concat
+
     from causalnb.lab import results
 
-    return {key: results.require(id, profile).set_index(["arm", "seed"]) for key, id in IDS.items()}
+    return {key: concat([results.require(id, profile), results.require(TABLE_1[key], profile, [SIMPLE])])
+            .set_index(["arm", "seed"]) for key, id in IDS.items()}
 
 
 def arms_table(task: str, found: dict, profile: str | None = None):
@@ -64,9 +74,9 @@ def arms_table(task: str, found: dict, profile: str | None = None):
     from causalnb.lab.tables import Table
 
     heads = headings(task, profile)
-    rows = [[share(minority), ARMS[arm], *(percent(found[task, minority].loc[arm, metric])
-                                           for metric in heads)]
-            for minority, arms in OF_MINORITY.items() for arm in arms]
+    rows = [[share(minority), SHOWN[arm], *(percent(found[task, minority].loc[arm, metric])
+                                            for metric in heads)]
+            for minority, arms in OF_MINORITY.items() for arm in (*arms, SIMPLE)]
     return Table(f"causal_transformer.beyond_{task}", ["counter-examples", "arm", *heads.values()], rows,
                  f"Beyond the paper, {TASKS[task][0]}: accuracy in %, mean ± half of the 95 % interval "
                  "(seeds)",
@@ -74,7 +84,8 @@ def arms_table(task: str, found: dict, profile: str | None = None):
                  "directed: a head sees two tokens before a token, or two after it, of its own sentence. "
                  "interchanged: trained where words that both sentences share change places. "
                  "held attention: a penalty on what that changes in the maps. The Transformer "
-                 "has its best learning rate of Table 1's search, all others the comparison's best.")
+                 "and the BiLSTM have their best learning rates of Table 1's search, all others the "
+                 "comparison's best.")
 
 
 def contrasts_table(found: dict, profile: str | None = None):
@@ -85,18 +96,19 @@ def contrasts_table(found: dict, profile: str | None = None):
     for (task, minority), frame in found.items():
         real = two_labelled(task, profile)
         for arm, other in CONTRASTS:
-            if {arm, other} <= {*OF_MINORITY[minority]}:
+            if {arm, other} <= {*frame.index.unique("arm")}:
                 cells = [tested(gap(found, task, arm, other, metric, [minority])) for metric in
                          ("challenge_accuracy", "test_accuracy", "held_out_accuracy", *real)]
-                rows.append([TASKS[task][0], share(minority), f"{ARMS[arm]} - {ARMS[other]}", *cells,
+                rows.append([TASKS[task][0], share(minority), f"{SHOWN[arm]} - {SHOWN[other]}", *cells,
                              *[""] * (1 - len(real))])
-    seeds = min(len(frame.loc[PLAIN]) for frame in found.values())
+    seeds, fewer = (min(len(frame.loc[arm]) for frame in found.values()) for arm in (PLAIN, SIMPLE))
     return Table("causal_transformer.beyond_contrasts",
                  ["task", "counter-examples", "difference, points", "challenge", "in distribution",
                   "other templates", PUBLISHED_SCORE], rows,
                  "Beyond the paper: differences of the same seeds, mean [95 % interval] (seeds), and the p "
                  "of the exact sign-flip test",
-                 f"No p can be below {2 / 2**seeds:.2g}. Nothing is corrected for {counted_tests(rows)}. "
+                 f"No p can be below {2 / 2**seeds:.2g}, beside the BiLSTM ({fewer} seeds) below "
+                 f"{2 / 2**fewer:.2g}. Nothing is corrected for {counted_tests(rows)}. "
                  f"{ONE_LABEL}")
 
 
@@ -152,19 +164,33 @@ def rate_remark(profile: str | None = None) -> str:
     return " ".join(told)
 
 
+def reader_remark(profile: str | None = None) -> str:
+    """What Table 1's BiLSTM has on the development templates, beside the arm on trial: sentences."""
+    cells = [f"{cell}_accuracy" for cell in ("validation", "challenge")]
+    read, ours = [], []
+    for task in TASKS:
+        line = table_1_tries(task, profile).loc[SIMPLE]
+        read += [100 * line[line.used][cell].iloc[0] for cell in cells]
+        ours += [100 * tries(task, profile)[cell][CHOSEN].mean() for cell in cells]
+    where = [f"{TASKS[task][0]}, {cell}" for task in TASKS for cell in ("validation", "challenge")]
+    told = "; ".join(f"{name} {one:.1f} and {two:.1f} %" for name, one, two in zip(where, read, ours))
+    return (f"Table 1's BiLSTM, with its best try there (one seed), and *{ARMS[CHOSEN]}*: {told}. Means: "
+            f"{sum(read) / len(read):.1f} and {sum(ours) / len(ours):.1f} %.")
+
+
 def beyond_figure(found: dict):
     """(figure, alt): challenge against in-distribution accuracy, a mark for each seed of each arm, m5."""
     import matplotlib.pyplot as plt
 
     from causalnb.lab.figures import COLOURS
 
-    colours = dict(zip(ARMS, ("black", "orange", "sky", "green", "blue", "vermillion", "purple"),
+    colours = dict(zip(SHOWN, ("black", "orange", "sky", "green", "blue", "vermillion", "purple", "yellow"),
                        strict=True))
     fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 3.2), sharey=True)
     told, lowest = [], 48.0
     for ax, (task, (name, *_)) in zip(axes, TASKS.items()):
         frame = 100 * found[task, "m5"][["test_accuracy", "challenge_accuracy"]]
-        for arm, label in ARMS.items():
+        for arm, label in SHOWN.items():
             one = frame.loc[arm]
             ax.plot(one.test_accuracy, one.challenge_accuracy, MARKS[arm], color=COLOURS[colours[arm]],
                     linestyle="", alpha=0.7, label=label)
@@ -221,7 +247,9 @@ def aim_remark(found: dict, profile: str | None = None) -> str:
     return " ".join(told)
 
 
-@artefact("causal_transformer.beyond", needs=(*IDS.values(), *SEARCHES.values()), extra=True,
+@artefact("causal_transformer.beyond", extra=True,
+          needs=(*IDS.values(), *SEARCHES.values(), *(TABLE_1[key] for key in IDS),
+                 *TABLE_1_SEARCHES.values()),
           code=("causalnb.experiments.causal_transformer_overlap_artefacts",),
           printed_as="ours", kind="measured", notebook="13_directed_dependencies",
           shows="attention with few parents, one way, in its own sentence, held where words change places")

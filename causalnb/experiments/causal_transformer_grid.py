@@ -209,6 +209,7 @@ BLANKET_TRIES = {f"blanket_{number}": {**COMPARED, **GCN, **LOSS, "causal_weight
 BLANKETS = {arm: BLANKET_TRIES[arm] for arm in ("blanket_3",)}  # by the same rule, and the heaviest loss
 RATE_TRIES = {f"rate_{number}": {**COMPARED, "learning_rate": rate}
               for number, rate in enumerate((2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3))}
+APART = {"apart": {**COMPARED, "parents": 1000, "directed": False}}  # sentences read alone, and no more
 COMPARED_RATES = {"nli": 2e-3, "paraphrase": 2e-3}  # the comparison's best, at which all on it is tried
 
 
@@ -231,7 +232,7 @@ def register_beyond(id: str, name: str, title: str, arms: dict, seeds: int, cost
 
 for name in OVERLAP:
     register_beyond(f"search.{name}", name, "what is tried beyond the paper, on templates for development",
-                    BEYOND_TRIES | BLANKET_TRIES | RATE_TRIES, 2, 50,
+                    BEYOND_TRIES | APART | BLANKET_TRIES | RATE_TRIES, 2, 50,
                     pairs_settings(name, MINORITIES["m5"], **NOT_BEYOND, **DEVELOPMENT))
     for suffix, arms in {"m1": FEWER, "m5": BEYOND | BLANKETS}.items():
         register_beyond(f"{name}.{suffix}", name,

@@ -14,7 +14,7 @@ from causalnb.lab.statistics import mean_ci, sign_flip
 from causalnb.lab.tables import estimate, points
 from tests.unit.experiments.made_up import counted, number, write
 
-SEEDS = 6
+SEEDS, FEWER = 6, 5  # of the arms here, and of Table 1's BiLSTM
 REAL = {"nli": ["mnli_contradicting"], "paraphrase": ["paws_qqp"]}
 
 
@@ -44,6 +44,13 @@ def stored(tmp_path_factory):
             for arm in (spec := counted(patch, id, SEEDS)).arms:
                 for seed in range(SEEDS):
                     write(spec, arm, seed, scored(id, arm, seed, task), [])
+        for task, minority in made.IDS:
+            spec = counted(patch, made.TABLE_1[task, minority], FEWER)
+            for seed in range(FEWER):
+                write(spec, made.SIMPLE, seed, scored(spec.id, made.SIMPLE, seed, task), [])
+        for task, id in made.TABLE_1_SEARCHES.items():
+            for arm in (spec := counted(patch, id, 1)).arms:
+                write(spec, arm, 0, scored(id, arm, 0, task), [])
         for arm in (spec := counted(patch, table1.PUBLISHED, 1)).arms:  # 486 of 677 are no paraphrases
             write(spec, arm, 0, {"pairs_3": 79.0, "label_3": 29.0, "pairs_4": 598.0, "label_4": 162.0}, [])
         with results.stored_only():
@@ -63,8 +70,9 @@ def values(id, arm, metric, task) -> np.ndarray:
 def test_every_arm_has_its_row(task, found):
     table = made.arms_table(task, found)
     rows = {tuple(row[:2]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert [name for share, name in rows if share == "5 %"] == [*made.ARMS.values()]
-    assert {made.ARMS[arm] for arm in grid.FEWER} == {name for share, name in rows if share == "1 %"}
+    assert [name for share, name in rows if share == "5 %"] == [*made.SHOWN.values()]
+    assert {made.SHOWN[arm] for arm in (*grid.FEWER, made.SIMPLE)} == {
+        name for share, name in rows if share == "1 %"}
     of = 100 * values(made.IDS[task, "m1"], grid.CHOSEN, "held_out_accuracy", task)
     assert rows["1 %", "+ all three, held attention"]["other templates"] == estimate(mean_ci(of), 1)
 
@@ -72,20 +80,43 @@ def test_every_arm_has_its_row(task, found):
 def test_differences_are_of_the_same_seeds(found):
     table = made.contrasts_table(found)
     rows = {tuple(row[:3]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert len(rows) == len(table.rows) == 2 * (8 + 3)
+    assert len(rows) == len(table.rows) == 2 * (9 + 4)
     id = made.IDS["paraphrase", "m5"]
     gaps = (values(id, "all", "paws_qqp_macro_f", "paraphrase")
             - values(id, "compared", "paws_qqp_macro_f", "paraphrase"))
     told = rows["paraphrase", "5 %", "+ all three - + comparison"]["PAWS-QQP, macro-F"]
     assert told == f"{points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
     assert rows["entailment", "5 %", "+ all three - + comparison"]["PAWS-QQP, macro-F"] == ""
-    assert "below 0.031" in table.notes and f"the {11 * 3 + 11 * 4} tests" in table.notes
+    assert "below 0.031" in table.notes and f"the {13 * 3 + 13 * 4} tests" in table.notes
+
+
+def test_the_arm_on_trial_is_held_against_table_1s_bilstm(found):
+    rows = {tuple(row[:3]): row for row in made.contrasts_table(found).rows}
+    ours, theirs = (values(id, arm, "challenge_accuracy", "nli") for id, arm in (
+        (made.IDS["nli", "m1"], grid.CHOSEN), (made.TABLE_1["nli", "m1"], "bilstm")))
+    gaps = (ours - theirs)[:FEWER]
+    told = rows["entailment", "1 %", "+ all three, held attention - BiLSTM, of Table 1"][3]
+    assert told == f"{points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
+    table = {tuple(row[:2]): row for row in made.arms_table("nli", found).rows}
+    assert table["5 %", "BiLSTM, of Table 1"][2].endswith(f"({FEWER})")
+
+
+def test_the_bilstm_is_told_at_the_try_that_table_1_uses():
+    said, means = made.reader_remark(), []
+    for task in made.TASKS:
+        try_ = f"bilstm_{grid.USED[task]['bilstm']}"
+        for cell in ("validation", "challenge"):
+            one = 100 * scored(made.TABLE_1_SEARCHES[task], try_, 0, task)[f"{cell}_accuracy"]
+            two = 100 * values(made.SEARCHES[task], grid.CHOSEN, f"{cell}_accuracy", task).mean()
+            assert f"{made.TASKS[task][0]}, {cell} {one:.1f} and {two:.1f} %" in said
+            means.append((one, two))
+    assert said.endswith("Means: {:.1f} and {:.1f} %.".format(*np.mean(means, 0)))
 
 
 def test_what_was_tried_is_shown_whole():
     table = made.tries_table()
     assert [row[0] for row in table.rows] == [*made.TRIED.values()]
-    assert {*made.TRIED} == {*grid.BEYOND_TRIES, *grid.BLANKET_TRIES, *grid.RATE_TRIES}
+    assert {*made.TRIED} == {*grid.BEYOND_TRIES, *grid.APART, *grid.BLANKET_TRIES, *grid.RATE_TRIES}
     id = made.SEARCHES["nli"]
     rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     row = rows["+ comparison, GCN and loss, weight 1"]
