@@ -178,6 +178,16 @@ def reader_remark(profile: str | None = None) -> str:
             f"{sum(read) / len(read):.1f} and {sum(ours) / len(ours):.1f} %.")
 
 
+def entropy_remark(profile: str | None = None) -> str:
+    """How spread attention is without and with the penalty of the arm on trial, by seed: a sentence."""
+    told = []
+    for task, (name, *_) in TASKS.items():
+        found = tries(task, profile)["challenge_entropy"]
+        told.append(f"{name} " + ", ".join(f"*{OURS[arm]}* {' and '.join(f'{one:.2f}' for one in found[arm])}"
+                                           for arm in ("all", CHOSEN)))
+    return f"Entropy of attention on the development challenge in nats, by seed: {'; '.join(told)}."
+
+
 def beyond_figure(found: dict):
     """(figure, alt): challenge against in-distribution accuracy, a mark for each seed of each arm, m5."""
     import matplotlib.pyplot as plt

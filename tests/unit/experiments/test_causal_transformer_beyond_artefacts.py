@@ -23,7 +23,8 @@ def scored(id: str, arm: str, seed: int, task: str) -> dict:
     names = [f"{cell}_{name}" for cell in ("validation", *grid.CELLS, *REAL[task])
              for name in ("accuracy", "macro_f", *made.TASKS[task][2])]
     found = {name: number(id, arm, seed, name) / 4 + 0.5 for name in names}
-    found["challenge_violated"] = number(id, arm, seed, "violated")
+    for name in ("violated", "entropy"):
+        found[f"challenge_{name}"] = number(id, arm, seed, name)
     chosen = arm == grid.CHOSEN
     found["challenge_accuracy"] = number(id, seed) / 2 + (0.2 + number(id, arm, seed) / 50) * chosen
     found["test_accuracy"] = 0.95 + number(id, arm, seed) / 50 - 0.1 * (arm == grid.CHOSEN and task == "nli")
@@ -45,9 +46,9 @@ def stored(tmp_path_factory):
                 for seed in range(SEEDS):
                     write(spec, arm, seed, scored(id, arm, seed, task), [])
         for task, minority in made.IDS:
-            spec = counted(patch, made.TABLE_1[task, minority], FEWER)
-            for seed in range(FEWER):
-                write(spec, made.SIMPLE, seed, scored(spec.id, made.SIMPLE, seed, task), [])
+            for arm in (spec := counted(patch, made.TABLE_1[task, minority], FEWER)).arms:
+                for seed in range(FEWER):
+                    write(spec, arm, seed, scored(spec.id, arm, seed, task), [])
         for task, id in made.TABLE_1_SEARCHES.items():
             for arm in (spec := counted(patch, id, 1)).arms:
                 write(spec, arm, 0, scored(id, arm, 0, task), [])
@@ -111,6 +112,13 @@ def test_the_bilstm_is_told_at_the_try_that_table_1_uses():
             assert f"{made.TASKS[task][0]}, {cell} {one:.1f} and {two:.1f} %" in said
             means.append((one, two))
     assert said.endswith("Means: {:.1f} and {:.1f} %.".format(*np.mean(means, 0)))
+
+
+def test_entropy_is_told_by_seed_without_and_with_the_penalty():
+    told, id = made.entropy_remark(), made.SEARCHES["nli"]
+    for arm in ("all", grid.CHOSEN):
+        each = " and ".join(f"{one:.2f}" for one in values(id, arm, "challenge_entropy", "nli"))
+        assert f"*{made.OURS[arm]}* {each}" in told.partition("paraphrase")[0]
 
 
 def test_what_was_tried_is_shown_whole():
