@@ -174,7 +174,7 @@ def counts(stack: str, profile: str | None = None) -> dict[str, tuple]:
 
 
 def arcs_remark(profile: str | None = None) -> str:
-    """How strong arcs and cycles differ, and cycles beside arcs, a sentence for each stack."""
+    """How strong arcs differ, and cycles per arc where a map can have any: a sentence for each stack."""
     from causalnb.lab.statistics import mean_ci
 
     told = []
@@ -182,9 +182,11 @@ def arcs_remark(profile: str | None = None) -> str:
         found = counts(stack, profile)
         one, two = (mean_ci(each).mean for each in found[MEASURES["arcs"]])
         gap = (found[PER_ARC["cycles"]][1] - found[PER_ARC["cycles"]][0]).dropna()
+        cycles = (f"nodes on a cycle per strong arc differ by {gain(gap, 4)}, {side(gap)}"
+                  if stack == "encoder" else "its mask leaves no room for a cycle")
         told.append(f"{stack.capitalize()}: {one:.3f} strong arcs a node in the vanilla model, {two:.3f} in "
-                    f"the causal one; nodes on a cycle per strong arc differ by {gain(gap, 4)}, "
-                    f"{side(gap)}." if len(gap) else f"{stack.capitalize()}: no strong arcs to compare.")
+                    f"the causal one; {cycles}." if len(gap) else
+                    f"{stack.capitalize()}: no strong arcs to compare.")
     return " ".join(told)
 
 

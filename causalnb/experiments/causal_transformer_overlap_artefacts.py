@@ -331,7 +331,8 @@ def verdicts_table(profile: str | None = None):
                  "The paper's claims: mean ± half of the 95 % interval (seeds), and the verdict by rule",
                  "pp: percentage points; otherwise shares. BiLSTM stands for ESIM, Transformer for BERT "
                  "trained from scratch, + both for the Causal Transformer. The rule takes \"no better\" for "
-                 "\"lower\": with 0 inside the interval, neither is shown.")
+                 "\"lower\": with 0 inside the interval, neither is shown. Rows on the loss and "
+                 "on masks are means over both tasks, which need not agree: see the differences.")
 
 
 def minority_figure(found: dict):
@@ -503,7 +504,7 @@ def draws_table(profile: str | None = None):
 
 
 def draws_remark(profile: str | None = None) -> str:
-    """What the mask adds to the Transformer, draws being the units; two sentences."""
+    """What the mask adds to the Transformer, draws being the units; three sentences."""
     from causalnb.lab.statistics import mean_ci
 
     found = by_draw(profile)
@@ -513,6 +514,7 @@ def draws_remark(profile: str | None = None) -> str:
     each = ", ".join(f"{100 * gain:+.1f}" for gain in gains.values())
     return (f"Over {len(gains)} draws of the mask, each the mean of the same {len(found[PLAIN])} seeds, the "
             f"challenge score moves by {points(mean_ci(list(gains.values())))} points; by draw {each}. "
+            "The interval holds for the Transformers of these seeds, whose own error is not in it. "
             f"Relative positions without a mask move it by {100 * places:+.1f} points.")
 
 

@@ -79,7 +79,9 @@ def test_counts_pair_seeds():
     each = [[number(id, arm, seed, f"{prefix}_loops") / number(id, arm, seed, f"{prefix}_arcs")
              for seed in range(SEEDS)] for arm in arms.values()]
     assert rows["encoder", made.PER_ARC["loops"]][2] == made.gain(np.subtract(each[1], each[0]), 4)
-    assert "Encoder: " in (told := made.arcs_remark()) and "strong arcs a node" in told
+    encoder, decoder = made.arcs_remark().split("Decoder: ")
+    assert encoder.startswith("Encoder: ") and "nodes on a cycle per strong arc differ by" in encoder
+    assert "strong arcs a node" in decoder and decoder.endswith("its mask leaves no room for a cycle.")
 
 
 def test_the_figures_are_built_with_counts_and_verdicts():
