@@ -500,7 +500,8 @@ def draws_table(profile: str | None = None):
                  "interval (seeds)",
                  f"A draw lets a token see each other one with probability {config['pattern_share']:g}, the "
                  "same in all layers, heads and sentences; the first token sees all and is seen by all. "
-                 f"{share(DECISIVE)} of counter-examples, settings of Table 1's Transformer.")
+                 f"{share(DECISIVE)} of counter-examples, settings of Table 1's Transformer. Draws 1 to 4 "
+                 "were made after Table 1 was seen, and answer the same challenge pairs.")
 
 
 def draws_remark(profile: str | None = None) -> str:
