@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from causalnb.errors import LabError
 from causalnb.lab.registry import artefact
 from causalnb.lab.tables import points
 from causalnb.lab.verdicts import reading
@@ -305,14 +306,14 @@ def spikes(curve, after: float = 0.0, factor: float = SPIKE, near: int = NEAR) -
     """Evaluations of a Series by step at least `factor` times the medians of `near` before and after.
 
     Both sides, so that a steep fall has none; the first and the last evaluation have only one. Those from
-    step `after` on count. ValueError for fewer than 3 values.
+    step `after` on count. LabError for fewer than 3 values.
     """
     import numpy as np
 
     curve = curve.sort_index()
     values, heights = curve.to_numpy(float), []
     if len(values) < 3:
-        raise ValueError(f"a curve of {len(values)} evaluations has no spikes: follow it at 3 or more")
+        raise LabError(f"a curve of {len(values)} evaluations has no spikes: follow it at 3 or more.")
     for i in range(1, len(values) - 1):
         sides = values[max(0, i - near) : i], values[i + 1 : i + 1 + near]
         usual = float(max(map(np.median, sides)))
