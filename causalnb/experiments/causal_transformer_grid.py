@@ -79,7 +79,7 @@ TABLE_1 = {**CONTRAST_ARMS, "transformer": {}, "gcn": GCN, "loss": LOSS, "both":
 STL = {"train_part": "challenge_train"}  # "single task": on the challenge's own pairs, whatever the minority
 MASKS = ("band", "random")  # of Figure 2, which the paper says drop spurious dependencies
 DRAWS = {f"draw_{draw}": {"pattern": "random", "draw": draw} for draw in range(1, 5)}  # 0 is in MASKS
-PLACES = {**DRAWS, "relative": {"relative": 8}}  # other ways to tell the Transformer of places
+PLACES = {**DRAWS, "relative": {"relative": 8}}  # what might explain that mask, or its gain
 OTHERS = dict.fromkeys((*CONTRAST_ARMS, "entropy"), (CONTRASTS,))  # arms whose models stand in a module more
 SMALL = {"n_train": 40, "n_validation": 8, "n_test": 8}
 # By name: the task, its data at laptop and at quick, its real cells and the column they split by; how many

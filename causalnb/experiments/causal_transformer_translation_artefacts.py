@@ -392,7 +392,7 @@ def table3(profile: str | None = None):
                  "the random mask is one draw, for all seeds. The label is read from the first token; what "
                  "it does not depend on, through all layers, is not seen. Outside the bounds: the share of "
                  "tokens; neighbours: tokens that a row attends to (e to the power of its entropy); means "
-                 f"over layers, heads and seeds. For the causal model the paper's text prints "
+                 "over layers, heads and seeds. For the causal model the paper's text prints "
                  f"{text_scores()}. {line_remark(profile)}")
 
 
