@@ -129,7 +129,7 @@ def stored_coverage(profile: str | None = None) -> dict[str, dict[str, int]]:
 
 @artefact("c2dlm.teacher", needs=("c2dlm.coverage",), code=("causalnb.c2dlm.teacher",))
 def teacher_graphs(profile):
-    """Appendix A: the contract, and what the texts hold of graphs named under it."""
+    """Appendix A: the contract, and what texts hold of graphs named under CAT's prompt or by a rule."""
     from causalnb.lab.figures import save_figure
     from causalnb.lab.tables import save_table
 
@@ -255,8 +255,9 @@ def simulated_table(instances: int = 48, seeds: int = 5, slip: float = 0.05):
          "recall"],
         rows,
         "Simulated: two scripted raters score corrupted graphs by the rules of Appendix F",
-        f"No people. {instances} graphs of COT-OrderPerturb, whose edges are known; each rater gives "
-        f"{100 * slip:g} % of the pairs another score by chance. Mean ± half of the 95 % interval (seeds).")
+        f"No people. {instances} graphs of COT-OrderPerturb, whose edges are known; every effect keeps a "
+        f"cause; each rater gives {100 * slip:g} % of the pairs another score by chance. Mean ± half "
+        "of the 95 % interval (seeds).")
 
 
 def simulated_figure(instances: int = 48, rates=RATES, slip: float = 0.05):
@@ -345,7 +346,8 @@ def cost_table():
     return Table(
         "c2dlm.cost", ["annotation", "RMB", "USD", "times the first row"], rows,
         "Appendix D: cost per million tokens of annotated text, recomputed and varied",
-        f"Printed: {p['cost']:.2f} RMB and ${p['cost in USD']:.2f}. Prices are the paper's, of October 2025. "
+        f"Printed: {p['cost']:.2f} RMB and ${p['cost in USD']:.2f}. Prices are the paper's, its exchange "
+        "rate of October 2025. "
         "A failed call is repeated until it succeeds, and costs as much as one that succeeds.")
 
 

@@ -279,7 +279,9 @@ def forgetting_remarks(profile: str | None = None) -> list[str]:
                 runs += 1
                 firsts[max(PARTS, key=lambda part: one[part][place])] += 1
         if not lost.low > 0:
-            by_seed = ", ".join(f"{100 * value:+.1f}" for value in one["lost"])
+            had = forgetting(profile)[arm, format]["before"]
+            by_seed = ", ".join(f"{100 * value:+.1f} of {100 * had[seed]:.1f}"
+                                for seed, value in zip(sorted(had), one["lost"], strict=True))
             said.append(f"{name}: {points(lost)} points are lost, an interval that does not show a loss; by "
                         f"seed {by_seed}.")
             continue
@@ -293,7 +295,7 @@ def forgetting_remarks(profile: str | None = None) -> list[str]:
         whole = {"invariant": "invariant module", "domains": "domain modules"}
         parts = ", ".join(f"the {whole.get(part, part)} in {n}" for part, n in firsts.most_common())
         said.append(f"Run by run, of the {runs} losses of {100 * LOST:.0f} points or more in models with "
-                    f"modules, most comes back with {parts}.")
+                    f"modules, most comes back with {parts}; both arms share their first stages.")
     return said
 
 
@@ -301,7 +303,7 @@ LOOKS = {  # when: colour, marker, fill, height above the row
     "before": ("black", "o", "white", 0), "after": ("black", "o", None, 0),
     "router_back": ("green", "^", None, 0.3), "invariant_back": ("blue", "v", None, 0.3),
     "domains_back": ("orange", "s", None, 0.3), "head_back": ("purple", "D", None, 0.3),
-    "served_back": ("sky", "P", None, 0.3),
+    "served_back": ("sky", "P", None, 0.53),
 }
 
 
@@ -507,7 +509,9 @@ def layers_figure(task: str, profile: str | None = None, cell: str | None = None
     fig.set_layout_engine("none")  # the places of all parts are known
     ax = fig.add_axes((0, 0, 0.92, 1))
     image = draw_panels(ax, tables)
-    fig.colorbar(image, cax=fig.add_axes((0.93, 0.35, 0.012, 0.4)), label="Pearson correlation")
+    bar = fig.colorbar(image, cax=fig.add_axes((0.93, 0.35, 0.012, 0.4)), ticks=(-1, 0, 1))
+    bar.ax.tick_params(labelsize=7)
+    bar.set_label("Pearson correlation", fontsize=7.5, labelpad=-4)
     told = ""
     if rest:  # what is left of the last row
         right, (bottom, top) = SHIFT[0] * WIDE - 0.2, ax.get_ylim()

@@ -20,7 +20,7 @@ ROWS = {"active": BATCHES, "per_sample_loss": True}
 ALTERNATE = {"active": TURNS}
 SETTINGS = {  # name -> variant and options of temporal_graph, of which literal is one step
     "6b, one step as printed": ("base", {"literal": True}),
-    "6a as drawn: every module feeds the output": ("no_invariant", {}),
+    "6a, if every module fed the output": ("no_invariant", {}),
     "6a, one module a step": ("no_invariant", ALTERNATE),
     "6a, both modules in a batch, one loss node": ("no_invariant", {"active": BATCHES}),
     "6a, both modules in a batch, a loss per sample": ("no_invariant", ROWS),
@@ -32,7 +32,7 @@ SETTINGS = {  # name -> variant and options of temporal_graph, of which literal 
     "6b with gradient clipping": ("base", ALTERNATE | {"clipping": True}),
     "6b with soft routing": ("base", {"routing": "soft"}),
     "6c": ("mutual_information", ALTERNATE),
-    "6c, one information term a module": ("mutual_information", ALTERNATE | {"information": "routed"}),
+    "6c, a term for the active module only": ("mutual_information", ALTERNATE | {"information": "routed"}),
     "6c with gradient clipping": ("mutual_information", ALTERNATE | {"clipping": True}),
     "6c with soft routing": ("mutual_information", {"routing": "soft"}),
 }
@@ -169,11 +169,16 @@ def path_figure(graph, path, title: str = ""):
     """(figure, alt): an unrolled graph, with the path by which what is set reaches its effect."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import COLOURS
+
     steps = 1 + max(node.step for node in graph)
     fig, ax = plt.subplots(figsize=(1.2 + 2.9 * steps, 3.7))
     draw(ax, graph, path, size=300, font=7.5)
     ax.set_title(title, fontsize=9)
     legend(fig, {kind for *_, kind in graph.edges(data="kind")})
+    if path:
+        ax.plot([], [], color=COLOURS["vermillion"], linewidth=2.6, marker="", label="the path")
+        ax.legend(loc="upper left", fontsize=7)
     shown = f"in bold the path {spell(path)}" if path else "no path is marked"
     return fig, f"A causal graph of {steps} training steps with {len(graph)} variables; {shown}. {title}"
 

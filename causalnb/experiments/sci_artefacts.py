@@ -392,7 +392,7 @@ def ablations_table(profile: str | None = None):
         ["model", *(MEASURED[metric] for metric in metrics)],
         rows,
         "add_prim_jump with one part removed: mean ± half of the 95 % interval (seeds)",
-        "Encoders that see the answer make the first column unfair; the decoded one is fair.",
+        "Encoders that see the answer make every column but the decoded one unfair.",
     )
 
 

@@ -137,6 +137,13 @@ scan_experiment(
     5,
 )
 scan_experiment(
+    "add_prim_run",
+    "SCAN add_prim_run: the same with 'run', a verb on which nothing was tried or chosen",
+    "add_prim_run",
+    SCAN_ARMS,
+    5,
+)
+scan_experiment(
     "renamed",
     "SCAN add_prim_jump with the actions renamed at random, anew for each seed",
     "add_prim_jump",

@@ -269,12 +269,12 @@ def theorem_table(profile: str | None = None):
     heads = [*(f"SCAN, {name}" for name in STAGES.values()), "English, untrained", "English, 800 steps"]
     return Table(
         "sci.theorem",
-        ["measure on unseen structures", "the theorem needs", *heads],
+        ["measure on unseen structures (new word: on trained ones)", "the theorem needs", *heads],
         rows,
         "Encoders trained with the contrastive loss alone: mean ± half of the 95 % interval (pairs of seeds)",
         "The first block concerns each encoder, the second two encoders that differ in their seed. A new "
-        "word was trained in one frame and is tested in the others. R2 is measured on structures that the "
-        "map was not fitted on.",
+        "word was trained in one frame and is tested in others, which were trained with other words. "
+        "R2 is measured on structures that the map was not fitted on.",
     )
 
 

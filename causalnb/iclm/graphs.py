@@ -112,7 +112,7 @@ def temporal_graph(variant: str, steps: int, active: Sequence[int | Sequence[int
     """Figures 6a ("no_invariant"), 6b or 2 ("base"), 6c ("mutual_information") over `steps` steps.
 
     `active` holds the module, or the modules of a batch, that each step activates; without it every module
-    feeds the output, as in the figures. "soft" routing does so by weights that the output loss trains.
+    feeds the output. "soft" routing does so by weights that the output loss trains.
     clipping: the norm of all gradients scales each; shared_head: a trained one; shared_batch_norm: in train
     mode. per_sample_loss: a row per entry of a step's `active`, each with its own variables. information:
     L_I as one node over "all" modules (Equation 3), or a node for each "routed" one.

@@ -175,13 +175,17 @@ def test_remarks_name_the_part_that_brings_most_back(monkeypatch):
         return {("iclm", "text"): lost, ("kept", "text"): {**lost, "lost": [0.1, -0.1, 0.0]},
                 ("finetuned", "text"): {"lost": lost["lost"]}}
 
+    def before(profile=None):
+        return {key: {"before": {2: 0.5, 0: 0.4, 1: 0.2}} for key in found()}
+
     monkeypatch.setattr(made, "losses", found)
+    monkeypatch.setattr(made, "forgetting", before)
     first, second, third, runs = made.forgetting_remarks()
     assert "most comes back with the domains (+20.3" in first and first.endswith("least with the router.")
-    assert "does not show a loss; by seed +10.0, -10.0, +0.0." in second
+    assert "does not show a loss; by seed +10.0 of 40.0, -10.0 of 20.0, +0.0 of 50.0." in second
     assert third.startswith("Finetuned-Sequential, text: +31.0") and "back" not in third
     assert "of the 4 losses of 10 points or more" in runs
-    assert "most comes back with the domain modules in 4" in runs
+    assert "most comes back with the domain modules in 4; both arms share their first stages" in runs
 
 
 def test_the_picture_of_forgetting_has_every_score():

@@ -95,7 +95,7 @@ def test_settings_are_the_same_on_every_split():
         config = registry.config(id, arm, "laptop")
         return {key: value for key, value in config.items() if key not in ("split", "renamed")}
 
-    for split in (*GRID, "renamed"):
+    for split in (*GRID, "renamed", "add_prim_run"):
         for arm in registry.arms(f"sci.scan.{split}"):
             assert shared(f"sci.scan.{split}", arm) == shared("sci.scan.add_prim_jump", arm)
 
