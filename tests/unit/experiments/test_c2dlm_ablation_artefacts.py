@@ -285,6 +285,14 @@ def test_remarks_are_read_off_the_intervals(stored):
     assert made.said("x", mean_ci([1.0, -1.0])).endswith("not to be told from 0.")
     assert made.said("x", mean_ci([1.0])) == "x: +1.0 points (1 seeds), not to be told from 0."
     assert len(made.downstream_remarks("quick")) == len(made.CONTRASTS)
+    first = next(iter(SYNTHETIC))
+    for arm, high in (("diffusion", 0.1), ("c2dlm", 0.7)):
+        for seed in range(3):
+            put("c2dlm.downstream", arm, seed, {f"{task}_accuracy": 0.1 for task in SYNTHETIC}
+                | {f"{first}_accuracy": high + seed / 1000})
+    remark = next(line for line in made.downstream_remarks("quick") if "C2DLM minus diffusion" in line)
+    assert "mean of six tasks: +10.0" in remark and f"`{first}`, from 10.1 to 70.1 %" in remark
+    assert remark.endswith("without it: +0.0 ± 0.0 points (3 seeds), not to be told from 0.")
     for seed in range(3):
         put("c2dlm.ablation.sudoku", "alpha2", seed,
             {"test_cells": metrics(*DEFAULT, seed)["test_cells"] - 0.3 - seed / 1000})
@@ -314,7 +322,8 @@ def test_verdicts_cover_every_claim(stored):
     decided = len(known) - counts["not attempted"]
     said = made.tally_remark("quick")
     assert f" 0 waiting for results, {decided} decided" in said
-    assert f"{counts['reproduced']} reproduced in direction and size, {counts['same direction']} in" in said
+    told = f"{counts['reproduced']} reproduced in direction, and in size where one is stated, "
+    assert f"{told}{counts['same direction']} in direction only" in said
     some = made.verdict_table("quick", artefacts=("c2dlm.table6",))
     assert len(some.rows) == (known.artefact == "c2dlm.table6").sum() == 4
 

@@ -107,13 +107,22 @@ def test_table_2_pairs_seeds_with_plain_diffusion():
     assert rows["from scratch: diffusion (SFT)"][gain] == ""
 
 
+def test_table_2_ends_with_shortcuts_for_steps():
+    found = made.step_shortcuts(*made._inputs(None))
+    last = [row for row in made.guidance_table().rows if row[0] in found]
+    assert [row[4] for row in last] == [f"{100 * share:.1f}" for share in found.values()]
+
+
 def test_filled_in_order_reads_the_ranked_scores():
     rows = by_label(made.guidance_table())
     ranked = percent(made.NORMAL, "c2dlm", "ranked_test_exact", 4)
     found = rows["C2DLM, filled in order (ours)"]
     assert found["exact"] == estimate(mean_ci(ranked), 1)
-    plain = percent(made.NORMAL, "diffusion", seeds=4)  # decoded by low confidence
+    plain = percent(made.NORMAL, "diffusion", "ranked_test_exact", 4)  # filled in order, too
     assert found["exact, minus SFT"] == estimate(mean_ci(paired(ranked, plain)), 1)
+    low = percent(made.NORMAL, "diffusion", seeds=4)  # decoded by low confidence
+    first = rows["diffusion (SFT), filled in order (ours)"]
+    assert first["exact, minus SFT"] == estimate(mean_ci(paired(plain, low)), 1)
     steps = percent(made.NORMAL, "diffusion", "ranked_test_steps", 4)
     assert rows["diffusion (SFT), filled in order (ours)"]["steps right"] == estimate(mean_ci(steps), 1)
 

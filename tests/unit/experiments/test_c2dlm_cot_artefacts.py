@@ -51,3 +51,8 @@ def test_shortcuts_are_what_their_names_say():
     assert found["nearest training input"] == pytest.approx(
         sum(answer(nearest(pair)) == answer(pair) for pair in test) / 30, abs=1 / 30)
     assert found["most frequent answer"] <= 0.2 and set(found) >= {"linear fit", "fit of degree 6"}
+
+    copied, fitted = made.step_shortcuts(train, test).values()
+    chains = [(cot.values(*nearest(pair)), cot.values(*pair)) for pair in test]
+    alike = [copy[step] == chain[step] for copy, chain in chains for step in cot.STEPS]
+    assert copied == pytest.approx(sum(alike) / len(alike), abs=1 / 30) and copied < fitted < 1

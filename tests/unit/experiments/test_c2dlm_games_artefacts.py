@@ -236,8 +236,8 @@ def test_maps_hold_the_stored_shares(stored):
 
 def test_the_larger_game_is_shown_where_it_is_registered(stored, monkeypatch):
     (row,) = rows_of(games.many_table("quick"), "every concept isolated (ours), from scratch")
-    assert row[3:] == ["+20.0 [+20.0, +20.0] (3)", "above 0"]
+    assert row[3:] == ["+20.0 [+20.0, +20.0] (3)", "+30.0 [+30.0, +30.0] (3)"]
     (row,) = rows_of(games.many_table("quick"), "diffusion, SFT, from scratch")
-    assert row[3:] == ["", ""]
+    assert row[3:] == ["", "+10.0 [+10.0, +10.0] (3)"]
     monkeypatch.setattr(games, "STG", tuple(id for id in games.STG if id != games.MANY))
     assert games.many_table("quick") is None
