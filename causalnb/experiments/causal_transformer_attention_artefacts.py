@@ -269,9 +269,9 @@ def _curves(ax) -> None:
             label="no self-loop")
     ax.plot(share, tau_of(1 / 3, 2 / 3 * share, 2 / 3 * (1 - share)), color="black", linestyle="--",
             marker="", label="self-loop of 1/3")
-    for height, name in ((tau_of(0.5, 0.5), "H' − N"), (tau_of(1), "H'' − N")):
+    for height, name, up in ((tau_of(0.5, 0.5), "H' − N", -0.05), (tau_of(1), "H'' − N", 0.015)):
         ax.axhline(height, color=COLOURS["blue"], linestyle=":", marker="", linewidth=1)
-        ax.text(0.5, height + 0.015, name, ha="center", fontsize=8, color=COLOURS["blue"])
+        ax.text(0.5, height + up, name, ha="center", fontsize=8, color=COLOURS["blue"])
     ax.set(xlabel="share of parent m among m and n", ylabel="τ of the row − N", ylim=(1.1, 1.82))
     ax.legend(fontsize=8, loc="lower center", ncols=2, columnspacing=1, handlelength=1.6)
 
