@@ -15,6 +15,7 @@ LOOKS = {
 SPLITS = {
     "add_prim_jump": "add_prim_jump (new verb)",
     "renamed": "the same, actions renamed",
+    "add_prim_run": "add_prim_run (untried verb)",
     "add_prim_turn_left": "add_prim_turn_left",
     "template_around_right": "template_around_right",
     "simple": "simple (random split)",
@@ -114,8 +115,8 @@ def _dots(ax, height: float, values, colour: str, marker: str, label: str | None
     from causalnb.lab.statistics import mean_ci
 
     summary = mean_ci(values)
-    seeds = {"s": 9, "alpha": 0.45, "linewidths": 0}
-    ax.scatter(values, [height] * len(values), color=COLOURS[colour], zorder=2, **seeds)
+    seeds = {"s": 12, "edgecolors": "black", "linewidths": 0.5}
+    ax.scatter(values, [height] * len(values), color=COLOURS[colour], zorder=2.5, **seeds)
     if summary.half == summary.half:
         ends = [min(max(end, 0), 1) for end in (summary.low, summary.high)]
         ax.hlines(height, *ends, color=COLOURS[colour], linewidth=1.6, zorder=2)
