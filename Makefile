@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q -p no:randomly -n 2 --dist loadscope
 
 help:
 	@echo "make setup      create $(VENV) and install what constraints.txt pins (PYTHON=python3.12 chooses the Python)"
-	@echo "make reproduce  regenerate all tables and figures, run every notebook (ARGS='--jobs 2 --fresh')"
+	@echo "make reproduce  regenerate all tables and figures, run every notebook (ARGS=--fresh trains all again: over a day)"
 	@echo "make test       unit tests, repository checks, every notebook in the quick profile"
 	@echo "make lab        open the course in JupyterLab"
 	@echo "make bench      time the expensive pieces"

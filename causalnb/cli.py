@@ -237,7 +237,7 @@ def run(targets: Targets, profile: Profile = None, seeds: Seeds = None, jobs: Jo
 
 @app.command()
 def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) -> None:
-    """Rebuild all tables and figures, run every notebook; what is short to train is trained, --fresh all.
+    """Rebuild all tables and figures, run every notebook; what is missing and short is trained first.
 
     What was never built because its results are still to come is named, and is no failure.
     """

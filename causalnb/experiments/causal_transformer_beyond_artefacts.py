@@ -12,7 +12,6 @@ from causalnb.experiments.causal_transformer_grid import (
     RATE_TRIES,
 )
 from causalnb.experiments.causal_transformer_grid import RATES as TABLE_1_RATES
-from causalnb.experiments.causal_transformer_overlap_artefacts import IDS as TABLE_1
 from causalnb.experiments.causal_transformer_overlap_artefacts import SEARCHES as TABLE_1_SEARCHES
 from causalnb.experiments.causal_transformer_overlap_artefacts import tries as table_1_tries
 from causalnb.experiments.causal_transformer_overlap_artefacts import (
@@ -40,7 +39,7 @@ PAPERS = {arm: f"+ comparison, GCN and loss, weight {one['causal_weight']:g}"
           for arm, one in BLANKET_TRIES.items()}
 ARMS = OURS | {arm: PAPERS[arm] for arm in BLANKETS}
 SIMPLE = "bilstm"  # the simplest reader that sees order, from Table 1
-SHOWN = ARMS | {SIMPLE: "BiLSTM, of Table 1"}
+SHOWN = ARMS | {SIMPLE: "BiLSTM, as in Table 1"}
 RATES = {arm: f"+ comparison, learning rate {one['learning_rate']:g}" for arm, one in RATE_TRIES.items()}
 TRIED = OURS | RATES | {
     **dict.fromkeys(APART, "+ comparison, sentences read apart"),
@@ -50,6 +49,7 @@ TRIED = OURS | RATES | {
 OF_MINORITY = {"m1": FEWER, "m5": BEYOND | BLANKETS}
 IDS = {(task, minority): f"causal_transformer.beyond.{task}.{minority}"
        for task in TASKS for minority in OF_MINORITY}
+READERS = {key: f"causal_transformer.beyond.reader.{'.'.join(key)}" for key in IDS}  # SIMPLE, on their seeds
 SEARCHES = {task: f"causal_transformer.beyond.search.{task}" for task in TASKS}
 CONTRASTS = (("compared", PLAIN), ("directed", "compared"), ("interchanged", "compared"),
              ("all", "compared"), (CHOSEN, "all"), (CHOSEN, "compared"), (CHOSEN, PLAIN),
@@ -57,6 +57,10 @@ CONTRASTS = (("compared", PLAIN), ("directed", "compared"), ("interchanged", "co
 WANTED, LOST, LEVEL = 5, 1, 0.05  # points to gain on the challenge, that may be lost, and the test's level
 MARKS = {"compared": "s", "directed": ">", "interchanged": "D", "all": "*", "held_attention": "P",
          PLAIN: "o", SIMPLE: "^"} | dict(zip(BLANKETS, "X", strict=True))
+COLOURED = dict(zip(SHOWN, ("black", "orange", "sky", "green", "blue", "vermillion", "purple", "black"),
+                    strict=True))
+BY_KIND = ("compared", "directed", "interchanged", CHOSEN)  # arms of kinds_figure
+CELLS = {"challenge": "challenge", "held_out": "other templates"}
 
 
 def measured(profile: str | None = None) -> dict[tuple[str, str], object]:
@@ -65,7 +69,7 @@ def measured(profile: str | None = None) -> dict[tuple[str, str], object]:
 
     from causalnb.lab import results
 
-    return {key: concat([results.require(id, profile), results.require(TABLE_1[key], profile, [SIMPLE])])
+    return {key: concat([results.require(id, profile), results.require(READERS[key], profile)])
             .set_index(["arm", "seed"]) for key, id in IDS.items()}
 
 
@@ -101,14 +105,13 @@ def contrasts_table(found: dict, profile: str | None = None):
                          ("challenge_accuracy", "test_accuracy", "held_out_accuracy", *real)]
                 rows.append([TASKS[task][0], share(minority), f"{SHOWN[arm]} - {SHOWN[other]}", *cells,
                              *[""] * (1 - len(real))])
-    seeds, fewer = (min(len(frame.loc[arm]) for frame in found.values()) for arm in (PLAIN, SIMPLE))
+    seeds = min(len(frame.loc[arm]) for frame in found.values() for arm in (PLAIN, SIMPLE))
     return Table("causal_transformer.beyond_contrasts",
                  ["task", "counter-examples", "difference, points", "challenge", "in distribution",
                   "other templates", PUBLISHED_SCORE], rows,
                  "Beyond the paper: differences of the same seeds, mean [95 % interval] (seeds), and the p "
                  "of the exact sign-flip test",
-                 f"No p can be below {2 / 2**seeds:.2g}, beside the BiLSTM ({fewer} seeds) below "
-                 f"{2 / 2**fewer:.2g}. Nothing is corrected for {counted_tests(rows)}. "
+                 f"No p can be below {2 / 2**seeds:.2g}. Nothing is corrected for {counted_tests(rows)}. "
                  f"{ONE_LABEL}")
 
 
@@ -189,30 +192,84 @@ def entropy_remark(profile: str | None = None) -> str:
 
 
 def beyond_figure(found: dict):
-    """(figure, alt): challenge against in-distribution accuracy, a mark for each seed of each arm, m5."""
+    """(figure, alt): accuracy in distribution, on the challenge and in other templates, a mark for each seed.
+
+    A row of panels for each task, a line for each of SHOWN; filled 5 %, hollow 1 % of counter-examples.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+
+    from causalnb.lab.figures import COLOURS
+
+    cells = {"test": "in distribution"} | CELLS
+    fig, axes = plt.subplots(len(TASKS), len(cells), figsize=(7.8, 5.4), sharex="col", sharey=True)
+    told, lines = [], {arm: at for at, arm in enumerate(SHOWN)}
+    for row, (task, (name, *_)) in zip(axes, TASKS.items()):
+        for ax, (cell, title) in zip(row, cells.items()):
+            for arm in SHOWN:
+                for minority, face, lower in (("m5", COLOURS[COLOURED[arm]], -0.16), ("m1", "none", 0.2)):
+                    if arm not in found[task, minority].index:
+                        continue
+                    seeds = 100 * found[task, minority].loc[arm, f"{cell}_accuracy"]
+                    ax.plot(seeds, [lines[arm] + lower] * len(seeds), MARKS[arm], linestyle="", alpha=0.7,
+                            markerfacecolor=face, markeredgecolor=COLOURS[COLOURED[arm]], markersize=5)
+                    told.append(f"{name}, {title}, {share(minority)}, {SHOWN[arm]}: {seeds.mean():.0f}")
+            if cell != "test":
+                ax.axvline(50, color=COLOURS["black"], linewidth=0.8, linestyle=":", marker="")
+        row[0].set(ylabel=name, ylim=(len(SHOWN) - 0.5, -0.5), yticks=[*lines.values()],
+                   yticklabels=[*SHOWN.values()])
+    for ax, title in zip(axes[0], cells.values()):
+        ax.set_title(title)
+    for ax in axes[-1]:
+        ax.set_xlabel("accuracy, %")
+    fig.legend(handles=[Line2D([], [], color=COLOURS["black"], linestyle="", marker="o", markerfacecolor=face,
+                               label=f"{share(minority)} of counter-examples")
+                        for minority, face in (("m5", COLOURS["black"]), ("m1", "none"))],
+               loc="outside lower center", ncols=2)
+    return fig, (f"Six panels, a line for each arm and a mark for each seed, filled with {share('m5')} of "
+                 f"counter-examples, hollow with {share('m1')}. Means in %: {'; '.join(told)}.")
+
+
+def by_kind(task: str, found: dict, cell: str):
+    """DataFrame of mean accuracy in %, kinds of pairs by BY_KIND's arms, m5, in a cell of CELLS.
+
+    Of entailment the subcases in which overlap misleads; first what CHOSEN gains most on in other templates.
+    """
+    from causalnb.tasks import overlap, paraphrase
+
+    names = {"nli": [one for one in overlap.SUBCASES if one[1] == "n"],
+             "paraphrase": paraphrase.SAME_WORDS}[task]
+    means = {part: 100 * found[task, "m5"][[f"{part}_{one}" for one in names]].groupby("arm").mean()
+             .set_axis(names, axis=1).loc[[*BY_KIND]].T for part in CELLS}
+    gained = means["held_out"][CHOSEN] - means["held_out"]["compared"]
+    return means[cell].loc[gained.sort_values(ascending=False, kind="stable").index]
+
+
+def kinds_figure(found: dict):
+    """(figure, alt): `by_kind` of both tasks, a row of panels each, a column for each cell of CELLS."""
     import matplotlib.pyplot as plt
 
     from causalnb.lab.figures import COLOURS
 
-    colours = dict(zip(SHOWN, ("black", "orange", "sky", "green", "blue", "vermillion", "purple", "yellow"),
-                       strict=True))
-    fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 3.2), sharey=True)
-    told, lowest = [], 48.0
-    for ax, (task, (name, *_)) in zip(axes, TASKS.items()):
-        frame = 100 * found[task, "m5"][["test_accuracy", "challenge_accuracy"]]
-        for arm, label in SHOWN.items():
-            one = frame.loc[arm]
-            ax.plot(one.test_accuracy, one.challenge_accuracy, MARKS[arm], color=COLOURS[colours[arm]],
-                    linestyle="", alpha=0.7, label=label)
-            told.append(f"{name}, {label}: {one.challenge_accuracy.mean():.0f} at "
-                        f"{one.test_accuracy.mean():.0f} in distribution")
-        ax.axhline(50, color=COLOURS["black"], linewidth=0.8, linestyle=":", marker="")
-        lowest = min(lowest, frame.challenge_accuracy.min())
-        ax.set(title=name, xlabel="in distribution, %", ylim=(lowest - 2, 102))
-    axes[0].set_ylabel("challenge, %")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
-    return fig, (f"Two panels, a mark for each seed: accuracy on the challenge over accuracy in "
-                 f"distribution, {share('m5')} of counter-examples. {'; '.join(told)}.")
+    lines = [len(by_kind(task, found, "challenge")) for task in TASKS]
+    fig, axes = plt.subplots(len(TASKS), len(CELLS), figsize=(7.4, 6.2), sharex=True, sharey="row",
+                             height_ratios=lines)
+    told = []
+    for row, (task, (name, *_)) in zip(axes, TASKS.items()):
+        for ax, (cell, title) in zip(row, CELLS.items()):
+            means = by_kind(task, found, cell)
+            for at, arm in enumerate(BY_KIND):  # beside each other, since many are equal
+                ax.plot(means[arm], [line - 0.27 + 0.18 * at for line in range(len(means))], MARKS[arm],
+                        color=COLOURS[COLOURED[arm]], linestyle="", markersize=4.5, label=SHOWN[arm])
+            ax.set(xlim=(-4, 104), ylim=(len(means) - 0.4, -0.6), title=f"{name}, {title}",
+                   yticks=range(len(means)), yticklabels=[one.replace("_", " ") for one in means.index])
+            told += [f"{title}, {one}: {line['compared']:.0f} to {line[CHOSEN]:.0f}"
+                     for one, line in means.iterrows()]
+    for ax in axes[-1]:
+        ax.set_xlabel("accuracy, %")
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return fig, (f"Four panels, accuracy by kind of pair, {share('m5')} of counter-examples. From "
+                 f"{SHOWN['compared']} to {SHOWN[CHOSEN]}: {'; '.join(told)}.")
 
 
 def reached(found: dict, task: str, minority: str, other: str, real: list[str]) -> dict[str, tuple]:
@@ -258,7 +315,7 @@ def aim_remark(found: dict, profile: str | None = None) -> str:
 
 
 @artefact("causal_transformer.beyond", extra=True,
-          needs=(*IDS.values(), *SEARCHES.values(), *(TABLE_1[key] for key in IDS),
+          needs=(*IDS.values(), *SEARCHES.values(), *READERS.values(),
                  *TABLE_1_SEARCHES.values()),
           code=("causalnb.experiments.causal_transformer_overlap_artefacts",),
           printed_as="ours", kind="measured", notebook="13_directed_dependencies",
@@ -275,3 +332,6 @@ def build_beyond(profile):
     fig, alt = beyond_figure(found)
     save_figure(fig, "causal_transformer.beyond", alt=alt,
                 caption="Every seed of every arm: what is gained on the challenge, and what it costs.")
+    fig, alt = kinds_figure(found)
+    save_figure(fig, "causal_transformer.beyond_kinds", alt=alt,
+                caption="Where each part gains and loses, kind by kind.")

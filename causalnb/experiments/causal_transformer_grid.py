@@ -97,6 +97,7 @@ OVERLAP = {
 MINORITIES = {"m0": 0.0, "m1": 0.01, "m5": 0.05}
 CELLS = ["test", "challenge", "held_out"]
 NOTEBOOK = "11_spurious_correlations"
+EXTENSION, PAIRED = "13_directed_dependencies", 10  # the notebook beyond the paper, and its seeds
 NAMES = {"nli": "Entailment", "paraphrase": "Paraphrase"}
 
 
@@ -154,8 +155,7 @@ def register_pairs(id: str, name: str, title: str, arms: dict, seeds: int, cost:
     register(Experiment(
         id=f"causal_transformer.{id}",
         title=f"{NAMES[name]}{title}",
-        notebook=NOTEBOOK,
-        **{"run": run_pairs, "code": code(OVERLAP[name]["task"], *PAIRS), **more},
+        **{"run": run_pairs, "code": code(OVERLAP[name]["task"], *PAIRS), "notebook": NOTEBOOK, **more},
         arms=arms,
         settings=settings,
         seeds={"quick": 1, "laptop": seeds},
@@ -220,7 +220,7 @@ def register_beyond(id: str, name: str, title: str, arms: dict, seeds: int, cost
         id=f"causal_transformer.beyond.{id}",
         title=f"{NAMES[name]}: {title}",
         run=run_beyond,
-        notebook="13_directed_dependencies",
+        notebook=EXTENSION,
         code=(*code(OVERLAP[name]["task"], *PAIRS, "beyond"), "causalnb.causal_transformer.invariance"),
         arms={arm: {"learning_rate": (COMPARED_RATES if "compared" in one else RATES)[name], **one}
               for arm, one in arms.items()},
@@ -238,7 +238,13 @@ for name in OVERLAP:
         register_beyond(f"{name}.{suffix}", name,
                         "dependencies that are sparse, directed and invariant, "
                         f"{100 * MINORITIES[suffix]:g} % of counter-examples",
-                        arms, 10, 95, pairs_settings(name, MINORITIES[suffix], **NOT_BEYOND))
+                        arms, PAIRED, 95, pairs_settings(name, MINORITIES[suffix], **NOT_BEYOND))
+        register_pairs(f"beyond.reader.{name}.{suffix}", name,
+                       ": Table 1's BiLSTM on the seeds of what goes beyond the paper, "
+                       f"{100 * MINORITIES[suffix]:g} % of counter-examples",
+                       {"bilstm": tuned(name, suffix)["bilstm"]}, PAIRED, 60,
+                       pairs_settings(name, MINORITIES[suffix]), arm_code={"bilstm": OTHERS["bilstm"]},
+                       notebook=EXTENSION)
 
 STAGES = {"overlap": OVERLAP["nli"], "paraphrase": OVERLAP["paraphrase"],
           "fact_check": {"data": {"n_train": 12_000, "n_validation": 1000, "n_test": 2000,

@@ -85,6 +85,9 @@ def test_arms_add_one_part_after_the_other():
                         "all": (True, True, True, False), "held_attention": (True,) * 4,
                         "blanket_3": (True, False, False, True)}
         assert set(registry.arms(f"causal_transformer.beyond.{name}.m1")) < set(seen)
+        for minority in ("m1", "m5"):
+            ids = (f"causal_transformer.beyond.{part}{name}.{minority}" for part in ("", "reader."))
+            assert {registry.seeds(id, "laptop") for id in ids} == {range(10)}  # paired
 
 
 def test_what_was_tried_differs_from_all_in_one_setting():

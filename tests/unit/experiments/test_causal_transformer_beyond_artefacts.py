@@ -12,9 +12,11 @@ from causalnb.experiments import causal_transformer_overlap_artefacts as table1
 from causalnb.lab import registry, results
 from causalnb.lab.statistics import mean_ci, sign_flip
 from causalnb.lab.tables import estimate, points
+from causalnb.tasks import overlap, paraphrase
 from tests.unit.experiments.made_up import counted, number, write
 
-SEEDS, FEWER = 6, 5  # of the arms here, and of Table 1's BiLSTM
+SEEDS = 6
+KINDS = {"nli": overlap.SUBCASES, "paraphrase": paraphrase.SAME_WORDS}
 REAL = {"nli": ["mnli_contradicting"], "paraphrase": ["paws_qqp"]}
 
 
@@ -22,6 +24,7 @@ def scored(id: str, arm: str, seed: int, task: str) -> dict:
     """Metrics of run_beyond, the challenge better by 0.2 in the chosen arm."""
     names = [f"{cell}_{name}" for cell in ("validation", *grid.CELLS, *REAL[task])
              for name in ("accuracy", "macro_f", *made.TASKS[task][2])]
+    names += [f"{cell}_{kind}" for cell in made.CELLS for kind in KINDS[task]]
     found = {name: number(id, arm, seed, name) / 4 + 0.5 for name in names}
     for name in ("violated", "entropy"):
         found[f"challenge_{name}"] = number(id, arm, seed, name)
@@ -39,16 +42,12 @@ def stored(tmp_path_factory):
             patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
         for module in (made, table1):
             patch.setattr(module, "real_cells", lambda task, profile=None: REAL[task])
-        ids = {id: task for (task, _), id in made.IDS.items()} | {
+        ids = {id: task for part in (made.IDS, made.READERS) for (task, _), id in part.items()} | {
             id: task for task, id in made.SEARCHES.items()}
         for id, task in ids.items():
             for arm in (spec := counted(patch, id, SEEDS)).arms:
                 for seed in range(SEEDS):
                     write(spec, arm, seed, scored(id, arm, seed, task), [])
-        for task, minority in made.IDS:
-            for arm in (spec := counted(patch, made.TABLE_1[task, minority], FEWER)).arms:
-                for seed in range(FEWER):
-                    write(spec, arm, seed, scored(spec.id, arm, seed, task), [])
         for task, id in made.TABLE_1_SEARCHES.items():
             for arm in (spec := counted(patch, id, 1)).arms:
                 write(spec, arm, 0, scored(id, arm, 0, task), [])
@@ -91,15 +90,21 @@ def test_differences_are_of_the_same_seeds(found):
     assert "below 0.031" in table.notes and f"the {13 * 3 + 13 * 4} tests" in table.notes
 
 
+@pytest.mark.parametrize("key", made.IDS)
+def test_the_bilstm_is_trained_as_table_1s(key):
+    one, other = (registry.config(ids[key], made.SIMPLE, "laptop") for ids in (made.READERS, table1.IDS))
+    assert one == other
+
+
 def test_the_arm_on_trial_is_held_against_table_1s_bilstm(found):
     rows = {tuple(row[:3]): row for row in made.contrasts_table(found).rows}
     ours, theirs = (values(id, arm, "challenge_accuracy", "nli") for id, arm in (
-        (made.IDS["nli", "m1"], grid.CHOSEN), (made.TABLE_1["nli", "m1"], "bilstm")))
-    gaps = (ours - theirs)[:FEWER]
-    told = rows["entailment", "1 %", "+ all three, held attention - BiLSTM, of Table 1"][3]
+        (made.IDS["nli", "m1"], grid.CHOSEN), (made.READERS["nli", "m1"], "bilstm")))
+    gaps = ours - theirs
+    told = rows["entailment", "1 %", "+ all three, held attention - BiLSTM, as in Table 1"][3]
     assert told == f"{points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
     table = {tuple(row[:2]): row for row in made.arms_table("nli", found).rows}
-    assert table["5 %", "BiLSTM, of Table 1"][2].endswith(f"({FEWER})")
+    assert table["5 %", "BiLSTM, as in Table 1"][2].endswith(f"({SEEDS})")
 
 
 def test_the_bilstm_is_told_at_the_try_that_table_1_uses():
@@ -156,19 +161,48 @@ def test_the_comparisons_rate_is_told_beside_table_1s():
 def test_the_figure_has_a_mark_for_every_seed(found):
     fig, alt = made.beyond_figure(found)
     plt.close(fig)
-    for ax, task in zip(fig.axes, made.TASKS, strict=True):
-        lines = dict(zip(made.ARMS, ax.lines))
-        id = made.IDS[task, "m5"]
-        for arm, line in lines.items():
-            assert np.allclose(line.get_ydata(), 100 * values(id, arm, "challenge_accuracy", task))
-            assert np.allclose(line.get_xdata(), 100 * values(id, arm, "test_accuracy", task))
-    assert "5 % of counter-examples" in alt
-    low = {key: frame.assign(challenge_accuracy=frame.challenge_accuracy - 0.3)
-           for key, frame in found.items()}
-    fig, _ = made.beyond_figure(low)
+    panels = np.reshape(fig.axes, (2, 3))
+    for row, task in zip(panels, made.TASKS, strict=True):
+        for ax, cell in zip(row, ("test", "challenge", "held_out"), strict=True):
+            drawn = [line for line in ax.lines if line.get_marker() in made.MARKS.values()]
+            filled = [line for line in drawn if line.get_markerfacecolor() != "none"]
+            assert len(filled) == len(made.SHOWN) and len(drawn) == len(filled) + len(grid.FEWER) + 1
+            for (at, arm), line in zip(enumerate(made.ARMS), filled):
+                ours = 100 * values(made.IDS[task, "m5"], arm, f"{cell}_accuracy", task)
+                assert np.allclose(line.get_xdata(), ours)
+                assert np.allclose(line.get_ydata(), at, atol=0.4) and line.get_marker() == made.MARKS[arm]
+            hollow = next(line for line in drawn if line.get_markerfacecolor() == "none")
+            assert np.allclose(hollow.get_xdata(), 100 * values(made.IDS[task, "m1"], made.PLAIN,
+                                                                f"{cell}_accuracy", task))
+    assert [one.get_text() for one in panels[0, 0].get_yticklabels()] == [*made.SHOWN.values()]
+    id = made.IDS["nli", "m1"]
+    mean = 100 * values(id, grid.CHOSEN, "held_out_accuracy", "nli").mean()
+    assert f"entailment, other templates, 1 %, {made.SHOWN[grid.CHOSEN]}: {mean:.0f}" in alt
+
+
+def test_kinds_stand_in_the_order_of_what_is_gained_in_other_templates(found):
+    for task, kinds in (("nli", 15), ("paraphrase", 3)):
+        other, known = (made.by_kind(task, found, cell) for cell in ("held_out", "challenge"))
+        gains = other[grid.CHOSEN] - other["compared"]
+        assert len(gains) == kinds and gains.is_monotonic_decreasing and [*known.index] == [*gains.index]
+    kind = made.by_kind("nli", found, "challenge").index[3]
+    assert kind[1] == "n"  # where overlap misleads
+    of = values(made.IDS["nli", "m5"], "directed", f"challenge_{kind}", "nli")
+    assert np.isclose(made.by_kind("nli", found, "challenge").directed[kind], 100 * of.mean())
+
+
+def test_the_figure_of_kinds_draws_every_arm_on_every_kind(found):
+    fig, alt = made.kinds_figure(found)
     plt.close(fig)
-    for ax in fig.axes:
-        assert all(min(line.get_ydata()) > ax.get_ylim()[0] for line in ax.lines)
+    for row, task in zip(np.reshape(fig.axes, (2, 2)), made.TASKS, strict=True):
+        for ax, cell in zip(row, made.CELLS, strict=True):
+            means = made.by_kind(task, found, cell)
+            assert [line.get_marker() for line in ax.lines] == [made.MARKS[arm] for arm in made.BY_KIND]
+            for arm, line in zip(made.BY_KIND, ax.lines):
+                assert np.allclose(line.get_xdata(), means[arm])
+                assert np.allclose(line.get_ydata(), range(len(means)), atol=0.4)
+    means = made.by_kind("paraphrase", found, "held_out").loc["swapped"]
+    assert f"other templates, swapped: {means['compared']:.0f} to {means[grid.CHOSEN]:.0f}" in alt
 
 
 def planted(**gains):
