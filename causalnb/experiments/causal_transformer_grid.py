@@ -9,6 +9,7 @@ from causalnb.experiments.causal_transformer_draws import run_draw
 from causalnb.experiments.causal_transformer_readers import run_readers
 from causalnb.experiments.causal_transformer_runs import run_pairs
 from causalnb.experiments.causal_transformer_sequence import run_sequence
+from causalnb.experiments.causal_transformer_spread import run_spread
 from causalnb.experiments.causal_transformer_translation import run_translation
 from causalnb.lab.registry import Experiment, register
 
@@ -211,17 +212,23 @@ RATE_TRIES = {f"rate_{number}": {**COMPARED, "learning_rate": rate}
               for number, rate in enumerate((2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3))}
 APART = {"apart": {**COMPARED, "parents": 1000, "directed": False}}  # sentences read alone, and no more
 COMPARED_RATES = {"nli": 2e-3, "paraphrase": 2e-3}  # the comparison's best, at which all on it is tried
+SPREADS = {"nli": {"search": 0.64, "m5": 0.52}, "paraphrase": {"search": 0.44, "m5": 0.43}}  # CHOSEN's, nats
+SPREAD_TRIES = {f"spread_{number}": {**BEYOND["all"], "entropy_weight": weight}
+                for number, weight in enumerate((0.1, 0.3, 1.0))}  # maps as spread as CHOSEN's, and no more
+SPREAD_USED = {"nli": "spread_2", "paraphrase": "spread_2"}  # the best there
+
+
+BEYOND_ROOM = ("causalnb.causal_transformer.invariance",)
 
 
 def register_beyond(id: str, name: str, title: str, arms: dict, seeds: int, cost: float,
-                    settings: dict) -> None:
+                    settings: dict, **more) -> None:
     """Register an experiment of arms beyond the paper on one of OVERLAP; cost in seconds of one run."""
     register(Experiment(
         id=f"causal_transformer.beyond.{id}",
         title=f"{NAMES[name]}: {title}",
-        run=run_beyond,
         notebook=EXTENSION,
-        code=(*code(OVERLAP[name]["task"], *PAIRS, "beyond"), "causalnb.causal_transformer.invariance"),
+        **{"run": run_beyond, "code": (*code(OVERLAP[name]["task"], *PAIRS, "beyond"), *BEYOND_ROOM), **more},
         arms={arm: {"learning_rate": (COMPARED_RATES if "compared" in one else RATES)[name], **one}
               for arm, one in arms.items()},
         settings=settings,
@@ -245,6 +252,17 @@ for name in OVERLAP:
                        {"bilstm": tuned(name, suffix)["bilstm"]}, PAIRED, 60,
                        pairs_settings(name, MINORITIES[suffix]), arm_code={"bilstm": OTHERS["bilstm"]},
                        notebook=EXTENSION)
+
+    spread = {"run": run_spread, "code": (*code(OVERLAP[name]["task"], *PAIRS, "beyond", "spread"),
+                                          *BEYOND_ROOM, CONTRASTS, "causalnb.causal_transformer.spread")}
+    aims = {part: {**NOT_BEYOND, "entropy_target": aim, "entropy_weight": 1.0}
+            for part, aim in SPREADS[name].items()}
+    register_beyond(f"spread.search.{name}", name, "how hard to hold maps as spread as held attention's",
+                    SPREAD_TRIES, 2, 60,
+                    pairs_settings(name, MINORITIES["m5"], **aims["search"], **DEVELOPMENT), **spread)
+    register_beyond(f"spread.{name}", name, "all three, with maps as spread as held attention's",
+                    {"spread": SPREAD_TRIES[SPREAD_USED[name]]}, PAIRED, 110,
+                    pairs_settings(name, MINORITIES["m5"], **aims["m5"]), **spread)
 
 STAGES = {"overlap": OVERLAP["nli"], "paraphrase": OVERLAP["paraphrase"],
           "fact_check": {"data": {"n_train": 12_000, "n_validation": 1000, "n_test": 2000,
