@@ -2,14 +2,14 @@
 
 from causalnb.experiments.causal_transformer_grid import (
     APART,
-    BEYOND,
     BEYOND_TRIES,
     BLANKET_TRIES,
     BLANKETS,
     CHOSEN,
     COMPARED_RATES,
-    FEWER,
     RATE_TRIES,
+    SPREAD_TRIES,
+    SPREAD_USED,
 )
 from causalnb.experiments.causal_transformer_grid import RATES as TABLE_1_RATES
 from causalnb.experiments.causal_transformer_overlap_artefacts import SEARCHES as TABLE_1_SEARCHES
@@ -37,7 +37,7 @@ OURS = {PLAIN: "Transformer", "compared": "+ comparison", "directed": "+ compari
         "held_attention": "+ all three, held attention"}
 PAPERS = {arm: f"+ comparison, GCN and loss, weight {one['causal_weight']:g}"
           for arm, one in BLANKET_TRIES.items()}
-ARMS = OURS | {arm: PAPERS[arm] for arm in BLANKETS}
+ARMS = OURS | {"spread": "+ all three, as spread"} | {arm: PAPERS[arm] for arm in BLANKETS}
 SIMPLE = "bilstm"  # the simplest reader that sees order, from Table 1
 SHOWN = ARMS | {SIMPLE: "BiLSTM, as in Table 1"}
 RATES = {arm: f"+ comparison, learning rate {one['learning_rate']:g}" for arm, one in RATE_TRIES.items()}
@@ -45,19 +45,23 @@ TRIED = OURS | RATES | {
     **dict.fromkeys(APART, "+ comparison, sentences read apart"),
     "one_parent": "all three, 1 parent", "three_parents": "all three, 3 parents",
     "own_sentence": "all three, all tokens before or after in the sentence",
-    "undirected": "all three, neighbours on both sides in every head"} | PAPERS
-OF_MINORITY = {"m1": FEWER, "m5": BEYOND | BLANKETS}
+    "undirected": "all three, neighbours on both sides in every head"} | PAPERS | {
+    arm: f"all three, as spread, weight {one['entropy_weight']:g}" for arm, one in SPREAD_TRIES.items()}
 IDS = {(task, minority): f"causal_transformer.beyond.{task}.{minority}"
-       for task in TASKS for minority in OF_MINORITY}
+       for task in TASKS for minority in ("m1", "m5")}
+SPREADS = {(task, "m5"): f"causal_transformer.beyond.spread.{task}" for task in TASKS}
 READERS = {key: f"causal_transformer.beyond.reader.{'.'.join(key)}" for key in IDS}  # SIMPLE, on their seeds
 SEARCHES = {task: f"causal_transformer.beyond.search.{task}" for task in TASKS}
+SPREAD_SEARCHES = {task: f"causal_transformer.beyond.spread.search.{task}" for task in TASKS}
 CONTRASTS = (("compared", PLAIN), ("directed", "compared"), ("interchanged", "compared"),
-             ("all", "compared"), (CHOSEN, "all"), (CHOSEN, "compared"), (CHOSEN, PLAIN),
+             ("all", "compared"), (CHOSEN, "all"), ("spread", "all"), (CHOSEN, "spread"),
+             (CHOSEN, "compared"), (CHOSEN, PLAIN),
              *((arm, "compared") for arm in BLANKETS), (CHOSEN, SIMPLE))
 WANTED, LOST, LEVEL = 5, 1, 0.05  # points to gain on the challenge, that may be lost, and the test's level
 MARKS = {"compared": "s", "directed": ">", "interchanged": "D", "all": "*", "held_attention": "P",
-         PLAIN: "o", SIMPLE: "^"} | dict(zip(BLANKETS, "X", strict=True))
-COLOURED = dict(zip(SHOWN, ("black", "orange", "sky", "green", "blue", "vermillion", "purple", "black"),
+         "spread": "v", PLAIN: "o", SIMPLE: "^"} | dict(zip(BLANKETS, "X", strict=True))
+COLOURED = dict(zip(SHOWN, ("black", "orange", "sky", "green", "blue", "vermillion", "yellow", "purple",
+                             "black"),
                     strict=True))
 BY_KIND = ("compared", "directed", "interchanged", CHOSEN)  # arms of kinds_figure
 CELLS = {"challenge": "challenge", "held_out": "other templates"}
@@ -69,8 +73,9 @@ def measured(profile: str | None = None) -> dict[tuple[str, str], object]:
 
     from causalnb.lab import results
 
-    return {key: concat([results.require(id, profile), results.require(READERS[key], profile)])
-            .set_index(["arm", "seed"]) for key, id in IDS.items()}
+    parts = {key: [part[key] for part in (IDS, READERS, SPREADS) if key in part] for key in IDS}
+    return {key: concat([results.require(id, profile) for id in ids]).set_index(["arm", "seed"])
+            for key, ids in parts.items()}
 
 
 def arms_table(task: str, found: dict, profile: str | None = None):
@@ -78,16 +83,17 @@ def arms_table(task: str, found: dict, profile: str | None = None):
     from causalnb.lab.tables import Table
 
     heads = headings(task, profile)
-    rows = [[share(minority), SHOWN[arm], *(percent(found[task, minority].loc[arm, metric])
-                                            for metric in heads)]
-            for minority, arms in OF_MINORITY.items() for arm in (*arms, SIMPLE)]
+    rows = [[share(minority), name, *(percent(frame.loc[arm, metric]) for metric in heads)]
+            for (of, minority), frame in found.items() if of == task
+            for arm, name in SHOWN.items() if arm in frame.index]
     return Table(f"causal_transformer.beyond_{task}", ["counter-examples", "arm", *heads.values()], rows,
                  f"Beyond the paper, {TASKS[task][0]}: accuracy in %, mean ± half of the 95 % interval "
                  "(seeds)",
                  "comparison: the label is read from both sentences' sums, not from the first token. "
                  "directed: a head sees two tokens before a token, or two after it, of its own sentence. "
                  "interchanged: trained where words that both sentences share change places. "
-                 "held attention: a penalty on what that changes in the maps. The Transformer "
+                 "held attention: a penalty on what that changes in the maps. as spread: one on the maps' "
+                 "mean entropy instead, which holds it at that of held attention. The Transformer "
                  "and the BiLSTM have their best learning rates of Table 1's search, all others the "
                  "comparison's best.")
 
@@ -117,9 +123,12 @@ def contrasts_table(found: dict, profile: str | None = None):
 
 def tries(task: str, profile: str | None = None):
     """DataFrame of what was tried on the development templates, by (arm, seed)."""
+    from pandas import concat
+
     from causalnb.lab import results
 
-    return results.require(SEARCHES[task], profile).set_index(["arm", "seed"])
+    return concat([results.require(searches[task], profile) for searches in (SEARCHES, SPREAD_SEARCHES)]
+                  ).set_index(["arm", "seed"])
 
 
 def tries_table(profile: str | None = None):
@@ -186,8 +195,9 @@ def entropy_remark(profile: str | None = None) -> str:
     told = []
     for task, (name, *_) in TASKS.items():
         found = tries(task, profile)["challenge_entropy"]
-        told.append(f"{name} " + ", ".join(f"*{OURS[arm]}* {' and '.join(f'{one:.2f}' for one in found[arm])}"
-                                           for arm in ("all", CHOSEN)))
+        each = {arm: " and ".join(f"{one:.2f}" for one in found[arm])
+                for arm in ("all", CHOSEN, SPREAD_USED[task])}
+        told.append(f"{name} " + ", ".join(f"*{TRIED[arm]}* {nats}" for arm, nats in each.items()))
     return f"Entropy of attention on the development challenge in nats, by seed: {'; '.join(told)}."
 
 
@@ -315,7 +325,8 @@ def aim_remark(found: dict, profile: str | None = None) -> str:
 
 
 @artefact("causal_transformer.beyond", extra=True,
-          needs=(*IDS.values(), *SEARCHES.values(), *READERS.values(),
+          needs=(*IDS.values(), *READERS.values(), *SPREADS.values(), *SEARCHES.values(),
+                 *SPREAD_SEARCHES.values(),
                  *TABLE_1_SEARCHES.values()),
           code=("causalnb.experiments.causal_transformer_overlap_artefacts",),
           printed_as="ours", kind="measured", notebook="13_directed_dependencies",

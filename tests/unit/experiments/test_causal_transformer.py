@@ -374,6 +374,24 @@ def test_on_trial_beyond_the_paper_is_the_best_try():
     assert [*grid.BLANKETS] == [max(papers, key=papers.get)] == [heaviest]
 
 
+@pytest.mark.parametrize("task", grid.OVERLAP)
+def test_the_control_of_held_attention_has_its_entropy_and_the_best_weight(task):
+    beyond = Path(paths.__file__).parents[1] / "data" / "results" / "laptop"
+
+    def stored(experiment, arm):
+        folder = beyond / f"causal_transformer.beyond.{experiment}" / arm
+        return [json.loads(file.read_text()) for file in sorted(folder.glob("seed*.json"))]
+
+    for part, experiment in (("search", f"search.{task}"), ("m5", f"{task}.m5")):
+        ends = [found["history"][-1]["entropy"] for found in stored(experiment, grid.CHOSEN)]
+        assert len(ends) == len(registry.seeds(f"causal_transformer.beyond.{experiment}", "laptop"))
+        assert grid.SPREADS[task][part] == pytest.approx(np.mean(ends), abs=0.0051)
+    scores = {arm: [found["metrics"][f"{cell}_accuracy"] for cell in ("validation", "challenge")
+                    for found in stored(f"spread.search.{task}", arm)] for arm in grid.SPREAD_TRIES}
+    assert {len(one) for one in scores.values()} == {4}
+    assert grid.SPREAD_USED[task] == max(scores, key=lambda arm: np.mean(scores[arm]))
+
+
 def test_single_task_rows_differ_from_table_1_in_their_pairs_alone():
     for name in grid.OVERLAP:
         experiment = f"causal_transformer.overlap.{name}.m5"

@@ -1,6 +1,7 @@
 """The runs beyond the paper: words have classes, and arms differ where they should."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from causalnb import paths
 from causalnb.causal_transformer import invariance
 from causalnb.experiments import causal_transformer_beyond as beyond
 from causalnb.experiments import causal_transformer_runs as runs
+from causalnb.experiments import causal_transformer_spread as control
 from causalnb.experiments import causal_transformer_tasks as tasks
 from causalnb.experiments.causal_transformer_grid import (
     BEYOND,
@@ -71,6 +73,22 @@ def test_a_stopped_run_is_the_same(arm, tmp_path):
     assert beyond.run_beyond(run_of(tmp_path / "cut", arm, **changes)) == whole
     halves = {f"{cell}_{label}" for cell in ("challenge", "held_out") for label in overlap.LABELS}
     assert halves < set(whole["metrics"]) and len(whole["history"]) == 3
+
+
+def test_the_control_is_all_three_with_another_penalty(tmp_path):
+    id = "causal_transformer.beyond.spread.nli"
+    before = invariance.InvariantConfig, invariance.InvariantForSequenceClassification
+    config, whole = (registry.config(one, arm, "quick") for one, arm in ((id, "spread"), (NLI, "all")))
+    differing = {name for name in {*config, *whole} if config.get(name) != whole.get(name)}
+    assert differing == {"entropy_target", "entropy_weight"}
+    run = registry.Run(id, "spread", 0, "quick", config, tmp_path / "one", "cpu", lambda *_: None)
+    found = control.run_spread(run)["metrics"]
+    assert (invariance.InvariantConfig, invariance.InvariantForSequenceClassification) == before
+    silent = control.run_spread(replace(run, config=config | {"entropy_weight": 0.0}, folder=tmp_path / "two"))
+    assert silent["metrics"] == beyond.run_beyond(run_of(tmp_path / "three", "all"))["metrics"] != found
+    with pytest.raises(RuntimeError, match="stop"), control.spread(config):
+        raise RuntimeError("stop")
+    assert (invariance.InvariantConfig, invariance.InvariantForSequenceClassification) == before
 
 
 def test_arms_add_one_part_after_the_other():

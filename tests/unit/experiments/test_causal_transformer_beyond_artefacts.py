@@ -42,8 +42,9 @@ def stored(tmp_path_factory):
             patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
         for module in (made, table1):
             patch.setattr(module, "real_cells", lambda task, profile=None: REAL[task])
-        ids = {id: task for part in (made.IDS, made.READERS) for (task, _), id in part.items()} | {
-            id: task for task, id in made.SEARCHES.items()}
+        ids = {id: task for part in (made.IDS, made.READERS, made.SPREADS)
+               for (task, _), id in part.items()} | {
+            id: task for part in (made.SEARCHES, made.SPREAD_SEARCHES) for task, id in part.items()}
         for id, task in ids.items():
             for arm in (spec := counted(patch, id, SEEDS)).arms:
                 for seed in range(SEEDS):
@@ -80,14 +81,14 @@ def test_every_arm_has_its_row(task, found):
 def test_differences_are_of_the_same_seeds(found):
     table = made.contrasts_table(found)
     rows = {tuple(row[:3]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert len(rows) == len(table.rows) == 2 * (9 + 4)
+    assert len(rows) == len(table.rows) == 2 * (11 + 4)
     id = made.IDS["paraphrase", "m5"]
     gaps = (values(id, "all", "paws_qqp_macro_f", "paraphrase")
             - values(id, "compared", "paws_qqp_macro_f", "paraphrase"))
     told = rows["paraphrase", "5 %", "+ all three - + comparison"]["PAWS-QQP, macro-F"]
     assert told == f"{points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
     assert rows["entailment", "5 %", "+ all three - + comparison"]["PAWS-QQP, macro-F"] == ""
-    assert "below 0.031" in table.notes and f"the {13 * 3 + 13 * 4} tests" in table.notes
+    assert "below 0.031" in table.notes and f"the {15 * 3 + 15 * 4} tests" in table.notes
 
 
 @pytest.mark.parametrize("key", made.IDS)
@@ -120,16 +121,18 @@ def test_the_bilstm_is_told_at_the_try_that_table_1_uses():
 
 
 def test_entropy_is_told_by_seed_without_and_with_the_penalty():
-    told, id = made.entropy_remark(), made.SEARCHES["nli"]
-    for arm in ("all", grid.CHOSEN):
+    told = made.entropy_remark()
+    for arm in ("all", grid.CHOSEN, grid.SPREAD_USED["nli"]):
+        id = (made.SPREAD_SEARCHES if arm in grid.SPREAD_TRIES else made.SEARCHES)["nli"]
         each = " and ".join(f"{one:.2f}" for one in values(id, arm, "challenge_entropy", "nli"))
-        assert f"*{made.OURS[arm]}* {each}" in told.partition("paraphrase")[0]
+        assert f"*{made.TRIED[arm]}* {each}" in told.partition("paraphrase")[0]
 
 
 def test_what_was_tried_is_shown_whole():
     table = made.tries_table()
     assert [row[0] for row in table.rows] == [*made.TRIED.values()]
-    assert {*made.TRIED} == {*grid.BEYOND_TRIES, *grid.APART, *grid.BLANKET_TRIES, *grid.RATE_TRIES}
+    assert {*made.TRIED} == {*grid.BEYOND_TRIES, *grid.APART, *grid.BLANKET_TRIES, *grid.RATE_TRIES,
+                             *grid.SPREAD_TRIES}
     id = made.SEARCHES["nli"]
     rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     row = rows["+ comparison, GCN and loss, weight 1"]
@@ -168,7 +171,8 @@ def test_the_figure_has_a_mark_for_every_seed(found):
             filled = [line for line in drawn if line.get_markerfacecolor() != "none"]
             assert len(filled) == len(made.SHOWN) and len(drawn) == len(filled) + len(grid.FEWER) + 1
             for (at, arm), line in zip(enumerate(made.ARMS), filled):
-                ours = 100 * values(made.IDS[task, "m5"], arm, f"{cell}_accuracy", task)
+                id = (made.SPREADS if arm == "spread" else made.IDS)[task, "m5"]
+                ours = 100 * values(id, arm, f"{cell}_accuracy", task)
                 assert np.allclose(line.get_xdata(), ours)
                 assert np.allclose(line.get_ydata(), at, atol=0.4) and line.get_marker() == made.MARKS[arm]
             hollow = next(line for line in drawn if line.get_markerfacecolor() == "none")
