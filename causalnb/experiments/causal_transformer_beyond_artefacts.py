@@ -60,7 +60,7 @@ CONTRASTS = (("compared", PLAIN), ("directed", "compared"), ("interchanged", "co
 WANTED, LOST, LEVEL = 5, 1, 0.05  # points to gain on the challenge, that may be lost, and the test's level
 MARKS = {"compared": "s", "directed": ">", "interchanged": "D", "all": "*", "held_attention": "P",
          "spread": "v", PLAIN: "o", SIMPLE: "^"} | dict(zip(BLANKETS, "X", strict=True))
-COLOURED = dict(zip(SHOWN, ("black", "orange", "sky", "green", "blue", "vermillion", "yellow", "purple",
+COLOURED = dict(zip(SHOWN, ("black", "orange", "sky", "green", "blue", "vermillion", "purple", "black",
                              "black"),
                     strict=True))
 BY_KIND = ("compared", "directed", "interchanged", CHOSEN)  # arms of kinds_figure
@@ -221,7 +221,7 @@ def beyond_figure(found: dict):
                     if arm not in found[task, minority].index:
                         continue
                     seeds = 100 * found[task, minority].loc[arm, f"{cell}_accuracy"]
-                    ax.plot(seeds, [lines[arm] + lower] * len(seeds), MARKS[arm], linestyle="", alpha=0.7,
+                    ax.plot(seeds, [lines[arm] + lower] * len(seeds), MARKS[arm], linestyle="",
                             markerfacecolor=face, markeredgecolor=COLOURS[COLOURED[arm]], markersize=5)
                     told.append(f"{name}, {title}, {share(minority)}, {SHOWN[arm]}: {seeds.mean():.0f}")
             if cell != "test":
