@@ -305,7 +305,7 @@ def reached(found: dict, task: str, minority: str, other: str, real: list[str]) 
 
 
 def aim_remark(found: dict, profile: str | None = None) -> str:
-    """Whether the aim is reached, part by part with its p: a sentence for each task, share and other arm.
+    """Whether the aim is reached, part by part with its p: a line for each task, share and other arm.
 
     Where PAWS-QQP is asked, what a constant answer scores there comes last.
     """
@@ -321,7 +321,7 @@ def aim_remark(found: dict, profile: str | None = None) -> str:
     if any("paws_qqp" in real_cells(task, profile) for task, _ in found):
         no = always_no(profile)
         told.append(f'Always "no" scores {no:.1%} on PAWS-QQP, macro-F {no / (1 + no):.1%}.')
-    return " ".join(told)
+    return "\n".join(f"- {one}" for one in told)
 
 
 @artefact("causal_transformer.beyond", extra=True,

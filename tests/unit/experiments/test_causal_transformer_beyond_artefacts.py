@@ -248,7 +248,7 @@ def test_the_aim_is_told_by_task_share_and_arm(found):
     assert told.count(": not reached") >= 4
     gained = made.gap(found, "nli", grid.CHOSEN, "compared", "challenge_accuracy", ["m5"])
     assert f"challenge {points(mean_ci(gained))}, p {sign_flip(gained):.2g} (met)" in told
-    assert told.endswith('reached. Always "no" scores 71.8% on PAWS-QQP, macro-F 41.8%.')
+    assert told.endswith('reached.\n- Always "no" scores 71.8% on PAWS-QQP, macro-F 41.8%.')
     assert "Always" not in made.aim_remark({key: frame for key, frame in found.items() if key[0] == "nli"})
     small = {key: frame.assign(challenge_accuracy=frame.challenge_accuracy / 10)
              for key, frame in found.items()}
