@@ -84,7 +84,8 @@ def test_the_control_is_all_three_with_another_penalty(tmp_path):
     run = registry.Run(id, "spread", 0, "quick", config, tmp_path / "one", "cpu", lambda *_: None)
     found = control.run_spread(run)["metrics"]
     assert (invariance.InvariantConfig, invariance.InvariantForSequenceClassification) == before
-    silent = control.run_spread(replace(run, config=config | {"entropy_weight": 0.0}, folder=tmp_path / "two"))
+    without = config | {"entropy_weight": 0.0}
+    silent = control.run_spread(replace(run, config=without, folder=tmp_path / "two"))
     assert silent["metrics"] == beyond.run_beyond(run_of(tmp_path / "three", "all"))["metrics"] != found
     with pytest.raises(RuntimeError, match="stop"), control.spread(config):
         raise RuntimeError("stop")
