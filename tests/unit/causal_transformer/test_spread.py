@@ -1,4 +1,4 @@
-"""The control of held attention: its loss is the distance in entropy; without weight it is the model itself."""
+"""The control of held attention: its loss is a distance in entropy; without weight it is the model itself."""
 
 import pytest
 import torch
