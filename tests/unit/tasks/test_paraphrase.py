@@ -57,7 +57,7 @@ def test_the_families_share_no_way_of_asking():
     ways = [way for family in paraphrase.FAMILIES for one in paraphrase.questions(family) for way in one.ways]
     assert len(ways) == len({*ways})
     counts = [len(paraphrase.questions(family)) for family in paraphrase.FAMILIES]
-    card = (Path(__file__).parents[3] / "data" / "README.md").read_text()
+    card = " ".join((Path(__file__).parents[3] / "data" / "README.md").read_text().split())
     assert "{} questions in the family main, {} in other, {} in development;".format(*counts) in card
 
 
