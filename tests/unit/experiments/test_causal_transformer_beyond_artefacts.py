@@ -255,6 +255,19 @@ def test_the_aim_is_told_by_task_share_and_arm(found):
     assert made.aim_remark(small).count(": not reached") == 8
 
 
+def test_what_is_lost_where_all_have_one_label_is_told(found):
+    lines = made.one_label_remark(found).splitlines()
+    assert [line.split(", ")[2] for line in lines] == ["1 %", "5 %"]
+    assert [line.count(", p ") for line in lines] == [3, 6]
+    for arm, other in ((grid.CHOSEN, "all"), (*grid.BLANKETS, "compared")):
+        ours, theirs = (values(made.IDS["nli", "m5"], one, "mnli_contradicting_accuracy", "nli")
+                        for one in (arm, other))
+        gaps = ours - theirs
+        assert (f"{made.SHOWN[arm]} - {made.SHOWN[other]} {points(mean_ci(gaps))}, "
+                f"p {sign_flip(gaps):.2g}") in lines[1]
+    assert not made.one_label_remark({key: frame for key, frame in found.items() if key[0] != "nli"})
+
+
 def test_it_is_built_and_names_a_missing_result():
     assert all(file.is_file() for file in registry.build("causal_transformer.beyond"))
     assert registry.status("causal_transformer.beyond", "quick")[0] == "built"
