@@ -48,6 +48,8 @@ class CausalTransformerConfig(PretrainedConfig):
         for name, (chosen, known) in choices.items():
             if chosen not in known:
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(map(repr, known))}")
+        if not isinstance(blanket_in, (list, tuple, set)):
+            raise ValueError(f"blanket_in is {blanket_in!r}: give a list, such as ['encoder']")
         if not set(blanket_in) <= set(STACKS):
             raise ValueError(f"blanket_in is {blanket_in!r}: choose among 'encoder' and 'decoder'")
         if unknown := set(blanket_settings or {}) - set(BLANKET_SETTINGS):

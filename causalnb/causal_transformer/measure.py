@@ -85,7 +85,8 @@ def sinkhorn(attention: Tensor, valid: Tensor | None = None, iterations: int = 5
     valid = checked_map(attention, valid)
     if iterations < 1:
         raise ValueError(f"iterations is {iterations}: choose at least 1")
-    if attention.shape[-1] > 1 and not attention.triu(1).any():
+    if not (attention if valid is None
+            else attention * valid[:, None, :, None] * valid[:, None, None]).triu(1).any():
         raise ValueError("the map is causal, and its only doubly stochastic limit is the identity: use "
                          "Sinkhorn on bidirectional maps alone")
     logs = attention.clamp(min=torch.finfo(attention.dtype).tiny).log()
@@ -109,6 +110,8 @@ def checked_valid(valid: Tensor | None, batch: int, tokens: int, name: str = "va
         raise ValueError(f"the input has {tokens} token: a blanket needs at least {least}")
     if valid is None:
         return None
+    if not isinstance(valid, Tensor):
+        raise ValueError(f"{name} is a {type(valid).__name__}: give a tensor (B, T)")
     if valid.shape != (batch, tokens):
         raise ValueError(f"{name} has shape {tuple(valid.shape)}, but there are {batch} items of {tokens} "
                          "tokens: give one entry for each token")
@@ -141,6 +144,8 @@ def checked_map(attention: Tensor, valid: Tensor | None) -> Tensor | None:
         worst = off.max()
     allowed = 1e-3 if torch.finfo(attention.dtype).bits > 16 else 0.05
     if not worst <= allowed:
-        raise ValueError(f"a row of the attention differs from a sum of 1 by {worst.item():.3g}: pass the "
-                         "map after the softmax and before dropout, and valid where there is padding")
+        item, head, row = (at.item() for at in torch.unravel_index(off.argmax(), off.shape))
+        raise ValueError(f"row {row} of the attention (item {item}, head {head}) differs from a sum of 1 by "
+                         f"{worst.item():.3g}: pass the map after the softmax and before dropout, and valid "
+                         "where there is padding")
     return valid

@@ -186,6 +186,17 @@ for name in OVERLAP:
                    1, 55, pairs_settings(name, MINORITIES["m5"], **DEVELOPMENT),
                    code=(*code(OVERLAP[name]["task"], *PAIRS), CONTRASTS))
 
+GCN_RATES = {name: one["learning_rate"] for name in OVERLAP  # its best, where + both was tried at another
+             if (one := tuned(name)["gcn"])["learning_rate"] != RATES[name]}
+GCN_USED = {"paraphrase": 4}  # by the same rule
+for name, rate in GCN_RATES.items():
+    again = {f"both_{number}": {**one, "learning_rate": rate}
+             for number, one in enumerate(tries("both", name))}
+    register_pairs(f"search.rate.{name}", name, ": the whole method's tries again, at its GCN's best rate",
+                   again, 1, 55, pairs_settings(name, MINORITIES["m5"], **DEVELOPMENT))
+    register_pairs(f"rate.{name}", name, ": the whole method of Table 1, at its GCN's best rate",
+                   {"both": again[f"both_{GCN_USED[name]}"]}, 5, 105, pairs_settings(name, MINORITIES["m5"]))
+
 register_pairs("draws.paraphrase", "paraphrase",
                ": the random mask drawn four more times, and relative positions",
                {arm: {**tuned("paraphrase")["transformer"], **one} for arm, one in PLACES.items()}, 3, 115,

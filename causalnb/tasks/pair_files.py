@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping
 from io import StringIO
 from pathlib import Path
@@ -19,7 +20,7 @@ from causalnb.tasks import overlap, paraphrase, sentence_pairs, snli
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-BYTES = ("b'", 'b"')  # how the first sentence of a file begins where all are bytes literals
+BYTES = re.compile(r"""b(['"]).*\1""", re.DOTALL)  # where one sentence of a file is such a literal, all are
 UNDECIDED = "-"  # SNLI's and MNLI's gold label where the annotators disagree
 INFERENCE = {"sentence1": ("sentence1", "premise"), "sentence2": ("sentence2", "hypothesis"),
              "label": ("gold_label", "label")}
@@ -29,6 +30,7 @@ COLUMNS = {  # by task: our column -> what files call it
     "paraphrase": {"sentence1": ("sentence1", "question1"), "sentence2": ("sentence2", "question2"),
                    "label": ("is_duplicate", "label")},
 }
+SENTENCES = ("sentence1", "sentence2")
 LABELS = {"overlap": overlap.LABELS, "snli": snli.LABELS, "paraphrase": paraphrase.LABELS}
 
 
@@ -51,7 +53,7 @@ def read(task: str, path: str | Path) -> list[dict]:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error}): give a text file of sentence pairs.") from None
     lines = _json(text, path) if str(path).endswith((".json", ".jsonl")) else _table(text, path)
-    known, rows, literal = LABELS[task], [], False
+    known, rows = LABELS[task], []
     for number, cells in lines:
         row = {}
         for name, others in COLUMNS[task].items():
@@ -59,24 +61,27 @@ def read(task: str, path: str | Path) -> list[dict]:
             if column is None:
                 raise DataError(f"{path}, line {number}: no column is called {' or '.join(others)}; it has "
                                 f"{', '.join(map(str, cells))[:80]}.")
-            row[name] = str(cells[column])
+            row[name] = cells[column]
+            if not isinstance(row[name], (str, int) if name == "label" else str):
+                raise DataError(f"{path}, line {number}: {column} is {json.dumps(row[name])[:60]}; expected "
+                                f"a text: take a fresh copy of the file.")
+        row["label"] = str(row["label"])
         if row["label"] == UNDECIDED:
             continue
         label = row["label"]
         row["label"] = (int(label) if label in map(str, range(len(known)))
                         else sentence_pairs.label_of(label, known, str(path), number))
-        literal = row["sentence1"].startswith(BYTES) if not rows else literal
-        read_cell = paraphrase.decoded if literal and task == "paraphrase" else sentence_pairs.said
-        for name in ("sentence1", "sentence2"):
-            row[name] = read_cell(row[name], name, str(path), number)
-        rows.append(row)
+        rows.append((number, row))
     if not rows:
         raise DataError(f"{path} has no pair with a label: give a file of sentence pairs.")
-    return rows
+    literal = any(BYTES.fullmatch(row[name]) for _, row in rows for name in SENTENCES)
+    read_cell = paraphrase.decoded if literal and task == "paraphrase" else sentence_pairs.said
+    return [row | {name: read_cell(row[name], name, str(path), number) for name in SENTENCES}
+            for number, row in rows]
 
 
 def _json(text: str, path) -> Iterator[tuple[int, dict]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # not splitlines: a text may have U+2028
         if line.strip():
             try:
                 cells = json.loads(line)
@@ -93,12 +98,17 @@ def _table(text: str, path) -> Iterator[tuple[int, dict]]:
     head, _, rest = text.partition("\n")
     quoting = csv.QUOTE_MINIMAL if rest.startswith('"') else csv.QUOTE_NONE
     names = [name.strip().strip('"') for name in head.split("\t")]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise DataError(f"{path}, line 1: two columns are called {min(twice)!r}: give each its own name.")
     lines = csv.reader(StringIO(rest), delimiter="\t", quoting=quoting)
-    for cells in lines:
-        if not cells:
-            continue
-        if len(cells) != len(names):
-            raise DataError(f"{path}, line {lines.line_num + 1}: expected {len(names)} cells with tabs "
-                            f"between them, found {len(cells)} in {' '.join(cells)[:60]!r}; take a fresh "
-                            f"copy of the file.")
-        yield lines.line_num + 1, dict(zip(names, cells))
+    try:
+        for cells in lines:
+            if len(cells) not in (0, len(names)):
+                raise DataError(f"{path}, line {lines.line_num + 1}: expected {len(names)} cells with tabs "
+                                f"between them, found {len(cells)} in {' '.join(cells)[:60]!r}; take a fresh "
+                                f"copy of the file.")
+            if cells:
+                yield lines.line_num + 1, dict(zip(names, cells))
+    except csv.Error as error:
+        raise DataError(f"{path}, line {lines.line_num + 1}: {error}; take a fresh copy of the "
+                        f"file.") from None

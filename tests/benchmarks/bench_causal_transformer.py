@@ -2,7 +2,8 @@
 
 A step is forward, loss, backward and AdamW of an encoder of the paper's width. The loss of the fast form is
 checked against the one of whole maps, then all steps are run in turn; medians, and the ratio of medians to
-the vanilla step, whose attention is the fused kernel. Peak memory is taken in a process of its own.
+the vanilla step, whose attention is the fused kernel. Peak memory, of a whole step too, is taken in a
+process of its own.
 python -m tests.benchmarks.bench_causal_transformer [--repeats N] [--json PATH]
 """
 

@@ -110,7 +110,8 @@ def test_sinkhorn_has_a_gradient(double):
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: tau(torch.full((1, 1, 4, 4), 0.3)), "differs from a sum of 1 by 0.2"),
+    (lambda: tau(torch.full((1, 1, 4, 4), 0.3)),
+     r"row 0 of the attention \(item 0, head 0\) differs from a sum of 1 by 0.2"),
     (lambda: tau(torch.full((1, 1, 4, 4), torch.nan)), "by nan"),
     (lambda: tau(torch.full((1, 1, 3, 4), 0.25)), r"shape \(1, 1, 3, 4\): give square maps"),
     (lambda: tau(torch.full((4, 4), 0.25)), r"give square maps \(B, H, T, T\)"),
@@ -118,6 +119,7 @@ def test_sinkhorn_has_a_gradient(double):
     (lambda: tau(torch.full((2, 1, 2, 2), 0.5), torch.tensor([[1, 1], [0, 0]])), "every token of item 1"),
     (lambda: tau(torch.full((1, 1, 2, 2), 0.5), torch.tensor([[1, 0]])), "all tokens but one of item 0"),
     (lambda: tau(torch.full((1, 1, 2, 2), 0.5), torch.ones(1, 3)), r"valid has shape \(1, 3\)"),
+    (lambda: tau(torch.full((1, 1, 2, 2), 0.5), [[1, 1]]), r"valid is a list: give a tensor \(B, T\)"),
     (lambda: markov_blanket_bounds(1), "n is 1: a blanket needs at least two tokens"),
     (lambda: markov_blanket_bounds(torch.tensor([3, 0])), "n is 0"),
     (lambda: markov_blanket_bounds(4, "third"), "self_loop is 'third': choose False, True"),
@@ -127,6 +129,23 @@ def test_sinkhorn_has_a_gradient(double):
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_row_that_does_not_sum_to_one_is_named():
+    attention = maps()
+    attention[2, 1, 4] *= 1.5
+    with pytest.raises(ValueError, match=r"row 4 of the attention \(item 2, head 1\) differs .* by 0.5"):
+        tau(attention)
+
+
+def test_a_causal_map_is_one_whatever_its_padding_looks_at():
+    """On the left, where a row without a token to see is often even."""
+    valid = padded()
+    attention = maps(valid, causal=True)
+    attention[2, :, :2] = 1 / 6
+    with pytest.raises(ValueError, match="the map is causal, and its only doubly stochastic limit"):
+        sinkhorn(attention, valid)
+    sinkhorn(maps(valid), valid)
 
 
 def test_rows_may_be_rounded_to_half_precision():

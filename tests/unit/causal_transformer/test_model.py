@@ -508,6 +508,8 @@ def test_the_default_size_is_the_papers():
 @pytest.mark.parametrize("settings, message", [
     (dict(gcn="three"), "gcn is 'three': choose among"), (dict(blanket="lasso"), "blanket is 'lasso'"),
     (dict(activation="tanh"), "activation is 'tanh'"), (dict(pattern="ring"), "pattern is 'ring'"),
+    (dict(blanket_in="encoder"), r"blanket_in is 'encoder': give a list, such as \['encoder'\]"),
+    (dict(blanket_in=None), "blanket_in is None: give a list"),
     (dict(blanket_in=["both"]), r"blanket_in is \['both'\]"), (dict(causal_weight=-1), "causal_weight is -1"),
     (dict(causal_ramp=[3, 3]), r"causal_ramp is \[3, 3\]"), (dict(dropout=1.0), "dropout is 1.0"),
     (dict(label_smoothing=-0.1), "label_smoothing is -0.1"), (dict(encoder_layers=0), "there are 0 encoder"),

@@ -374,6 +374,24 @@ def test_on_trial_beyond_the_paper_is_the_best_try():
     assert [*grid.BLANKETS] == [max(papers, key=papers.get)] == [heaviest]
 
 
+@pytest.mark.parametrize("task", grid.GCN_RATES)
+def test_the_whole_method_at_its_gcns_rate_has_its_best_try(task):
+    results = Path(paths.__file__).parents[1] / "data" / "results" / "laptop"
+    scores = []
+    for number in range(grid.TRIES):
+        file = results / f"causal_transformer.search.rate.{task}" / f"both_{number}" / "seed0.json"
+        found = json.loads(file.read_text())["metrics"]
+        scores.append(found["validation_accuracy"] + found["challenge_accuracy"])
+    chosen = grid.GCN_USED[task]
+    assert scores[chosen] == max(scores)
+    used = config("both", f"causal_transformer.rate.{task}", "laptop")
+    tried = config(f"both_{chosen}", f"causal_transformer.search.rate.{task}", "laptop")
+    assert {key for key in used if used[key] != tried[key]} - {"map_rows"} == {
+        "cells", "data", "data_seed", "real", "steps"}
+    table_1 = config("both", f"causal_transformer.overlap.{task}.m5", "laptop")
+    assert {key for key in used if used[key] != table_1[key]} == {"learning_rate", "causal_weight", "ramp"}
+
+
 @pytest.mark.parametrize("task", grid.OVERLAP)
 def test_the_control_of_held_attention_has_its_entropy_and_the_best_weight(task):
     beyond = Path(paths.__file__).parents[1] / "data" / "results" / "laptop"

@@ -68,11 +68,11 @@ def stored(tmp_path_factory):
                 for seed in range(SEEDS):
                     write(spec, arm, seed, scored(id, arm, seed, (*grid.CELLS, *REAL[task]),
                                                   made.TASKS[task][2]), [])
-        for id in (*made.LONGER.values(), made.DRAWS):
+        for id in (*made.LONGER.values(), *made.AGAIN_USED.values(), made.DRAWS):
             for arm in (spec := counted(patch, id, SEEDS)).arms:
                 for seed in range(SEEDS):
                     write(spec, arm, seed, scored(id, arm, seed, grid.CELLS, ()), [])
-        for id in made.SEARCHES.values():
+        for id in (*made.SEARCHES.values(), *made.AGAIN.values()):
             for arm in (spec := counted(patch, id, 1)).arms:
                 write(spec, arm, 0, scored(id, arm, 0, ("validation", "challenge"), ()), [])
         for arm in (spec := counted(patch, forgetting.SEQUENCE, SEEDS)).arms:
@@ -332,11 +332,29 @@ def test_every_try_is_shown_and_the_one_in_use_is_marked():
             assert row.challenge_accuracy == number(made.SEARCHES["nli"], f"{arm}_{place}", 0,
                                                     "challenge_accuracy")
     table = made.search_table()
-    assert len(table.rows) == len({tuple(row[:2]) for row in table.rows}) == len(found)
+    assert len(table.rows) == len({tuple(row[:2]) for row in table.rows}) == len(found) + grid.TRIES
     assert all(row[1] for row in table.rows)
     at_once = [row[0] for row in table.rows if row[1] == "ramp constant"]
-    assert at_once == ["+ loss", "+ both", "+ entropy alone"]
+    assert at_once == ["+ loss", "+ both", "+ entropy alone", "+ both, at + GCN's rate"]
     assert "2 steps, where Table 1 has 2." in table.notes  # of the quick profile
+
+
+def test_the_whole_method_is_tried_at_its_gcns_rate_too():
+    """Which is the Transformer's in entailment."""
+    assert [*made.AGAIN] == ["paraphrase"]
+    table = made.search_table()
+    rows = [row for row in table.rows if row[0] == "+ both, at + GCN's rate"]
+    for place, (row, one) in enumerate(zip(rows, grid.tries("both", "paraphrase"), strict=True)):
+        tried = registry.config(made.AGAIN["paraphrase"], f"both_{place}", "laptop")
+        rate = registry.config(made.IDS["paraphrase", "m5"], "gcn", "laptop")["learning_rate"]
+        assert {key: tried[key] for key in one} == one | {"learning_rate": rate}
+        scores = [number(made.AGAIN["paraphrase"], f"both_{place}", 0, f"{cell}_accuracy")
+                  for cell in ("validation", "challenge")]
+        assert row[2:] == ["", "", *(f"{100 * score:.1f}" for score in scores), ""]
+    for metric in ("test_accuracy", "challenge_accuracy"):
+        ours = [number(made.AGAIN_USED["paraphrase"], "both", seed, metric) for seed in range(SEEDS)]
+        theirs = [made.percent(values("paraphrase", "m5", arm, metric)) for arm in ("both", "transformer")]
+        assert "{}, + both as used {}, the Transformer {}".format(made.percent(ours), *theirs) in table.notes
 
 
 def test_the_search_is_drawn_and_summed_up():

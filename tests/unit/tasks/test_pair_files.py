@@ -55,14 +55,33 @@ def test_published_shapes_are_read(task, name, lines, expected, tmp_path):
     ("a.tsv", [*PAWS, "2\tx\t \t1"], "line 3: sentence2 is empty"),
     ("a.tsv", [*PAWS_QQP, "2\tb'Why ?'\tb'Why ?\t1"],
      "line 3: sentence2 should be a bytes literal such as b'Why [?]', found b'Why [?]; take"),
+    ("a.tsv", [PAWS[0], "1\tWhy ?\tb'Why not ?'\t0", PAWS_QQP[1]],  # the first one is the malformed one
+     "line 2: sentence1 should be a bytes literal such as b'Why [?]', found Why [?]; take"),
     ("a.tsv", [*PAWS_QQP, "2\tb''\tb'Why ?'\t1"], "line 3: sentence1 is empty"),
+    ("a.tsv", [*PAWS, "2\t" + 200_000 * "a" + "\ty\t1"], "line 3: field larger than field limit .*; take a"),
+    ("a.tsv", ["id\tsentence1\tsentence2\tsentence1\tlabel", "1\ta\tb\tc\t0"],
+     "line 1: two columns are called 'sentence1': give each its own name"),
     ("a.tsv", PAWS[:1], "has no pair with a label"),
+    ("a.jsonl", [json.dumps(SNLI | {"label": 1}), json.dumps(SNLI | {"label": 1, "sentence2": None})],
+     "line 2: sentence2 is null; expected a text: take a fresh copy"),
+    ("a.jsonl", [json.dumps(SNLI | {"label": [1]})], r"line 1: label is \[1\]; expected a text"),
     ("a.jsonl", ["{}", "[1]"], "line 1: no column is called sentence1"),
     ("a.jsonl", ["[1]"], r"line 1: expected a JSON object, found '\[1\]'"),
     ("a.jsonl", ["{"], "line 1: expected a JSON object")])
 def test_what_is_malformed_is_named_with_its_line(name, lines, said, tmp_path):
     with pytest.raises(DataError, match=said):
         tasks.load("paraphrase", path=write(tmp_path, name, lines))
+
+
+def test_a_line_separator_within_a_text_ends_no_line(tmp_path):
+    row = SNLI | {"sentence1": "A man\u2028sleeps."}
+    file = write(tmp_path, "a.jsonl", [json.dumps(row, ensure_ascii=False)] * 2)
+    assert tasks.load("snli", path=file)["test"]["sentence1"][:] == [row["sentence1"]] * 2
+
+
+def test_a_plain_sentence_may_begin_as_a_literal_does(tmp_path):
+    file = write(tmp_path, "a.tsv", [*PAWS, "2\tb'day or birthday ?\tWhy ?\t0"])
+    assert tasks.load("paraphrase", path=file)["test"]["sentence1"][1] == "b'day or birthday ?"
 
 
 @pytest.mark.skipif(not os.environ.get("CAUSALNB_DATA"),
