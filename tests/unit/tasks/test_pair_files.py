@@ -55,7 +55,7 @@ def test_published_shapes_are_read(task, name, lines, expected, tmp_path):
     ("a.tsv", [*PAWS, "2\tx\t \t1"], "line 3: sentence2 is empty"),
     ("a.tsv", [*PAWS_QQP, "2\tb'Why ?'\tb'Why ?\t1"],
      "line 3: sentence2 should be a bytes literal such as b'Why [?]', found b'Why [?]; take"),
-    ("a.tsv", [PAWS[0], "1\tWhy ?\tb'Why not ?'\t0", PAWS_QQP[1]],  # the first one is the malformed one
+    ("a.tsv", [PAWS[0], "1\tWhy ?\tWhy not ?\t0", PAWS_QQP[1]],  # the first one is the malformed one
      "line 2: sentence1 should be a bytes literal such as b'Why [?]', found Why [?]; take"),
     ("a.tsv", [*PAWS_QQP, "2\tb''\tb'Why ?'\t1"], "line 3: sentence1 is empty"),
     ("a.tsv", [*PAWS, "2\t" + 200_000 * "a" + "\ty\t1"], "line 3: field larger than field limit .*; take a"),
@@ -80,8 +80,8 @@ def test_a_line_separator_within_a_text_ends_no_line(tmp_path):
 
 
 def test_a_plain_sentence_may_begin_as_a_literal_does(tmp_path):
-    file = write(tmp_path, "a.tsv", [*PAWS, "2\tb'day or birthday ?\tWhy ?\t0"])
-    assert tasks.load("paraphrase", path=file)["test"]["sentence1"][1] == "b'day or birthday ?"
+    file = write(tmp_path, "a.tsv", [*PAWS, "2\tb'day or 'birthday' ?\tWhy ?\t0"])
+    assert tasks.load("paraphrase", path=file)["test"]["sentence1"][1] == "b'day or 'birthday' ?"
 
 
 @pytest.mark.skipif(not os.environ.get("CAUSALNB_DATA"),
