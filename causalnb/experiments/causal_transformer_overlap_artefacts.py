@@ -3,13 +3,7 @@
 from functools import lru_cache
 from importlib import import_module
 
-from causalnb.experiments.causal_transformer_grid import (
-    ENTROPIES,
-    GCN_RATES,
-    MINORITIES,
-    OVERLAP,
-    TRIES,
-)
+from causalnb.experiments.causal_transformer_grid import ENTROPIES, GCN_RATES, MINORITIES, OVERLAP
 from causalnb.lab.registry import artefact
 from causalnb.lab.statistics import sign_flip
 from causalnb.lab.tables import points
@@ -574,11 +568,10 @@ def search_table(profile: str | None = None):
                  for cell in ("validation", "challenge")]
         rows.append([ARMS[arm], here["nli"].settings, *cells,
                      ", ".join(TASKS[task][0] for task, one in here.items() if one.used)])
-    for number in range(TRIES):
-        here = {task: again(task, profile).loc[number] if task in AGAIN else None for task in TASKS}
-        cells = ["" if one is None else f"{100 * one[f'{cell}_accuracy']:.1f}" for one in here.values()
-                 for cell in ("validation", "challenge")]
-        settings = found["nli"].loc[("both", number), "settings"]
+    more = {task: again(task, profile) for task in AGAIN}
+    for number, settings in found["nli"].loc["both", "settings"].items():
+        cells = [f"{100 * more[task].loc[number, f'{cell}_accuracy']:.1f}" if task in more else ""
+                 for task in TASKS for cell in ("validation", "challenge")]
         rows.append([f"{ARMS['both']}, at {ARMS['gcn']}'s rate", settings, *cells, ""])
     heads = [f"{name}, {cell}" for name, *_ in TASKS.values() for cell in ("validation", "challenge")]
     return Table("causal_transformer.search", ["arm", "settings", *heads, "used in Table 1"], rows,

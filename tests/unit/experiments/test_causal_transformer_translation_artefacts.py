@@ -140,6 +140,16 @@ def test_the_remark_states_the_printed_gain():
     assert f"GCN and loss in both stacks {made.gain(gap)}, {made.side(gap)}." in said
 
 
+def test_where_all_of_multi30k_is_and_whether_it_ran(monkeypatch, tmp_path):
+    monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path))
+    assert made.longest("laptop").endswith("the gpu profile has all of Multi30k, and has not been run. ")
+    file = results.path(made.DIRECTIONS["EN-DE"], "vanilla", 0, "gpu")
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert made.longest("laptop").endswith("on each side; the gpu profile has all of Multi30k. ")
+    assert made.longest("gpu") == ""
+
+
 def test_sizes_and_signs_are_counted():
     id = made.DIRECTIONS["EN-DE"]
     rows = [f"{number(id, 'vanilla', 0, name):,.0f}" for name in ("train_rows", "test_rows")]
