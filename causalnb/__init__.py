@@ -1,3 +1,5 @@
 """causalnb: a course on four systems that put causality into language models."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+CATALOGUES = ("causalnb.experiments",)  # packages whose modules register experiments and artefacts

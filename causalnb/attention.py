@@ -8,6 +8,7 @@ The tap stands in front of the attention implementation that the model already u
 and calls it with all its arguments, so outputs and gradients are bitwise those of the untapped model.
 Shapes: B batch, T query and S key positions, H heads, G key-value heads (as many or fewer), d head width.
 """
+
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,11 +52,21 @@ class Record:
 
         Differentiable in query and key. Raises ValueError unless the model runs under eager or sdpa."""
         if self.implementation not in ("eager", "sdpa"):
-            raise ValueError(f"attention() is exact under 'eager' and 'sdpa' and the model runs under "
-                             f"{self.implementation!r}: load it with attn_implementation='sdpa'.")
+            raise ValueError(
+                f"attention() is exact under 'eager' and 'sdpa' and the model runs under "
+                f"{self.implementation!r}: load it with attn_implementation='sdpa'."
+            )
         eager = _namespace(self.module)["eager_attention_forward"]
-        return eager(self.module, self.query, self.key, self.value[..., :1], self._additive_mask(),
-                     scaling=self.scaling, dropout=0.0, **self.options)[1]
+        return eager(
+            self.module,
+            self.query,
+            self.key,
+            self.value[..., :1],
+            self._additive_mask(),
+            scaling=self.scaling,
+            dropout=0.0,
+            **self.options,
+        )[1]
 
     def _additive_mask(self) -> Tensor | None:
         """The mask as eager takes it: sdpa's None stands for causal where the layer is, its True for 0."""
@@ -71,8 +82,13 @@ class Record:
 
 
 @contextmanager
-def tap(model: nn.Module, fn: Callable[[Record], None] | None = None, *,
-        layers: Iterable[int] | None = None, kinds: Iterable[str] = ("self",)) -> Iterator[list[Record]]:
+def tap(
+    model: nn.Module,
+    fn: Callable[[Record], None] | None = None,
+    *,
+    layers: Iterable[int] | None = None,
+    kinds: Iterable[str] = ("self",),
+) -> Iterator[list[Record]]:
     """Record every call of the model's attention layers in a list, or hand each record to `fn` instead.
 
     layers: which layer numbers, from 0 in each stack (None: all); kinds: among "self" and "cross".
@@ -130,13 +146,18 @@ def verify(model: nn.Module, inputs: Mapping) -> None:
             own = model(**inputs, output_attentions=True)
         layers = sum(len(maps) for key, maps in own.items() if key.endswith("attentions"))
         if not records or len(records) != layers:
-            raise ValueError(f"the tap sees {len(records)} of the {layers} attention layers of {name}: the "
-                             "others do not call AttentionInterface.")
+            raise ValueError(
+                f"the tap sees {len(records)} of the {layers} attention layers of {name}: the "
+                "others do not call AttentionInterface."
+            )
         if not all(map(torch.equal, plain, tapped)):
             raise ValueError(f"{name} gives other outputs or gradients under the tap: it cannot be tapped.")
         for record in records:
-            group = "cross_attentions" if record.kind == "cross" else (
-                f"{record.stack}_attentions" if model.config.is_encoder_decoder else "attentions")
+            group = (
+                "cross_attentions"
+                if record.kind == "cross"
+                else (f"{record.stack}_attentions" if model.config.is_encoder_decoder else "attentions")
+            )
             try:
                 torch.testing.assert_close(record.attention(), own[group][record.layer])
             except (AssertionError, IndexError, KeyError, ValueError) as error:
@@ -157,8 +178,11 @@ def _outputs_and_gradients(model: nn.Module, inputs: Mapping) -> list[Tensor]:
 def _innermost(model: nn.Module) -> list[PreTrainedModel]:
     """The Hugging Face models inside `model` that hold no other: those with the attention layers."""
     found = [m for m in model.modules() if isinstance(m, PreTrainedModel)]
-    return [m for m in found
-            if not any(isinstance(child, PreTrainedModel) for child in m.modules() if child is not m)]
+    return [
+        m
+        for m in found
+        if not any(isinstance(child, PreTrainedModel) for child in m.modules() if child is not m)
+    ]
 
 
 def _refuse(model: nn.Module) -> None:
@@ -167,18 +191,24 @@ def _refuse(model: nn.Module) -> None:
         raise ValueError(f"{type(model).__name__} holds no Hugging Face model: tap a PreTrainedModel.")
     for m in innermost:
         if m.config.model_type not in TESTED and type(m) not in _VERIFIED:
-            raise ValueError(f"the tap was not shown to reproduce {type(m).__name__} (model type "
-                             f"{m.config.model_type!r}): call causalnb.attention.verify(model, inputs) "
-                             f"first, or use one of {', '.join(TESTED)}.")
+            raise ValueError(
+                f"the tap was not shown to reproduce {type(m).__name__} (model type "
+                f"{m.config.model_type!r}): call causalnb.attention.verify(model, inputs) "
+                f"first, or use one of {', '.join(TESTED)}."
+            )
         if getattr(m.config, "reorder_and_upcast_attn", False) and m.config._attn_implementation == "eager":
-            raise ValueError(f"{type(m).__name__} has reorder_and_upcast_attn=True, which under eager goes "
-                             "past the attention interface: load it with attn_implementation='sdpa'.")
+            raise ValueError(
+                f"{type(m).__name__} has reorder_and_upcast_attn=True, which under eager goes "
+                "past the attention interface: load it with attn_implementation='sdpa'."
+            )
     for m in model.modules():
         if m.training and getattr(m, "gradient_checkpointing", False) and torch.is_grad_enabled():
             options = getattr(m._gradient_checkpointing_func, "keywords", {})
             if options.get("use_reentrant", True) is not False:
-                raise ValueError(f"{type(m).__name__} is checkpointed with use_reentrant=True, under which "
-                                 "records carry no gradient: enable checkpointing with use_reentrant=False.")
+                raise ValueError(
+                    f"{type(m).__name__} is checkpointed with use_reentrant=True, under which "
+                    "records carry no gradient: enable checkpointing with use_reentrant=False."
+                )
 
 
 def _sites(model: nn.Module, layers: Iterable[int] | None, kinds: Iterable[str]) -> dict[int, tuple]:
@@ -190,7 +220,7 @@ def _sites(model: nn.Module, layers: Iterable[int] | None, kinds: Iterable[str])
     for m in _innermost(model):
         for path, module in m.named_modules():
             if number := re.search(r"(?:^|\.)(\d+)\.", path):
-                tail = path[number.end():].lower()
+                tail = path[number.end() :].lower()
                 kind = "cross" if re.search(r"cross|encoder_attn|encdec", tail) else "self"
                 causal = getattr(module, "is_decoder", False) or getattr(module, "is_causal", False)
                 stack = "decoder" if causal or kind == "cross" else "encoder"
@@ -208,8 +238,9 @@ def _namespace(module: nn.Module) -> dict:
         space = vars(sys.modules[cls.__module__])
         if "eager_attention_forward" in space and "ALL_ATTENTION_FUNCTIONS" in space:
             return space
-    raise ValueError(f"{type(module).__name__} has no eager_attention_forward in its file: tap another "
-                     "model.")
+    raise ValueError(
+        f"{type(module).__name__} has no eager_attention_forward in its file: tap another model."
+    )
 
 
 def _listener(previous: str, sites: Mapping[int, tuple], deliver: Callable[[Record], None]) -> Callable:
@@ -223,8 +254,11 @@ def _listener(previous: str, sites: Mapping[int, tuple], deliver: Callable[[Reco
             scaling = kwargs.get("scaling")
             scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
             with saved_tensors_hooks(lambda t: t, lambda t: t):  # what fn saves is no part of a checkpoint
-                deliver(Record(*sites[id(module)], query, key, value, attention_mask, scaling, root, module,
-                               options))
+                deliver(
+                    Record(
+                        *sites[id(module)], query, key, value, attention_mask, scaling, root, module, options
+                    )
+                )
         space = _namespace(module)
         function = space["ALL_ATTENTION_FUNCTIONS"].get_interface(previous, space["eager_attention_forward"])
         with _renamed([module.config], lambda _: previous):  # some (flash) read their own name there

@@ -47,6 +47,11 @@ def results_dir(profile: str) -> Path:
     return (_moved("CAUSALNB_RESULTS") or (_aside(profile) or root() / "data") / "results") / profile
 
 
+def probes_dir(profile: str) -> Path:
+    """What arms computed in their first steps: $CAUSALNB_PROBES/<profile> or data/probes/<profile>."""
+    return (_moved("CAUSALNB_PROBES") or root() / "data" / "probes") / profile
+
+
 def models_dir(profile: str) -> Path:
     """Small pre-trained models that experiments start from: data/models; quick: a temporary folder."""
     return (_aside(profile) or root() / "data") / "models"

@@ -3,6 +3,7 @@
 A wrapper keeps the base without its peft wrapper and the adapter's settings in its own config, and `rebuild`
 makes both again when a checkpoint is loaded.
 """
+
 from collections.abc import Iterable, Mapping
 from inspect import signature
 
@@ -34,14 +35,20 @@ def unwrap(decoder: nn.Module) -> tuple[nn.Module, dict | None]:
     adapters = getattr(decoder, "peft_config", None) or {}
     for name, one in adapters.items():
         if one.is_prompt_learning:
-            raise ValueError(f"the adapter {name!r} ({one.peft_type.value}) learns tokens outside the base, "
-                             "which would be lost: use one that changes its layers, such as LoRA")
+            raise ValueError(
+                f"the adapter {name!r} ({one.peft_type.value}) learns tokens outside the base, "
+                "which would be lost: use one that changes its layers, such as LoRA"
+            )
     if len(adapters) > 1:
-        raise ValueError(f"the base has {len(adapters)} adapters, {', '.join(adapters)}, and one is kept: "
-                         "delete the others, or merge them (merge_and_unload)")
+        raise ValueError(
+            f"the base has {len(adapters)} adapters, {', '.join(adapters)}, and one is kept: "
+            "delete the others, or merge them (merge_and_unload)"
+        )
     if adapters and "default" not in adapters:
-        raise ValueError(f"the base's adapter is named {next(iter(adapters))!r}, and would come back as "
-                         "'default': add it by that name")
+        raise ValueError(
+            f"the base's adapter is named {next(iter(adapters))!r}, and would come back as "
+            "'default': add it by that name"
+        )
     base = decoder.get_base_model() if isinstance(decoder, PeftModel) else decoder
     if not adapters:
         return base, None
@@ -82,7 +89,9 @@ class KeepsAdapter:
         """As in transformers; ValueError for adapters put on after from_base, which would not load again."""
         if self.config.base_adapter is None and not getattr(self, "_hf_peft_config_loaded", False):
             if any(isinstance(module, BaseTunerLayer) for module in self.modules()):
-                raise ValueError("the base got adapters after from_base, which a checkpoint could not "
-                                 "rebuild: put them on the decoder and wrap that, or merge them "
-                                 "(merge_and_unload)")
+                raise ValueError(
+                    "the base got adapters after from_base, which a checkpoint could not "
+                    "rebuild: put them on the decoder and wrap that, or merge them "
+                    "(merge_and_unload)"
+                )
         return super().save_pretrained(*arguments, **keywords)

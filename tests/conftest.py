@@ -1,11 +1,18 @@
 """Every test: seeded, one thread, no network, and nothing written into the checkout."""
+
 import os
 import random
 import socket
 import sys
 
-os.environ |= {"CAUSALNB_PROFILE": "quick", "CAUSALNB_OFFLINE": "1", "HF_HUB_OFFLINE": "1",
-               "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "MPLBACKEND": "agg"}
+os.environ |= {
+    "CAUSALNB_PROFILE": "quick",
+    "CAUSALNB_OFFLINE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "MPLBACKEND": "agg",
+}
 os.environ.pop("FRESH", None)
 
 import hypothesis  # noqa: E402
@@ -13,7 +20,8 @@ import numpy  # noqa: E402
 import pytest  # noqa: E402
 
 hypothesis.settings.register_profile(
-    "causalnb", deadline=None, derandomize=True, database=None, max_examples=25)
+    "causalnb", deadline=None, derandomize=True, database=None, max_examples=25
+)
 hypothesis.settings.load_profile("causalnb")
 
 
@@ -29,16 +37,21 @@ def local(address) -> bool:
 @pytest.fixture(scope="session", autouse=True)
 def no_network():
     """Connecting, sending or asking for a name anywhere but on this machine raises NetworkUsed."""
+
     def guarded(call, where):
         def wrapper(*args, **kwargs):
             if not local(where(args)):
                 raise NetworkUsed(f"a test tried to reach {where(args)!r}: give it local data instead")
             return call(*args, **kwargs)
+
         return wrapper
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, where in {"connect": lambda args: args[1], "connect_ex": lambda args: args[1],
-                            "sendto": lambda args: args[-1]}.items():
+        for name, where in {
+            "connect": lambda args: args[1],
+            "connect_ex": lambda args: args[1],
+            "sendto": lambda args: args[-1],
+        }.items():
             patch.setattr(socket.socket, name, guarded(getattr(socket.socket, name), where), raising=False)
         patch.setattr(socket, "getaddrinfo", guarded(socket.getaddrinfo, lambda args: (args[0],)))
         yield

@@ -42,8 +42,10 @@ def mask_in_order(input_ids, prompt_mask, mask_token_id, rank, generator=None):
     """
     _checked_rows(input_ids, prompt_mask)
     if rank.shape != input_ids.shape:
-        raise ValueError(f"rank has shape {tuple(rank.shape)}, but input_ids {tuple(input_ids.shape)}: give "
-                         "one rank for each token")
+        raise ValueError(
+            f"rank has shape {tuple(rank.shape)}, but input_ids {tuple(input_ids.shape)}: give "
+            "one rank for each token"
+        )
     batch, device = len(input_ids), input_ids.device
     draws_on = device if generator is None else generator.device
     response = ~prompt_mask.bool()
@@ -75,8 +77,10 @@ def loss_at_masked(logits, input_ids, masked, p, prompt_mask, weight="1/t"):
     _checked_rows(input_ids, prompt_mask)
     masked = masked.bool()
     if bool((input_ids[masked] < 0).any()):
-        raise ValueError(f"the label {int(input_ids[masked].min())} stands at a masked position: give its "
-                         "clean id, and mark with prompt_mask what is not to be masked")
+        raise ValueError(
+            f"the label {int(input_ids[masked].min())} stands at a masked position: give its "
+            "clean id, and mark with prompt_mask what is not to be masked"
+        )
     length = (~prompt_mask.bool()).sum(1)  # (B,)
     share = 1 / length if weight == "none" else 1 / (length * p)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -93,10 +97,10 @@ def logits_at(model: nn.Module, positions: tuple):
     """
     head = model.get_output_embeddings()
     if head is None:
-        raise ValueError(f"{type(model).__name__} has no output embeddings: pass a model with a language "
-                         "head")
-    hook = head.register_forward_pre_hook(
-        lambda module, given: (given[0][positions][None], *given[1:]))
+        raise ValueError(
+            f"{type(model).__name__} has no output embeddings: pass a model with a language head"
+        )
+    hook = head.register_forward_pre_hook(lambda module, given: (given[0][positions][None], *given[1:]))
     try:
         yield
     finally:
@@ -105,8 +109,10 @@ def logits_at(model: nn.Module, positions: tuple):
 
 def _checked_rows(input_ids, prompt_mask) -> None:
     if input_ids.dim() != 2 or prompt_mask.shape != input_ids.shape:
-        raise ValueError(f"input_ids have shape {tuple(input_ids.shape)} and prompt_mask "
-                         f"{tuple(prompt_mask.shape)}: both must be (batch, tokens)")
+        raise ValueError(
+            f"input_ids have shape {tuple(input_ids.shape)} and prompt_mask "
+            f"{tuple(prompt_mask.shape)}: both must be (batch, tokens)"
+        )
     full = prompt_mask.bool().all(1).nonzero()
     if len(full):
         raise ValueError(f"row {int(full[0])} is prompt throughout: mark its response with 0 in prompt_mask")

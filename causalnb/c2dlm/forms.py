@@ -23,8 +23,10 @@ def mask_of(record: Record) -> Tensor | None:
     if record.mask is None:
         causal = record.options.get("is_causal")
         if getattr(record.module, "is_causal", True) if causal is None else causal:
-            raise ValueError("re-attention is for bidirectional attention and this layer is causal: set "
-                             "config.is_causal = False")
+            raise ValueError(
+                "re-attention is for bidirectional attention and this layer is causal: set "
+                "config.is_causal = False"
+            )
     if record.mask is not None and record.mask.dim() == 2:  # flash attention's, of keys alone
         return record.mask.bool()[:, None, None]
     return record.mask
@@ -182,8 +184,10 @@ class ConceptMass:
         Raises ValueError under dropout, after which masses would be measured.
         """
         if options.get("dropout"):
-            raise ValueError(f"attention has a dropout of {options['dropout']}, after which backend 'mass' "
-                             "would measure it: choose backend='rows' or set the dropout of attention to 0")
+            raise ValueError(
+                f"attention has a dropout of {options['dropout']}, after which backend 'mass' "
+                "would measure it: choose backend='rows' or set the dropout of attention to 0"
+            )
         width, extra = value.shape[-1], self.member.shape[-1]
         norm = norms_of(value, self.norm_index, self.detach, self.scale, ~self.member[..., -1])
         columns = self.member[:, None].to(value.dtype).expand(-1, value.shape[1], -1, -1)

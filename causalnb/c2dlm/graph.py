@@ -46,13 +46,15 @@ class ConceptGraph:
             causes = [causes] if isinstance(causes, str) else causes
             strings = isinstance(causes, Sequence) and all(isinstance(c, str) for c in (effect, *causes))
             if not strings or not all(c.strip() for c in (effect, *causes)):
-                raise ValueError(f"the causes of {effect!r:.40} are {causes!r:.60}: give a list of quoted "
-                                 "phrases")
+                raise ValueError(
+                    f"the causes of {effect!r:.40} are {causes!r:.60}: give a list of quoted phrases"
+                )
             tidy[effect] = tuple(dict.fromkeys(causes))
         object.__setattr__(self, "edges", tidy)
         if stray := [name for name in self.steps if name not in self.concepts]:
-            raise ValueError(f"a step is given for {stray[0]!r:.60}, which is no concept of the graph: "
-                             "remove it")
+            raise ValueError(
+                f"a step is given for {stray[0]!r:.60}, which is no concept of the graph: remove it"
+            )
         if odd := [step for step in self.steps.values() if not isinstance(step, int) or step < 0]:
             raise ValueError(f"a step is {odd[0]!r}: number steps 0, 1, 2, ...")
 
@@ -75,8 +77,9 @@ class ConceptGraph:
         try:
             found = json.loads(text, object_pairs_hook=_joined, parse_int=str, parse_float=str)
         except (TypeError, json.JSONDecodeError) as error:
-            raise ValueError(f"the graph is no JSON ({error}): pass an object {{effect: "
-                             "[causes]}}") from error
+            raise ValueError(
+                f"the graph is no JSON ({error}): pass an object {{effect: [causes]}}}}"
+            ) from error
         if isinstance(found, dict) and isinstance(found.get("edges"), dict):
             try:
                 steps = {name: int(step) for name, step in found.get("steps", {}).items()} | dict(steps or {})
@@ -96,12 +99,17 @@ class ConceptGraph:
     def cycles(self) -> list[list[str]]:
         """One cycle [a, b, ...], each the cause of the next, for every knot of mutual causes."""
         graph = nx.DiGraph(self.pairs)
-        knots = [knot for knot in nx.strongly_connected_components(graph)
-                 if len(knot) > 1 or graph.has_edge(*[next(iter(knot))] * 2)]
+        knots = [
+            knot
+            for knot in nx.strongly_connected_components(graph)
+            if len(knot) > 1 or graph.has_edge(*[next(iter(knot))] * 2)
+        ]
         ordered = sorted(knots, key=lambda knot: min(map(self.concepts.index, knot)))
         starts = [min(knot, key=self.concepts.index) for knot in ordered]
-        return [[cause for cause, _ in nx.find_cycle(graph.subgraph(knot), start)]
-                for knot, start in zip(ordered, starts)]
+        return [
+            [cause for cause, _ in nx.find_cycle(graph.subgraph(knot), start)]
+            for knot, start in zip(ordered, starts)
+        ]
 
     def find(self, text: str, occurrences: str = "all") -> dict[str, list[Span]]:
         """Where each concept stands in the text, [] where it does not; "5" is found neither in "53" nor "-5".
@@ -120,8 +128,10 @@ class ConceptGraph:
         draw = random.Random(seed)
         pool = self.concepts if among is None else among
         others = {effect: [c for c in pool if c != effect] for effect in self.edges}
-        edges = {effect: draw.sample(others[effect], min(len(causes), len(others[effect])))
-                 for effect, causes in self.edges.items()}
+        edges = {
+            effect: draw.sample(others[effect], min(len(causes), len(others[effect])))
+            for effect, causes in self.edges.items()
+        }
         left = {*edges, *(cause for causes in edges.values() for cause in causes)}  # no edge, no concept
         return ConceptGraph(edges, {name: step for name, step in self.steps.items() if name in left})
 
@@ -156,11 +166,13 @@ class Report:
     @property
     def problems(self) -> list[str]:
         """One sentence for each kind of trouble, [] when there is none."""
-        kinds = (("effect(s) are not in the text and give no row", self.missing_effects),
-                 ("cause(s) are not in the text and give no column", self.missing_causes),
-                 ("concept(s) share tokens with another, which count as context", self.overlapping),
-                 ("concept(s) have no token of their own left", self.erased),
-                 ("concept(s) stand in the text more than once and are left out", self.ambiguous))
+        kinds = (
+            ("effect(s) are not in the text and give no row", self.missing_effects),
+            ("cause(s) are not in the text and give no column", self.missing_causes),
+            ("concept(s) share tokens with another, which count as context", self.overlapping),
+            ("concept(s) have no token of their own left", self.erased),
+            ("concept(s) stand in the text more than once and are left out", self.ambiguous),
+        )
         said = [f"{len(names)} {what}: {', '.join(map(repr, names))}." for what, names in kinds if names]
         if self.cycles:
             shown = "; ".join(" -> ".join([*cycle, cycle[0]]) for cycle in self.cycles)
@@ -194,14 +206,19 @@ class Supervision:
         tokens, concepts = self.concept.shape[-1], self.relation.shape[-1]
         lengths = {self.step.shape[-1], self.relation.shape[-2]}
         if {self.ignore.shape, self.rows.shape} != {self.concept.shape} or lengths != {concepts}:
-            raise ValueError(f"supervision of {tokens} tokens and {concepts} concepts has parts of other "
-                             "lengths: build it with supervision() or from_dense()")
+            raise ValueError(
+                f"supervision of {tokens} tokens and {concepts} concepts has parts of other "
+                "lengths: build it with supervision() or from_dense()"
+            )
         if not bool(((self.concept >= -1) & (self.concept < concepts)).all()):
-            raise ValueError(f"concept has numbers from {int(self.concept.min())} to "
-                             f"{int(self.concept.max())}: give -1, or 0 to {concepts - 1} as relation has")
+            raise ValueError(
+                f"concept has numbers from {int(self.concept.min())} to "
+                f"{int(self.concept.max())}: give -1, or 0 to {concepts - 1} as relation has"
+            )
         if not bool(((self.relation == given) & (self.relation >= -1) & (self.relation <= IGNORE)).all()):
-            raise ValueError(f"relation has values from {given.min():g} to {given.max():g}: give -1, 0, 1 or "
-                             "2 (ignored)")
+            raise ValueError(
+                f"relation has values from {given.min():g} to {given.max():g}: give -1, 0, 1 or 2 (ignored)"
+            )
 
     @classmethod
     def empty(cls, tokens: int) -> "Supervision":
@@ -213,8 +230,9 @@ class Supervision:
     def from_dense(cls, mask: torch.Tensor) -> "Supervision":
         """Any mask (T, T) in {-1, 0, 1, 2}, every token a concept of its own."""
         if mask.dim() != 2 or mask.shape[0] != mask.shape[1] or not bool(((mask >= -1) & (mask <= 2)).all()):
-            raise ValueError(f"a mask of shape {tuple(mask.shape)} is no square of -1, 0, 1 and 2: pass (T, "
-                             "T)")
+            raise ValueError(
+                f"a mask of shape {tuple(mask.shape)} is no square of -1, 0, 1 and 2: pass (T, T)"
+            )
         tokens = len(mask)
         nowhere = torch.full((tokens,), -1)
         return cls(torch.arange(tokens), mask, nowhere, (mask == IGNORE).all(0), torch.ones(tokens).bool())
@@ -243,18 +261,29 @@ class Supervision:
             grow = [0, size - tensor.shape[-1]] * tensor.dim()
             return torch.nn.functional.pad(tensor, grow, value=value)
 
-        fill = dict(concept=(tokens, -1), relation=(most, 0), step=(most, -1), ignore=(tokens, True),
-                    rows=(tokens, False))
-        return {name: torch.stack([padded(getattr(item, name), *fill[name]) for item in items])
-                for name in cls.FIELDS}
+        fill = dict(
+            concept=(tokens, -1),
+            relation=(most, 0),
+            step=(most, -1),
+            ignore=(tokens, True),
+            rows=(tokens, False),
+        )
+        return {
+            name: torch.stack([padded(getattr(item, name), *fill[name]) for item in items])
+            for name in cls.FIELDS
+        }
 
     def dense(self, step_rule: str = "no_lookahead") -> torch.Tensor:
         """M (T, T) or (B, T, T) int8 in {-1, 0, 1, 2 = ignored}; unsupervised rows hold no 1, -1."""
         relation = with_steps(self.relation, self.step, step_rule)
         batched = self.concept.dim() == 2
         concept = self.concept if batched else self.concept[None]
-        mask = mask_rows(relation if batched else relation[None], concept, self.ignore.view_as(concept),
-                         concept.masked_fill(~self.rows.view_as(concept), -1))
+        mask = mask_rows(
+            relation if batched else relation[None],
+            concept,
+            self.ignore.view_as(concept),
+            concept.masked_fill(~self.rows.view_as(concept), -1),
+        )
         return mask if batched else mask[0]
 
 
@@ -281,10 +310,21 @@ def mask_rows(relation, concept, ignore, query) -> torch.Tensor:
     return mask.masked_fill_(ignore[:, None], IGNORE)
 
 
-def supervision(graph: ConceptGraph, text: str, offsets, *, response_start: int = 0, rows: str = "response",
-                occurrences: str = "all", reverse: int = -1, mutual: int = 0, unrelated: int = 0,
-                same: int = 0, strict: bool = False,
-                places: Mapping[str, Sequence[Span]] | None = None) -> Supervision:
+def supervision(
+    graph: ConceptGraph,
+    text: str,
+    offsets,
+    *,
+    response_start: int = 0,
+    rows: str = "response",
+    occurrences: str = "all",
+    reverse: int = -1,
+    mutual: int = 0,
+    unrelated: int = 0,
+    same: int = 0,
+    strict: bool = False,
+    places: Mapping[str, Sequence[Span]] | None = None,
+) -> Supervision:
     """The mask of a graph in the tokens of a text; offsets (T, 2) as a fast tokenizer returns them.
 
     Direct causes get 1, and -1, 0, 1 or 2 (ignored) is for `reverse` edges, `mutual` causes, `unrelated`
@@ -303,8 +343,10 @@ def supervision(graph: ConceptGraph, text: str, offsets, *, response_start: int 
             raise ValueError(f"{name} is {value!r}: choose -1, 0, 1 or 2 (ignored)")
     start, end = offsets.T
     if len(offsets) and int(end.max()) > len(text):
-        raise ValueError(f"offsets reach to {int(end.max())} in a text of {len(text)} characters: "
-                         "take them from this very text")
+        raise ValueError(
+            f"offsets reach to {int(end.max())} in a text of {len(text)} characters: "
+            "take them from this very text"
+        )
     concepts = graph.concepts
     if places is None:
         found = graph.find(text, occurrences)
@@ -334,11 +376,15 @@ def supervision(graph: ConceptGraph, text: str, offsets, *, response_start: int 
     absent = {name for name in concepts if not everywhere[name]}
     causes = dict.fromkeys(origin for origin, _ in graph.pairs)
     report = Report(
-        [name for name in graph.edges if name in absent], [name for name in causes if name in absent],
+        [name for name in graph.edges if name in absent],
+        [name for name in causes if name in absent],
         [name for name in concepts if bool((member[number[name]] & shared).any())],
         [name for name in concepts if found[name] and not owned[number[name]]],
         [name for name in concepts if everywhere[name] and not found[name]],
-        graph.cycles(), len(graph.pairs), sum(bool(owned[q] and owned[k]) for q, k in pairs))
+        graph.cycles(),
+        len(graph.pairs),
+        sum(bool(owned[q] and owned[k]) for q, k in pairs),
+    )
     if strict and report.problems:
         raise ValueError(report.problems[0])
     asked = end > response_start if rows == "response" else torch.ones(len(offsets), dtype=torch.bool)

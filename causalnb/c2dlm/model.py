@@ -32,12 +32,28 @@ class MaskedDiffusionConfig(PretrainedConfig):
 
     model_type = "masked_diffusion"
     sub_configs = {"base_config": AutoConfig}
-    keys_to_ignore_at_inference = ["diffusion_loss", "reattention_loss", "ratio", "neg", "hinge", "satisfied",
-                                   "gamma", "hidden_states", "attentions"]
+    keys_to_ignore_at_inference = [
+        "diffusion_loss",
+        "reattention_loss",
+        "ratio",
+        "neg",
+        "hinge",
+        "satisfied",
+        "gamma",
+        "hidden_states",
+        "attentions",
+    ]
 
-    def __init__(self, base_config=None, mask_token_id: int | None = None, weight: str = "1/t",
-                 reattention: dict | None = None, gamma: float | dict = 1.0, base_adapter: dict | None = None,
-                 **kwargs):
+    def __init__(
+        self,
+        base_config=None,
+        mask_token_id: int | None = None,
+        weight: str = "1/t",
+        reattention: dict | None = None,
+        gamma: float | dict = 1.0,
+        base_adapter: dict | None = None,
+        **kwargs,
+    ):
         if isinstance(base_config, dict):
             base_config = AutoConfig.for_model(**base_config)
         mask_token_id = int(mask_token_id) if isinstance(mask_token_id, Integral) else mask_token_id
@@ -51,16 +67,19 @@ class MaskedDiffusionConfig(PretrainedConfig):
         if self.weight not in WEIGHTS:
             raise ValueError(f"weight is {self.weight!r}: choose '1/t' or 'none'")
         if self.base_config is not None and not (
-                isinstance(self.mask_token_id, int)
-                and 0 <= self.mask_token_id < self.base_config.vocab_size):
-            raise ValueError(f"mask_token_id is {self.mask_token_id}, outside the vocabulary of "
-                             f"{self.base_config.vocab_size}: add a mask token and resize the embeddings")
+            isinstance(self.mask_token_id, int) and 0 <= self.mask_token_id < self.base_config.vocab_size
+        ):
+            raise ValueError(
+                f"mask_token_id is {self.mask_token_id}, outside the vocabulary of "
+                f"{self.base_config.vocab_size}: add a mask token and resize the embeddings"
+            )
         if isinstance(self.gamma, Mapping):
             if unknown := set(self.gamma) - SCHEDULE:
                 raise ValueError(f"gamma has {sorted(unknown)[0]!r}: give {', '.join(sorted(SCHEDULE))}")
             if missing := SCHEDULE - {"warmup"} - set(self.gamma):
-                raise ValueError(f"gamma lacks {sorted(missing)[0]!r}: give gamma_max, gamma_min and "
-                                 "total_steps")
+                raise ValueError(
+                    f"gamma lacks {sorted(missing)[0]!r}: give gamma_max, gamma_min and total_steps"
+                )
             gamma_schedule(0, **self.gamma)
         elif not self.gamma >= 0:
             raise ValueError(f"gamma is {self.gamma}: choose 0 or more, or the settings of a schedule")
@@ -114,8 +133,9 @@ class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
         self.post_init()
 
     @classmethod
-    def from_base(cls, decoder: nn.Module, mask_token_id: int, reattention: ReattentionLoss | None = None,
-                  **settings) -> "MaskedDiffusionModel":
+    def from_base(
+        cls, decoder: nn.Module, mask_token_id: int, reattention: ReattentionLoss | None = None, **settings
+    ) -> "MaskedDiffusionModel":
         """Wrap a Hugging Face decoder (or its peft wrapper) in place; settings as in MaskedDiffusionConfig.
 
         Raises ValueError for a decoder that stays causal or runs under flex attention, for adapters that a
@@ -124,8 +144,10 @@ class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
         check_settings(cls.config_class, settings, given=("mask_token_id", "reattention"))
         decoder, adapter = unwrap(decoder)
         if decoder.config._attn_implementation == "flex_attention":
-            raise ValueError("the decoder runs under flex attention, whose masks are no tensors: call "
-                             "decoder.set_attn_implementation('sdpa')")
+            raise ValueError(
+                "the decoder runs under flex attention, whose masks are no tensors: call "
+                "decoder.set_attn_implementation('sdpa')"
+            )
         settings["reattention"] = None if reattention is None else reattention.settings()
         settings["base_adapter"] = adapter
         config = cls.config_class(copy.deepcopy(decoder.config), mask_token_id, **settings)
@@ -160,8 +182,10 @@ class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
             entry = None if mask is None else mask[0, 0, 0, 1]
             seen = entry is not None and bool(entry if entry.dtype == torch.bool else entry == 0)
             if not seen and not (mask is None and record.options.get("is_causal") is False):
-                raise ValueError(f"layer {record.layer} of {type(self.base).__name__} stays causal with "
-                                 "config.is_causal=False: choose another decoder")
+                raise ValueError(
+                    f"layer {record.layer} of {type(self.base).__name__} stays causal with "
+                    "config.is_causal=False: choose another decoder"
+                )
 
     def get_input_embeddings(self):
         return self.base.get_input_embeddings()
@@ -178,8 +202,9 @@ class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *arguments, **keywords) -> nn.Module:
         """As in transformers; ValueError for a size that cuts off the mask token."""
         if new_num_tokens is not None and new_num_tokens <= self.config.mask_token_id:
-            raise ValueError(f"{new_num_tokens} tokens leave out the mask, token "
-                             f"{self.config.mask_token_id}: choose more")
+            raise ValueError(
+                f"{new_num_tokens} tokens leave out the mask, token {self.config.mask_token_id}: choose more"
+            )
         table = self.base.resize_token_embeddings(new_num_tokens, *arguments, **keywords)
         self.config.base_config.vocab_size = self.base.config.vocab_size
         return table
@@ -192,31 +217,49 @@ class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
         return gamma_schedule(min(int(self.passes), settings["total_steps"]), **settings)
 
     @can_return_tuple
-    def forward(self, input_ids, labels=None, masked=None, p=None, prompt_mask=None, supervision=None,
-                attention_mask=None, **kwargs) -> MaskedDiffusionOutput:
+    def forward(
+        self,
+        input_ids,
+        labels=None,
+        masked=None,
+        p=None,
+        prompt_mask=None,
+        supervision=None,
+        attention_mask=None,
+        **kwargs,
+    ) -> MaskedDiffusionOutput:
         """Logits (B, T, V), or with labels (clean ids) the loss of noised input_ids, as the collator gives.
 
         masked and prompt_mask are (B, T), p (B,); supervision as Supervision.stack gives it. Raises
         ValueError for labels without masked, p and prompt_mask, for labels of another shape, for
         supervision without labels, and for keywords that the base does not know.
         """
-        if kwargs and (unknown := kwargs.keys() - signature(self.base.forward).parameters.keys()
-                       - TransformersKwargs.__annotations__.keys()):
-            raise ValueError(f"forward has no argument {sorted(unknown)[0]!r}: pass what the collator "
-                             f"returned or what {type(self.base).__name__} takes")
+        if kwargs and (
+            unknown := kwargs.keys()
+            - signature(self.base.forward).parameters.keys()
+            - TransformersKwargs.__annotations__.keys()
+        ):
+            raise ValueError(
+                f"forward has no argument {sorted(unknown)[0]!r}: pass what the collator "
+                f"returned or what {type(self.base).__name__} takes"
+            )
         if labels is None:
             if supervision is not None:
-                raise ValueError("supervision came without labels: pass both, as MaskedDiffusionCollator "
-                                 "does")
+                raise ValueError(
+                    "supervision came without labels: pass both, as MaskedDiffusionCollator does"
+                )
             out = self.base(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
             return MaskedDiffusionOutput(logits=out.logits, **_states(out))
         if masked is None or p is None or prompt_mask is None:
-            raise ValueError("labels came without masked, p and prompt_mask: let MaskedDiffusionCollator "
-                             "noise rows")
+            raise ValueError(
+                "labels came without masked, p and prompt_mask: let MaskedDiffusionCollator noise rows"
+            )
         if not labels.shape == masked.shape == input_ids.shape or p.shape != input_ids.shape[:1]:
             shapes = [tuple(part.shape) for part in (labels, masked, p, input_ids)]
-            raise ValueError("labels {}, masked {} and p {} do not fit input_ids {}: pass what one call of "
-                             "the collator returned".format(*shapes))
+            raise ValueError(
+                "labels {}, masked {} and p {} do not fit input_ids {}: pass what one call of "
+                "the collator returned".format(*shapes)
+            )
         given = dict(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
         reattention = None
         if supervision is None or self.reattention is None:
@@ -235,8 +278,17 @@ class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
             return MaskedDiffusionOutput(diffusion, diffusion_loss=diffusion.detach(), **_states(out))
         loss = diffusion + gamma * reattention.loss.to(diffusion.dtype)
         return MaskedDiffusionOutput(
-            loss, None, diffusion.detach(), reattention.loss.detach(), reattention.ratio, reattention.neg,
-            reattention.hinge, reattention.satisfied, torch.tensor(gamma, device=loss.device), **_states(out))
+            loss,
+            None,
+            diffusion.detach(),
+            reattention.loss.detach(),
+            reattention.ratio,
+            reattention.neg,
+            reattention.hinge,
+            reattention.satisfied,
+            torch.tensor(gamma, device=loss.device),
+            **_states(out),
+        )
 
     def _at_masked(self, masked, given):
         """The base's output, its logits (1, n, V) at masked positions, in the order of masked.nonzero()."""
@@ -245,8 +297,10 @@ class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
 
     def generate(self, *arguments, **keywords):
         """Raises TypeError: this model fills masks in any order."""
-        raise TypeError("a masked diffusion model does not generate from left to right: call "
-                        "causalnb.c2dlm.sample(model, prompt_ids, gen_length, block_length, steps)")
+        raise TypeError(
+            "a masked diffusion model does not generate from left to right: call "
+            "causalnb.c2dlm.sample(model, prompt_ids, gen_length, block_length, steps)"
+        )
 
 
 def _states(out) -> dict:
@@ -297,18 +351,24 @@ class MaskedDiffusionCollator:
         lengths = [len(row["input_ids"]) for row in rows]
         tokens = self.max_length or max(lengths)
         if max(lengths) > tokens:
-            raise ValueError(f"a row has {max(lengths)} tokens, more than max_length {tokens}: raise it or "
-                             "cut rows")
+            raise ValueError(
+                f"a row has {max(lengths)} tokens, more than max_length {tokens}: raise it or cut rows"
+            )
         for row, length in zip(rows, lengths):
             if len(row["prompt_mask"]) != length:
-                raise ValueError(f"a row has {length} input_ids and {len(row['prompt_mask'])} entries of "
-                                 "prompt_mask: give one for each token")
-        supervised = [None if row.get("supervision") is None else Supervision.of(row["supervision"])
-                      for row in rows]
+                raise ValueError(
+                    f"a row has {length} input_ids and {len(row['prompt_mask'])} entries of "
+                    "prompt_mask: give one for each token"
+                )
+        supervised = [
+            None if row.get("supervision") is None else Supervision.of(row["supervision"]) for row in rows
+        ]
         for one, length in zip(supervised, lengths):
             if one is not None and len(one.concept) != length:
-                raise ValueError(f"a row has {length} input_ids and supervision of {len(one.concept)} "
-                                 "tokens: take it from this very text")
+                raise ValueError(
+                    f"a row has {length} input_ids and supervision of {len(one.concept)} "
+                    "tokens: take it from this very text"
+                )
         labels = self._padded([row["input_ids"] for row in rows], self.eos_token_id, tokens)
         prompt = self._padded([row["prompt_mask"] for row in rows], 0, tokens).bool()
         noised, masked, p = self._noise(rows, labels, prompt)
@@ -328,8 +388,10 @@ class MaskedDiffusionCollator:
 
         draws = [row.get("draw") for row in rows]
         if None in draws and any(draw is not None for draw in draws):
-            raise ValueError(f"row {draws.index(None)} has no draw and others have: number all rows, as "
-                             "NumberedRows does, or none")
+            raise ValueError(
+                f"row {draws.index(None)} has no draw and others have: number all rows, as "
+                "NumberedRows does, or none"
+            )
         if None in draws:
             return noised(slice(None))
         seeds = [int(np.random.SeedSequence((self.seed, draw)).generate_state(1)[0]) for draw in draws]
@@ -339,11 +401,14 @@ class MaskedDiffusionCollator:
     def _ranks(self, rows, labels) -> torch.Tensor:
         for number, row in enumerate(rows):
             if len(row.get("rank", ())) != len(row["input_ids"]):
-                raise ValueError(f"row {number} has no rank for each of its {len(row['input_ids'])} tokens: "
-                                 "give ranks, or choose in_order=False")
+                raise ValueError(
+                    f"row {number} has no rank for each of its {len(row['input_ids'])} tokens: "
+                    "give ranks, or choose in_order=False"
+                )
             if torch.as_tensor(row["rank"]).is_floating_point():
-                raise ValueError(f"row {number} has ranks that are no whole numbers: number its tokens 0, 1, "
-                                 "2, ...")
+                raise ValueError(
+                    f"row {number} has ranks that are no whole numbers: number its tokens 0, 1, 2, ..."
+                )
         last = max(max(row["rank"]) for row in rows) + 1  # padding comes last
         return self._padded([row["rank"] for row in rows], last, labels.shape[1])
 

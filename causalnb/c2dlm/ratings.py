@@ -58,8 +58,9 @@ def spread(accuracies: Sequence[float]) -> tuple[float, float]:
 def agreement(one: Rating, other: Rating) -> float:
     """Cohen's kappa over all pairs, 1 where both gave one score throughout; ValueError for other graphs."""
     if [len(instance) for instance in one.scores] != [len(instance) for instance in other.scores]:
-        raise ValueError(f"{one.evaluator} and {other.evaluator} rated different pairs: compare the same "
-                         "graphs")
+        raise ValueError(
+            f"{one.evaluator} and {other.evaluator} rated different pairs: compare the same graphs"
+        )
     if len({*one.pairs, *other.pairs}) == 1:
         return 1.0
     return float(cohen_kappa_score([str(s) for s in one.pairs], [str(s) for s in other.pairs]))
@@ -73,23 +74,28 @@ def precision_recall(found: ConceptGraph, gold: ConceptGraph) -> tuple[float, fl
     return len(ours & true) / len(ours), len(ours & true) / len(true)
 
 
-def scripted_rater(name: str, found: Sequence[ConceptGraph], gold: Sequence[ConceptGraph], slip: float = 0.0,
-                   seed: int = 0) -> Rating:
+def scripted_rater(
+    name: str, found: Sequence[ConceptGraph], gold: Sequence[ConceptGraph], slip: float = 0.0, seed: int = 0
+) -> Rating:
     """A simulated rater who knows the gold graphs, and with probability `slip` gives a pair another score.
 
     An effect's pairs score 1 when its causes are the gold ones, 0.5 when some are, else 0. Instances without
     pairs are left out. Raises ValueError for a slip outside [0, 1] and lists of different lengths.
     """
     if not 0 <= slip <= 1 or len(found) != len(gold):
-        raise ValueError(f"slip {slip} with {len(found)} found and {len(gold)} gold graphs: choose slip in "
-                         "[0, 1] and one gold graph each")
+        raise ValueError(
+            f"slip {slip} with {len(found)} found and {len(gold)} gold graphs: choose slip in "
+            "[0, 1] and one gold graph each"
+        )
     draw, scores = random.Random(seed), []
     for ours, true in zip(found, gold):
         instance = []
         for effect, causes in ours.edges.items():
             known = set(true.edges.get(effect, ()))
             score = 1.0 if set(causes) == known else 0.5 if known & set(causes) else 0.0
-            instance += [draw.choice([s for s in SCORES if s != score]) if draw.random() < slip else score
-                         for _ in causes]
+            instance += [
+                draw.choice([s for s in SCORES if s != score]) if draw.random() < slip else score
+                for _ in causes
+            ]
         scores += [instance] if instance else []
     return Rating(name, scores, simulated=True)

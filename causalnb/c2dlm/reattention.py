@@ -43,15 +43,30 @@ class ReattentionLoss:
     ValueError for settings out of range.
     """
 
-    def __init__(self, alpha: float, lam: float, layers: str | Sequence[int] = "all", norm_index: str = "key",
-                 step_rule: str = "no_lookahead", backend: str = "rows", over_layers: str = "map",
-                 detach_norm: bool = False, norm_scale: str = "raw", chunk_rows: int | None = None):
+    def __init__(
+        self,
+        alpha: float,
+        lam: float,
+        layers: str | Sequence[int] = "all",
+        norm_index: str = "key",
+        step_rule: str = "no_lookahead",
+        backend: str = "rows",
+        over_layers: str = "map",
+        detach_norm: bool = False,
+        norm_scale: str = "raw",
+        chunk_rows: int | None = None,
+    ):
         if not 0 < alpha < math.inf or not 0 <= lam < math.inf:
-            raise ValueError(f"alpha is {alpha} and lam {lam}: choose alpha above 0 and lam 0 or more, both "
-                             "finite")
-        choices = dict(norm_index=(norm_index, NORM_INDICES), backend=(backend, BACKENDS),
-                       step_rule=(step_rule, STEP_RULES), over_layers=(over_layers, ("map", "loss")),
-                       norm_scale=(norm_scale, ("raw", "mean1")))
+            raise ValueError(
+                f"alpha is {alpha} and lam {lam}: choose alpha above 0 and lam 0 or more, both finite"
+            )
+        choices = dict(
+            norm_index=(norm_index, NORM_INDICES),
+            backend=(backend, BACKENDS),
+            step_rule=(step_rule, STEP_RULES),
+            over_layers=(over_layers, ("map", "loss")),
+            norm_scale=(norm_scale, ("raw", "mean1")),
+        )
         for name, (chosen, known) in choices.items():
             if chosen not in known:
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(known)}")
@@ -82,8 +97,13 @@ class ReattentionLoss:
         records: list[Record] = []
         mass = None
         if form == "mass":
-            mass = ConceptMass(counted.columns(), None if layers is None else set(layers), self.norm_index,
-                               self.detach_norm, self.norm_scale)
+            mass = ConceptMass(
+                counted.columns(),
+                None if layers is None else set(layers),
+                self.norm_index,
+                self.detach_norm,
+                self.norm_scale,
+            )
         watch = _Watch(self, form, counted, records, mass)
         if form == "mass" and not counted.penalised(self.lam):
             with tap(model, layers=layers):
@@ -96,9 +116,11 @@ class ReattentionLoss:
     def _form(self, counted: Counts, model) -> str:
         if self.backend == "mass" or self.backend == "auto":
             if model.config._attn_implementation != MASS_ATTENTION:
-                raise ValueError(f"backend {self.backend!r} needs another attention than "
-                                 f"{model.config._attn_implementation!r}: call "
-                                 f"model.set_attn_implementation({MASS_ATTENTION!r})")
+                raise ValueError(
+                    f"backend {self.backend!r} needs another attention than "
+                    f"{model.config._attn_implementation!r}: call "
+                    f"model.set_attn_implementation({MASS_ATTENTION!r})"
+                )
         if self.backend != "auto":
             return self.backend
         dropped = model.training and any(getattr(model.config, name, None) for name in DROPOUTS)
@@ -151,9 +173,18 @@ class ReattentionLoss:
         room = 2**22 if records[0].query.device.type == "cpu" else 2**26  # what fits a cache
         chunk = self.chunk_rows or max(16, room // per_row)
         problem = Rows(
-            counted.relation, counted.concept, counted.ignore,
-            counted.concept.gather(1, place).masked_fill(~real, -1), allowed, [r.scaling for r in records],
-            self.alpha, self.lam, self.norm_index == "query_as_printed", ratio, chunk)
+            counted.relation,
+            counted.concept,
+            counted.ignore,
+            counted.concept.gather(1, place).masked_fill(~real, -1),
+            allowed,
+            [r.scaling for r in records],
+            self.alpha,
+            self.lam,
+            self.norm_index == "query_as_printed",
+            ratio,
+            chunk,
+        )
         loss, parts = RowLossSum.apply(problem, *queries, *keys, *norms)
         return torch.cat([loss[None], parts])
 
@@ -169,8 +200,9 @@ class ReattentionLoss:
         rows = counted.valid.sum().clamp(min=1)
         loss, ratio, neg, hinge = (sums[:4] / rows).unbind()
         share = sums[4] / sums[5].clamp(min=1)
-        return ReattentionOutput(loss, ratio.detach(), neg.detach(), hinge.detach(), share.detach(),
-                                 counted.valid.sum())
+        return ReattentionOutput(
+            loss, ratio.detach(), neg.detach(), hinge.detach(), share.detach(), counted.valid.sum()
+        )
 
 
 @dataclass
@@ -203,19 +235,24 @@ class _Watch:
             sums = [owner._from_mass(mass, counted) for mass in groups]
             if self.records:
                 parts = [owner._rows(group, counted, ratio=False) for group in self._groups()]
-                sums = [torch.cat([one[:1] + two[:1], one[1:2], two[2:3], one[3:]])
-                        for one, two in zip(sums, parts, strict=True)]
+                sums = [
+                    torch.cat([one[:1] + two[:1], one[1:2], two[2:3], one[3:]])
+                    for one, two in zip(sums, parts, strict=True)
+                ]
         if not sums:
-            raise ValueError("the attention handed nothing to the loss: its layers take no keywords; choose "
-                             "backend='rows'")
+            raise ValueError(
+                "the attention handed nothing to the loss: its layers take no keywords; choose backend='rows'"
+            )
         return _mean([owner._output(part, counted) for part in sums])
 
 
 def _mean(outputs: list[ReattentionOutput]) -> ReattentionOutput:
     if len(outputs) == 1:
         return outputs[0]
-    means = [torch.stack([getattr(out, name) for out in outputs]).mean(0)
-             for name in ("loss", "ratio", "neg", "hinge", "satisfied")]
+    means = [
+        torch.stack([getattr(out, name) for out in outputs]).mean(0)
+        for name in ("loss", "ratio", "neg", "hinge", "satisfied")
+    ]
     return ReattentionOutput(*means, outputs[0].rows)
 
 
@@ -226,8 +263,9 @@ def gamma_schedule(step, total_steps, gamma_min, gamma_max, warmup=0.1) -> float
     1].
     """
     if not 0 <= step <= total_steps or total_steps < 1:
-        raise ValueError(f"step {step} is outside [0, {total_steps}]: pass the number of training steps as "
-                         "total")
+        raise ValueError(
+            f"step {step} is outside [0, {total_steps}]: pass the number of training steps as total"
+        )
     if not 0 <= gamma_min <= gamma_max < math.inf:
         raise ValueError(f"gamma runs from {gamma_min} to {gamma_max}: choose 0 <= gamma_min <= gamma_max")
     if not 0 <= warmup <= 1:

@@ -9,9 +9,23 @@ EOS = ("free", "last", "never")
 
 
 @torch.no_grad()
-def sample(model, prompt_ids, gen_length, block_length, steps, temperature=0.0, remasking="low_confidence", *,
-           mask_token_id=None, eos_token_id=None, eos="free", rank=None, attention_mask=None, generator=None,
-           return_order=False):
+def sample(
+    model,
+    prompt_ids,
+    gen_length,
+    block_length,
+    steps,
+    temperature=0.0,
+    remasking="low_confidence",
+    *,
+    mask_token_id=None,
+    eos_token_id=None,
+    eos="free",
+    rank=None,
+    attention_mask=None,
+    generator=None,
+    return_order=False,
+):
     """Ids (B, P + gen_length): gen_length masks are appended to prompt_ids (B, P) and filled block by block.
 
     Each of the gen_length / block_length blocks takes steps / blocks forward passes and fixes an equal share
@@ -31,8 +45,10 @@ def sample(model, prompt_ids, gen_length, block_length, steps, temperature=0.0, 
     extra = {}
     if attention_mask is not None:
         if attention_mask.shape != prompt_ids.shape:
-            raise ValueError(f"attention_mask has shape {tuple(attention_mask.shape)}, but prompt_ids "
-                             f"{tuple(prompt_ids.shape)}: pass one entry for each token of the prompt")
+            raise ValueError(
+                f"attention_mask has shape {tuple(attention_mask.shape)}, but prompt_ids "
+                f"{tuple(prompt_ids.shape)}: pass one entry for each token of the prompt"
+            )
         seen = torch.cat([attention_mask, attention_mask.new_ones(batch, gen_length)], 1)
         extra = {"attention_mask": seen}
         if not seen.all():
@@ -91,28 +107,34 @@ def _mask_token(model, mask_token_id) -> int:
 def _plan(gen_length, block_length, steps) -> tuple[int, int]:
     """Blocks, and forward passes for each."""
     if gen_length < 1 or block_length < 1 or gen_length % block_length:
-        raise ValueError(f"gen_length {gen_length} is not a multiple of block_length {block_length}: "
-                         "choose lengths that divide")
+        raise ValueError(
+            f"gen_length {gen_length} is not a multiple of block_length {block_length}: "
+            "choose lengths that divide"
+        )
     blocks = gen_length // block_length
     if steps < 1 or steps % blocks:
         raise ValueError(f"{steps} steps do not divide among {blocks} blocks: choose a multiple of {blocks}")
     if steps > gen_length:
-        raise ValueError(f"{steps} steps are more than the {gen_length} tokens to fill: choose at most that "
-                         "many")
+        raise ValueError(
+            f"{steps} steps are more than the {gen_length} tokens to fill: choose at most that many"
+        )
     return blocks, steps // blocks
 
 
 def _require_positions_from_0(model) -> None:
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
-            raise ValueError(f"{type(model).__name__} numbers its positions from {module.padding_idx + 1}, "
-                             "past its padding: pass prompts of one length at a time, without padding")
+            raise ValueError(
+                f"{type(model).__name__} numbers its positions from {module.padding_idx + 1}, "
+                "past its padding: pass prompts of one length at a time, without padding"
+            )
 
 
 def _checked(prompt_ids, mask_token_id, temperature, remasking, eos, eos_token_id) -> None:
     if prompt_ids.dim() != 2:
-        raise ValueError(f"prompt_ids have shape {tuple(prompt_ids.shape)}: pass (batch, tokens), also for "
-                         "one row")
+        raise ValueError(
+            f"prompt_ids have shape {tuple(prompt_ids.shape)}: pass (batch, tokens), also for one row"
+        )
     empty = (prompt_ids == mask_token_id).all(1).nonzero() if prompt_ids.shape[1] else []
     if len(empty):
         raise ValueError(f"prompt {int(empty[0])} is all mask: give it at least one token to answer")
@@ -121,5 +143,7 @@ def _checked(prompt_ids, mask_token_id, temperature, remasking, eos, eos_token_i
     if remasking not in REMASKING:
         raise ValueError(f"remasking is {remasking!r}: choose 'low_confidence' or 'random'")
     if eos not in EOS or (eos != "free" and eos_token_id is None):
-        raise ValueError(f"eos is {eos!r} with eos_token_id {eos_token_id}: choose 'free', or 'last' or "
-                         "'never' with the token's id")
+        raise ValueError(
+            f"eos is {eos!r} with eos_token_id {eos_token_id}: choose 'free', or 'last' or "
+            "'never' with the token's id"
+        )

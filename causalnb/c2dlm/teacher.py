@@ -33,19 +33,30 @@ the effects of one entry be causes of the next, so that all of it leads up to th
 Write a backslash of the text as two, as JSON requires."""
 
 DEMONSTRATIONS = (
-    ("A baker fills 6 trays with 12 rolls each and sells 50 rolls. How many rolls does he keep?",
-     "The trays hold 6 x 12 = 72 rolls. After the sale 72 - 50 = 22 rolls remain. So he keeps 22 of them.",
-     {"The trays hold 6 x 12 = 72 rolls": ["6 trays with 12 rolls each"],
-      "After the sale 72 - 50 = 22 rolls remain": ["The trays hold 6 x 12 = 72 rolls", "sells 50 rolls"],
-      "So he keeps 22 of them": ["After the sale 72 - 50 = 22 rolls remain"]}),
-    ("A rectangle is twice as long as it is wide, and its perimeter is 36. What is its area?",
-     "Let the width be w, which makes the length 2w. The perimeter gives 2(w + 2w) = 36, hence w = 6. "
-     "The long side is then 12 and the area is 6 \\cdot 12 = 72.",
-     {"which makes the length 2w": ["A rectangle is twice as long as it is wide", "Let the width be w"],
-      "2(w + 2w) = 36": ["its perimeter is 36", "which makes the length 2w"],
-      "hence w = 6": ["2(w + 2w) = 36"],
-      "The long side is then 12": ["which makes the length 2w", "hence w = 6"],
-      "the area is 6 \\cdot 12 = 72": ["hence w = 6", "The long side is then 12"]}),
+    (
+        "A baker fills 6 trays with 12 rolls each and sells 50 rolls. How many rolls does he keep?",
+        "The trays hold 6 x 12 = 72 rolls. After the sale 72 - 50 = 22 rolls remain. So he keeps 22 of them.",
+        {
+            "The trays hold 6 x 12 = 72 rolls": ["6 trays with 12 rolls each"],
+            "After the sale 72 - 50 = 22 rolls remain": [
+                "The trays hold 6 x 12 = 72 rolls",
+                "sells 50 rolls",
+            ],
+            "So he keeps 22 of them": ["After the sale 72 - 50 = 22 rolls remain"],
+        },
+    ),
+    (
+        "A rectangle is twice as long as it is wide, and its perimeter is 36. What is its area?",
+        "Let the width be w, which makes the length 2w. The perimeter gives 2(w + 2w) = 36, hence w = 6. "
+        "The long side is then 12 and the area is 6 \\cdot 12 = 72.",
+        {
+            "which makes the length 2w": ["A rectangle is twice as long as it is wide", "Let the width be w"],
+            "2(w + 2w) = 36": ["its perimeter is 36", "which makes the length 2w"],
+            "hence w = 6": ["2(w + 2w) = 36"],
+            "The long side is then 12": ["which makes the length 2w", "hence w = 6"],
+            "the area is 6 \\cdot 12 = 72": ["hence w = 6", "The long side is then 12"],
+        },
+    ),
 )
 
 
@@ -57,8 +68,10 @@ def messages(question: str, answer: str) -> list[dict[str, str]]:
     """The chat of Appendix A in our words: instructions, two demonstrations, and this question and answer."""
     chat = [{"role": "system", "content": SYSTEM}]
     for asked, solved, graph in DEMONSTRATIONS:
-        chat += [{"role": "user", "content": f"Question: {asked}\nAnswer: {solved}"},
-                 {"role": "assistant", "content": json.dumps(graph, ensure_ascii=False, indent=1)}]
+        chat += [
+            {"role": "user", "content": f"Question: {asked}\nAnswer: {solved}"},
+            {"role": "assistant", "content": json.dumps(graph, ensure_ascii=False, indent=1)},
+        ]
     return [*chat, {"role": "user", "content": f"Question: {question}\nAnswer: {answer}"}]
 
 
@@ -78,29 +91,36 @@ class Endpoint:
 
     def __post_init__(self):
         if not re.match(r"https?://", self.url):
-            raise ValueError(f"the endpoint is {self.url!r}: give an address that begins with http:// or "
-                             "https://")
+            raise ValueError(
+                f"the endpoint is {self.url!r}: give an address that begins with http:// or https://"
+            )
 
     def __call__(self, question: str, answer: str) -> str:
-        body = dict(model=self.model, messages=messages(question, answer), temperature=0,
-                    max_tokens=self.max_tokens)
+        body = dict(
+            model=self.model, messages=messages(question, answer), temperature=0, max_tokens=self.max_tokens
+        )
         headers = {"Content-Type": "application/json"}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
-        request = urllib.request.Request(self.url.rstrip("/") + "/chat/completions",
-                                         json.dumps(body).encode(), headers)
+        request = urllib.request.Request(
+            self.url.rstrip("/") + "/chat/completions", json.dumps(body).encode(), headers
+        )
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
                 content = json.loads(response.read())["choices"][0]["message"]["content"]
         except (OSError, http.client.HTTPException) as error:
-            raise TeacherFailed(f"{self.url} gave no answer ({str(error).strip()}): check the address and "
-                                "the key") from error
+            raise TeacherFailed(
+                f"{self.url} gave no answer ({str(error).strip()}): check the address and the key"
+            ) from error
         except (ValueError, LookupError, TypeError) as error:
-            raise TeacherFailed(f"{self.url} answered no chat completion ({error!r}): check that it speaks "
-                                "the OpenAI protocol") from error
+            raise TeacherFailed(
+                f"{self.url} answered no chat completion ({error!r}): check that it speaks "
+                "the OpenAI protocol"
+            ) from error
         if not isinstance(content, str):
-            raise TeacherFailed(f"{self.url} answered {content!r:.40} instead of text: check the model's "
-                                "name")
+            raise TeacherFailed(
+                f"{self.url} answered {content!r:.40} instead of text: check the model's name"
+            )
         return content
 
 
@@ -115,10 +135,11 @@ class LocalChat:
     @torch.no_grad()
     def __call__(self, question: str, answer: str) -> str:
         given = self.tokenizer.apply_chat_template(
-            messages(question, answer), add_generation_prompt=True, return_tensors="pt", return_dict=True)
+            messages(question, answer), add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )
         given = given.to(self.model.device)
         out = self.model.generate(**given, do_sample=False, max_new_tokens=self.max_new_tokens)
-        return self.tokenizer.decode(out[0, given["input_ids"].shape[1]:], skip_special_tokens=True)
+        return self.tokenizer.decode(out[0, given["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
 @dataclass
@@ -195,8 +216,13 @@ class Annotation:
         return ConceptGraph(self.edges)
 
 
-def annotate(teacher: Teacher, items: Iterable[tuple[str, str]], retries: int = 2, wait: float = 1.0,
-             progress: Callable[[int], None] | None = None) -> list[Annotation]:
+def annotate(
+    teacher: Teacher,
+    items: Iterable[tuple[str, str]],
+    retries: int = 2,
+    wait: float = 1.0,
+    progress: Callable[[int], None] | None = None,
+) -> list[Annotation]:
     """One annotation for each (question, answer), in order.
 
     A teacher that fails or answers nonsense is asked `retries` times more, after wait, 2 wait, ... seconds;
@@ -233,12 +259,15 @@ def summary(annotations: Sequence[Annotation]) -> dict[str, float]:
     """Counts: annotated, failed, retried, effects and causes missing from texts, records with a cycle."""
     done = [one for one in annotations if one.edges is not None]
     return dict(
-        annotated=len(done), failed=len(annotations) - len(done),
+        annotated=len(done),
+        failed=len(annotations) - len(done),
         retried=sum(one.attempts > 1 for one in annotations),
-        effects=sum(len(one.edges) for one in done), pairs=sum(len(one.graph.pairs) for one in done),
+        effects=sum(len(one.edges) for one in done),
+        pairs=sum(len(one.graph.pairs) for one in done),
         missing_effects=sum(len(one.missing_effects) for one in done),
         missing_causes=sum(len(one.missing_causes) for one in done),
-        cyclic=sum(bool(one.cycles) for one in done))
+        cyclic=sum(bool(one.cycles) for one in done),
+    )
 
 
 def save_annotations(annotations: Sequence[Annotation], path: str | Path) -> None:
@@ -255,21 +284,29 @@ def load_annotations(path: str | Path) -> list[Annotation]:
             try:
                 found.append(Annotation(**json.loads(line)))
             except (TypeError, ValueError) as error:
-                raise ValueError(f"line {number} of {path} is no annotation ({error}): restore the "
-                                 "file") from error
+                raise ValueError(
+                    f"line {number} of {path} is no annotation ({error}): restore the file"
+                ) from error
     return found
 
 
-def annotation_cost(text_tokens: float = 865.2, prompt_tokens: float = 1981.0, output_tokens: float = 295.3,
-                    price_in: float = 0.8, price_out: float = 2.0,
-                    usd_per_cny: float = 0.14) -> dict[str, float]:
+def annotation_cost(
+    text_tokens: float = 865.2,
+    prompt_tokens: float = 1981.0,
+    output_tokens: float = 295.3,
+    price_in: float = 0.8,
+    price_out: float = 2.0,
+    usd_per_cny: float = 0.14,
+) -> dict[str, float]:
     """Appendix D: {"cny", "usd"} per million tokens of annotated text; prices in CNY per million tokens.
 
     T_in = text + prompt, cost = (T_in P_in + T_out P_out) / text. Hidden reasoning and retries are not in it.
     Raises ValueError for a text without tokens and for negative numbers.
     """
     if not text_tokens > 0 or min(prompt_tokens, output_tokens, price_in, price_out, usd_per_cny) < 0:
-        raise ValueError(f"a text of {text_tokens} tokens cannot be priced so: choose more than 0 tokens and "
-                         "no negative numbers")
+        raise ValueError(
+            f"a text of {text_tokens} tokens cannot be priced so: choose more than 0 tokens and "
+            "no negative numbers"
+        )
     cny = ((text_tokens + prompt_tokens) * price_in + output_tokens * price_out) / text_tokens
     return {"cny": cny, "usd": cny * usd_per_cny}

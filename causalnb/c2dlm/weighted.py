@@ -22,8 +22,9 @@ def value_weighted_attention(attention: Tensor, value: Tensor, norm_index: str =
         raise ValueError(f"norm_index is {norm_index!r}: choose among {', '.join(NORM_INDICES)}")
     heads, groups = attention.shape[1], value.shape[1]
     if heads % groups:
-        raise ValueError(f"{heads} heads of attention do not divide among {groups} of values: pass one "
-                         "layer's")
+        raise ValueError(
+            f"{heads} heads of attention do not divide among {groups} of values: pass one layer's"
+        )
     if norm_index == "none":
         return attention.mean(1)
     norm = value.norm(dim=-1).repeat_interleave(heads // groups, 1)  # (B, H, T)
@@ -123,7 +124,8 @@ class Counts:
     def averages(self, mass: Tensor):
         """A1, A0 (B, T) and the number of keys behind each, for rows whose masses are (B, T, C + 1)."""
         lines = self.relation.gather(
-            1, self.concept.clamp(min=0)[..., None].expand(-1, -1, self.relation.shape[-1]))  # (B, T, C)
+            1, self.concept.clamp(min=0)[..., None].expand(-1, -1, self.relation.shape[-1])
+        )  # (B, T, C)
         one, other = (lines == 1).to(mass.dtype), (lines != 0).to(mass.dtype)
         size = self.size[:, None].to(mass.dtype)
         ones, zeros = (one * size).sum(-1), (~self.ignore).sum(1)[:, None] - (other * size).sum(-1)

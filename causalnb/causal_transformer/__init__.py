@@ -17,8 +17,9 @@ from .self_attention import CausalSelfAttention
 from .values import GCNValueUpdate
 
 AutoConfig.register(CausalTransformerConfig.model_type, CausalTransformerConfig)
-AutoModelForSequenceClassification.register(CausalTransformerConfig,
-                                            CausalTransformerForSequenceClassification)
+AutoModelForSequenceClassification.register(
+    CausalTransformerConfig, CausalTransformerForSequenceClassification
+)
 AutoModelForSeq2SeqLM.register(CausalTransformerConfig, CausalTransformerForConditionalGeneration)
 
 __all__ = [

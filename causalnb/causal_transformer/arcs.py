@@ -31,8 +31,13 @@ def count_arcs(attention: Tensor, valid: Tensor | None = None, threshold: float 
     graph = arcs(attention, valid, threshold)
     loops = graph.diagonal(dim1=-2, dim2=-1)
     others = graph & ~torch.eye(graph.shape[-1], dtype=torch.bool, device=graph.device)
-    found = dict(loops=loops, two_cycles=(others & others.transpose(-1, -2)).any(-1), cycles=on_cycle(others),
-                 hubs=others.sum(-2) > MOST_PARENTS, arcs=others.sum(-1))
+    found = dict(
+        loops=loops,
+        two_cycles=(others & others.transpose(-1, -2)).any(-1),
+        cycles=on_cycle(others),
+        hubs=others.sum(-2) > MOST_PARENTS,
+        arcs=others.sum(-1),
+    )
     if valid is None:
         return {name: each.double().mean().item() for name, each in found.items()}
     there = valid.bool()[:, None].expand_as(loops)

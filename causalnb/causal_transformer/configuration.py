@@ -9,8 +9,9 @@ from .patterns import PATTERNS
 from .values import ACTIVATIONS, GCN_MODES
 
 STACKS = ("encoder", "decoder")
-BLANKET_SETTINGS = tuple(name for name in signature(MarkovBlanketLoss).parameters
-                         if name not in ("mode", "self_loop"))
+BLANKET_SETTINGS = tuple(
+    name for name in signature(MarkovBlanketLoss).parameters if name not in ("mode", "self_loop")
+)
 
 
 class CausalTransformerConfig(PretrainedConfig):
@@ -27,24 +28,61 @@ class CausalTransformerConfig(PretrainedConfig):
     """
 
     model_type = "causal_transformer"
-    attribute_map = {"hidden_size": "d_model", "num_attention_heads": "num_heads",
-                     "num_hidden_layers": "encoder_layers"}
-    keys_to_ignore_at_inference = ["task_loss", "causal_loss", "violated", "past_key_values",
-                                   "encoder_last_hidden_state", "encoder_attentions", "decoder_attentions",
-                                   "cross_attentions"]
+    attribute_map = {
+        "hidden_size": "d_model",
+        "num_attention_heads": "num_heads",
+        "num_hidden_layers": "encoder_layers",
+    }
+    keys_to_ignore_at_inference = [
+        "task_loss",
+        "causal_loss",
+        "violated",
+        "past_key_values",
+        "encoder_last_hidden_state",
+        "encoder_attentions",
+        "decoder_attentions",
+        "cross_attentions",
+    ]
 
-    def __init__(self, vocab_size: int = 32_000, d_model: int = 512, num_heads: int = 8, d_ff: int = 2048,
-                 encoder_layers: int = 6, decoder_layers: int = 6, type_vocab_size: int = 2,
-                 dropout: float = 0.1, activation: str = "gelu", pre_norm: bool = False, gcn: str = "paper",
-                 blanket: str = "hinge", blanket_in=STACKS, self_loop: bool | str = True,
-                 blanket_settings: dict | None = None, causal_weight: float = 0.1,
-                 causal_ramp: list[int] | None = None, pattern: str = "full", pattern_width: int = 1,
-                 pattern_share: float = 0.25, pattern_global: int = 0, relative: int = 0,
-                 label_smoothing: float = 0.0, pad_token_id: int = 0, bos_token_id: int = 1,
-                 eos_token_id: int = 2, decoder_start_token_id: int = 1, is_encoder_decoder: bool = False,
-                 tie_word_embeddings: bool = True, **kwargs):
-        choices = dict(gcn=(gcn, GCN_MODES), activation=(activation, ACTIVATIONS),
-                       pattern=(pattern, PATTERNS), blanket=(blanket, (*MODES, "none")))
+    def __init__(
+        self,
+        vocab_size: int = 32_000,
+        d_model: int = 512,
+        num_heads: int = 8,
+        d_ff: int = 2048,
+        encoder_layers: int = 6,
+        decoder_layers: int = 6,
+        type_vocab_size: int = 2,
+        dropout: float = 0.1,
+        activation: str = "gelu",
+        pre_norm: bool = False,
+        gcn: str = "paper",
+        blanket: str = "hinge",
+        blanket_in=STACKS,
+        self_loop: bool | str = True,
+        blanket_settings: dict | None = None,
+        causal_weight: float = 0.1,
+        causal_ramp: list[int] | None = None,
+        pattern: str = "full",
+        pattern_width: int = 1,
+        pattern_share: float = 0.25,
+        pattern_global: int = 0,
+        relative: int = 0,
+        label_smoothing: float = 0.0,
+        pad_token_id: int = 0,
+        bos_token_id: int = 1,
+        eos_token_id: int = 2,
+        decoder_start_token_id: int = 1,
+        is_encoder_decoder: bool = False,
+        tie_word_embeddings: bool = True,
+        **kwargs,
+    ):
+        choices = dict(
+            gcn=(gcn, GCN_MODES),
+            activation=(activation, ACTIVATIONS),
+            pattern=(pattern, PATTERNS),
+            blanket=(blanket, (*MODES, "none")),
+        )
         for name, (chosen, known) in choices.items():
             if chosen not in known:
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(map(repr, known))}")
@@ -53,30 +91,42 @@ class CausalTransformerConfig(PretrainedConfig):
         if not set(blanket_in) <= set(STACKS):
             raise ValueError(f"blanket_in is {blanket_in!r}: choose among 'encoder' and 'decoder'")
         if unknown := set(blanket_settings or {}) - set(BLANKET_SETTINGS):
-            raise ValueError(f"blanket_settings has {min(unknown)!r}: choose among "
-                             f"{', '.join(map(repr, BLANKET_SETTINGS))}")
+            raise ValueError(
+                f"blanket_settings has {min(unknown)!r}: choose among "
+                f"{', '.join(map(repr, BLANKET_SETTINGS))}"
+            )
         if num_heads < 1:
             raise ValueError(f"num_heads is {num_heads}: choose 1 or more")
         if d_model < 1 or d_model % num_heads:
-            raise ValueError(f"a width d_model of {d_model} does not divide among {num_heads} heads: choose "
-                             "a multiple")
+            raise ValueError(
+                f"a width d_model of {d_model} does not divide among {num_heads} heads: choose a multiple"
+            )
         if d_ff < 1:
             raise ValueError(f"d_ff is {d_ff}: choose 1 or more")
         if pattern_width < 1 or not 0 <= pattern_share <= 1 or pattern_global < 0:
-            raise ValueError(f"pattern_width is {pattern_width}, pattern_share {pattern_share} and "
-                             f"pattern_global {pattern_global}: choose width 1 or more, a share in [0, 1] "
-                             "and 0 global tokens or more")
+            raise ValueError(
+                f"pattern_width is {pattern_width}, pattern_share {pattern_share} and "
+                f"pattern_global {pattern_global}: choose width 1 or more, a share in [0, 1] "
+                "and 0 global tokens or more"
+            )
         if relative < 0:
             raise ValueError(f"relative is {relative}: choose a distance in tokens, or 0 for none")
         if min(encoder_layers, decoder_layers) < 1:
-            raise ValueError(f"there are {encoder_layers} encoder and {decoder_layers} decoder layers: "
-                             "choose 1 or more of each")
+            raise ValueError(
+                f"there are {encoder_layers} encoder and {decoder_layers} decoder layers: "
+                "choose 1 or more of each"
+            )
         if not isinstance(causal_weight, (int, float)) or not 0 <= causal_weight < float("inf"):
             raise ValueError(f"causal_weight is {causal_weight}: choose a number from 0 on")
-        if causal_ramp is not None and not (isinstance(causal_ramp, (list, tuple)) and len(causal_ramp) == 2
-                                            and 0 <= causal_ramp[0] < causal_ramp[1]):
-            raise ValueError(f"causal_ramp is {causal_ramp}: give the training passes [first, last] between "
-                             "which the weight rises")
+        if causal_ramp is not None and not (
+            isinstance(causal_ramp, (list, tuple))
+            and len(causal_ramp) == 2
+            and 0 <= causal_ramp[0] < causal_ramp[1]
+        ):
+            raise ValueError(
+                f"causal_ramp is {causal_ramp}: give the training passes [first, last] between "
+                "which the weight rises"
+            )
         for name, share in (("dropout", dropout), ("label_smoothing", label_smoothing)):
             if not 0 <= share < 1:
                 raise ValueError(f"{name} is {share}: choose it in [0, 1)")
@@ -88,9 +138,15 @@ class CausalTransformerConfig(PretrainedConfig):
         self.causal_weight, self.causal_ramp = causal_weight, causal_ramp
         self.pattern, self.pattern_width, self.pattern_share = pattern, pattern_width, pattern_share
         self.pattern_global, self.relative, self.label_smoothing = pattern_global, relative, label_smoothing
-        super().__init__(pad_token_id=pad_token_id, bos_token_id=bos_token_id, eos_token_id=eos_token_id,
-                         decoder_start_token_id=decoder_start_token_id, is_encoder_decoder=is_encoder_decoder,
-                         tie_word_embeddings=tie_word_embeddings, **kwargs)
+        super().__init__(
+            pad_token_id=pad_token_id,
+            bos_token_id=bos_token_id,
+            eos_token_id=eos_token_id,
+            decoder_start_token_id=decoder_start_token_id,
+            is_encoder_decoder=is_encoder_decoder,
+            tie_word_embeddings=tie_word_embeddings,
+            **kwargs,
+        )
         if blanket != "none":
             self.loss_of("encoder")
 

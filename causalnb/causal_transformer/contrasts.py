@@ -22,8 +22,15 @@ class ContrastConfig(PreTrainedConfig):
 
     model_type = "causal_transformer_contrast"
 
-    def __init__(self, kind: str = "bow", vocab_size: int = 32_000, d_model: int = 512, dropout: float = 0.1,
-                 pad_token_id: int = 0, **kwargs):
+    def __init__(
+        self,
+        kind: str = "bow",
+        vocab_size: int = 32_000,
+        d_model: int = 512,
+        dropout: float = 0.1,
+        pad_token_id: int = 0,
+        **kwargs,
+    ):
         if kind not in KINDS:
             raise ValueError(f"kind is {kind!r}: choose among {', '.join(map(repr, KINDS))}")
         if d_model < 2 or d_model % 2:
@@ -64,8 +71,14 @@ class ContrastForSequenceClassification(PreTrainedModel):
         """Weights stay as torch draws them."""
 
     @can_return_tuple
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor,
-                labels: Tensor | None = None, **kwargs) -> CausalTransformerOutput:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        token_type_ids: Tensor,
+        labels: Tensor | None = None,
+        **kwargs,
+    ) -> CausalTransformerOutput:
         """Logits (B, num_labels); with labels (B,) the cross-entropy.
 
         input_ids, attention_mask (1 = a token, padding on the right) and token_type_ids (0 and 1, the two
@@ -76,36 +89,50 @@ class ContrastForSequenceClassification(PreTrainedModel):
         refuse(kwargs)
         check_tokens(input_ids, "input_ids")
         if self.kind != "constant" and (attention_mask is None or token_type_ids is None):
-            raise ValueError("attention_mask or token_type_ids are missing: give 1 for a token and 0 for "
-                             "padding, and 0 for the first sentence and 1 for the second")
+            raise ValueError(
+                "attention_mask or token_type_ids are missing: give 1 for a token and 0 for "
+                "padding, and 0 for the first sentence and 1 for the second"
+            )
         if self.kind == "bilstm" and (attention_mask.bool().int().diff(dim=1) > 0).any():
-            raise ValueError("attention_mask has a token after padding, which an LSTM would misread: pad on "
-                             "the right")
+            raise ValueError(
+                "attention_mask has a token after padding, which an LSTM would misread: pad on the right"
+            )
         if self.kind == "bilstm" and not attention_mask.bool().any(1).all():
             raise ValueError("attention_mask hides every token of a pair: leave each sentence at least one")
         if self.kind == "constant":
             logits = self.logits.expand(len(input_ids), -1)
         else:
-            logits = self.classifier(self.dropout(F.gelu(self.hidden(self.dropout(
-                self._compared(input_ids, attention_mask.bool(), token_type_ids))))))
+            logits = self.classifier(
+                self.dropout(
+                    F.gelu(
+                        self.hidden(
+                            self.dropout(self._compared(input_ids, attention_mask.bool(), token_type_ids))
+                        )
+                    )
+                )
+            )
         loss = None if labels is None else F.cross_entropy(wide(logits), labels)
-        return CausalTransformerOutput(loss=loss, logits=logits,
-                                       task_loss=None if loss is None else loss.detach())
+        return CausalTransformerOutput(
+            loss=loss, logits=logits, task_loss=None if loss is None else loss.detach()
+        )
 
     def _compared(self, input_ids, mask, types) -> Tensor:
         states = self.dropout(self.embed_tokens(input_ids))
         if self.kind == "bilstm":
             packed = pack_padded_sequence(states, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
-            states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True,
-                                            total_length=input_ids.shape[1])
+            states, _ = pad_packed_sequence(
+                self.lstm(packed)[0], batch_first=True, total_length=input_ids.shape[1]
+            )
         u, v = (self._summed(states, mask & (types == kind)) for kind in (0, 1))
         return torch.cat([u, v, (u - v).abs(), u * v], -1)  # (B, 4 D)
 
     def _summed(self, states, there) -> Tensor:
         """States (B, T, D) to (B, D), over the tokens that are `there` (B, T)."""
         if not there.any(1).all():
-            raise ValueError("a pair has tokens of one type alone: give token_type_ids of 0 and 1, for the "
-                             "first sentence and the second")
+            raise ValueError(
+                "a pair has tokens of one type alone: give token_type_ids of 0 and 1, for the "
+                "first sentence and the second"
+            )
         there = there[..., None]
         if self.kind == "bilstm":
             return states.masked_fill(~there, -torch.inf).amax(1)
@@ -134,16 +161,30 @@ class EntropyPenaltyForSequenceClassification(CausalTransformerForSequenceClassi
     config_class = EntropyPenaltyConfig
 
     @can_return_tuple
-    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-                token_type_ids: Tensor | None = None, labels: Tensor | None = None,
-                output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool = False,
+        **kwargs,
+    ) -> CausalTransformerOutput:
         """As CausalTransformerForSequenceClassification; causal_loss is |H - entropy_target|."""
         if labels is not None and self.config.blanket != "none":
-            raise ValueError(f"blanket is {self.config.blanket!r} beside a penalty on entropy: choose "
-                             "blanket='none', so that one of them is measured")
+            raise ValueError(
+                f"blanket is {self.config.blanket!r} beside a penalty on entropy: choose "
+                "blanket='none', so that one of them is measured"
+            )
         weight = 0.0 if labels is None else self.causal_weight()
-        out = super().forward(input_ids, attention_mask, token_type_ids, labels,
-                              output_attentions or weight > 0, **kwargs | dict(return_dict=True))
+        out = super().forward(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            labels,
+            output_attentions or weight > 0,
+            **kwargs | dict(return_dict=True),
+        )
         if weight > 0:
             off = (row_entropy(out.encoder_attentions, attention_mask) - self.config.entropy_target).abs()
             out.loss, out.causal_loss = out.loss + weight * off, off.detach()
@@ -168,7 +209,9 @@ def row_entropy(maps: tuple[Tensor, ...], valid: Tensor | None = None) -> Tensor
     return (rows * there).sum() / there.sum()
 
 
-for _config, _model in ((ContrastConfig, ContrastForSequenceClassification),
-                        (EntropyPenaltyConfig, EntropyPenaltyForSequenceClassification)):
+for _config, _model in (
+    (ContrastConfig, ContrastForSequenceClassification),
+    (EntropyPenaltyConfig, EntropyPenaltyForSequenceClassification),
+):
     AutoConfig.register(_config.model_type, _config)
     AutoModelForSequenceClassification.register(_config, _model)

@@ -39,8 +39,14 @@ class Visible:
         return seen | (key == query) if self.causal or self.pattern is not None else seen
 
 
-def attention_with_tau(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None = None,
-                       causal: bool = False, chunk: int = 64) -> tuple[Tensor, Tensor, Tensor]:
+def attention_with_tau(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    valid: Tensor | None = None,
+    causal: bool = False,
+    chunk: int = 64,
+) -> tuple[Tensor, Tensor, Tensor]:
     """softmax(q k^T / sqrt(d)) v (B, H, T, d_v) and the map's tau by rows and by columns (B, H, T).
 
     query and key (B, H, T, d), value (B, H, T, d_v), valid (B, T) as in `tau`. Up to KEPT tokens the map is
@@ -63,8 +69,9 @@ def attention_with_tau(query: Tensor, key: Tensor, value: Tensor, valid: Tensor 
     return output, rows + n, columns + n
 
 
-def attention_with_excess(query: Tensor, key: Tensor, value: Tensor, visible: Visible, chunk: int = 64,
-                          keep: bool | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def attention_with_excess(
+    query: Tensor, key: Tensor, value: Tensor, visible: Visible, chunk: int = 64, keep: bool | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """`attention_with_tau` for any mask, with tau - n in place of tau; nothing is checked.
 
     keep: whether the map is kept for the backward pass (None: up to KEPT tokens).

@@ -27,8 +27,9 @@ from .measure import checked_valid
 from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, wide
 
 
-def word_classes(tokens: Sequence[Sequence[int]], vocabulary: int, distance: float = 0.4,
-                 alone: Sequence[int] = ()) -> Tensor:
+def word_classes(
+    tokens: Sequence[Sequence[int]], vocabulary: int, distance: float = 0.4, alone: Sequence[int] = ()
+) -> Tensor:
     """Classes (V,) of words that are met in like contexts, numbered from 0.
 
     A word's context is how its neighbours on the left and on the right are distributed; words are joined,
@@ -50,8 +51,9 @@ def word_classes(tokens: Sequence[Sequence[int]], vocabulary: int, distance: flo
     contexts = near[met].toarray()
     contexts = np.sqrt(contexts / contexts.sum(1, keepdims=True))
     found = np.arange(vocabulary) + vocabulary
-    found[met] = AgglomerativeClustering(None, linkage="average",
-                                         distance_threshold=distance).fit_predict(contexts)
+    found[met] = AgglomerativeClustering(None, linkage="average", distance_threshold=distance).fit_predict(
+        contexts
+    )
     return torch.from_numpy(np.unique(found, return_inverse=True)[1])
 
 
@@ -84,8 +86,10 @@ def attention_shift(maps: Sequence[Tensor], others: Sequence[Tensor], valid: Ten
         raise ValueError("there are no maps to compare: ask both times with output_attentions=True")
     one, other = torch.stack(tuple(maps)), torch.stack(tuple(others))  # (L, B, H, T, T)
     if one.shape != other.shape:
-        raise ValueError(f"maps are {tuple(one.shape)} and {tuple(other.shape)}: give those of the same "
-                         "layers, for sentences of the same lengths")
+        raise ValueError(
+            f"maps are {tuple(one.shape)} and {tuple(other.shape)}: give those of the same "
+            "layers, for sentences of the same lengths"
+        )
     rows = (one - other).square().sum(-1) / 2
     if valid is None:
         return rows.mean()
@@ -93,8 +97,7 @@ def attention_shift(maps: Sequence[Tensor], others: Sequence[Tensor], valid: Ten
     return (rows * there).sum() / there.sum()
 
 
-def parents_pattern(place: Tensor, types: Tensor, heads: int, parents: int,
-                    directed: bool = True) -> Tensor:
+def parents_pattern(place: Tensor, types: Tensor, heads: int, parents: int, directed: bool = True) -> Tensor:
     """Which tokens a token may attend to, (B, H, T, T): itself and its nearest ones in its own sentence.
 
     In the first half of the heads these are the `parents` before it, in the other half those after it; unless
@@ -132,12 +135,22 @@ class InvariantConfig(CausalTransformerConfig):
 
     model_type = "causal_transformer_invariant"
 
-    def __init__(self, parents: int | None = 2, directed: bool = True, compared: bool = True,
-                 interchanged: bool = True, gcn: str = "none", blanket: str = "none",
-                 causal_weight: float = 0.0, **kwargs):
+    def __init__(
+        self,
+        parents: int | None = 2,
+        directed: bool = True,
+        compared: bool = True,
+        interchanged: bool = True,
+        gcn: str = "none",
+        blanket: str = "none",
+        causal_weight: float = 0.0,
+        **kwargs,
+    ):
         if blanket != "none" and (parents is not None or interchanged):
-            raise ValueError(f"blanket is {blanket!r} beside parents={parents} and interchanged="
-                             f"{interchanged}: choose 'none', or parents=None and interchanged=False")
+            raise ValueError(
+                f"blanket is {blanket!r} beside parents={parents} and interchanged="
+                f"{interchanged}: choose 'none', or parents=None and interchanged=False"
+            )
         if parents is not None and (not isinstance(parents, int) or parents < 1):
             raise ValueError(f"parents is {parents}: choose a count from 1 on, or None for all tokens")
         self.parents, self.directed, self.compared = parents, directed, compared
@@ -146,8 +159,9 @@ class InvariantConfig(CausalTransformerConfig):
         if self.pattern != "full":
             raise ValueError(f"pattern is {self.pattern!r}: choose 'full', parents say who sees whom")
         if parents is not None and directed and self.num_heads < 2:
-            raise ValueError("a single head cannot look both ways: choose num_heads=2 or more, or "
-                             "directed=False")
+            raise ValueError(
+                "a single head cannot look both ways: choose num_heads=2 or more, or directed=False"
+            )
 
 
 class InvariantForSequenceClassification(CausalTransformerForSequenceClassification):
@@ -174,9 +188,15 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
             initialization.copy_(self.classes, torch.arange(self.config.vocab_size))
 
     @can_return_tuple
-    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-                token_type_ids: Tensor | None = None, labels: Tensor | None = None,
-                output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool = False,
+        **kwargs,
+    ) -> CausalTransformerOutput:
         """Logits (B, num_labels); with labels (B,) the loss, in evaluation without attention_shift.
 
         input_ids, attention_mask (1 = a token) and token_type_ids (0 and 1, the two sentences) are (B, T).
@@ -203,11 +223,13 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
             other = self._read(*inputs, *given, True)[1]
             shift = attention_shift(out.attentions, other.attentions, attention_mask)
             found |= dict(loss=found["loss"] + weight * shift, causal_loss=shift.detach())
-        return CausalTransformerOutput(**found, logits=logits,
-                                       encoder_attentions=out.attentions if output_attentions else None)
+        return CausalTransformerOutput(
+            **found, logits=logits, encoder_attentions=out.attentions if output_attentions else None
+        )
 
-    def _read(self, input_ids, attention_mask, types, output_attentions: bool,
-              measure: bool = False) -> tuple[Tensor, StackOutput]:
+    def _read(
+        self, input_ids, attention_mask, types, output_attentions: bool, measure: bool = False
+    ) -> tuple[Tensor, StackOutput]:
         """Logits, and of all layers what is asked for: maps, and what a Markov-blanket loss measures."""
         config, stack = self.config, self.encoder
         valid = checked_valid(attention_mask, *input_ids.shape, "attention_mask", 1 + measure)
@@ -218,19 +240,26 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
             counted = torch.where(types == 0, first, second)
         place = (counted - 1).clamp(min=0)
         if config.parents is not None:
-            visible = VisibleByHead(valid, pattern=parents_pattern(
-                place, types, config.num_heads, config.parents, config.directed))
+            visible = VisibleByHead(
+                valid,
+                pattern=parents_pattern(place, types, config.num_heads, config.parents, config.directed),
+            )
         hidden, kept = stack._embedded(input_ids, types, place), []
         for number, block in enumerate(stack.layers):
-            hidden, rows, columns, attention, _ = block(hidden, visible, measure, output_attentions,
-                                                        layer=number)
+            hidden, rows, columns, attention, _ = block(
+                hidden, visible, measure, output_attentions, layer=number
+            )
             kept.append((attention, (rows, columns)))
         maps, sums = zip(*kept)
         hidden = stack.final_norm(hidden)
-        read = self._compared(hidden, there, types) if config.compared else hidden[
-            torch.arange(len(there)), there.int().argmax(1)]
-        out = StackOutput(hidden, maps if output_attentions else None, sums=sums if measure else None,
-                          valid=valid)
+        read = (
+            self._compared(hidden, there, types)
+            if config.compared
+            else hidden[torch.arange(len(there)), there.int().argmax(1)]
+        )
+        out = StackOutput(
+            hidden, maps if output_attentions else None, sums=sums if measure else None, valid=valid
+        )
         return self.classifier(self.dropout(read)), out
 
     def _compared(self, hidden, there, types) -> Tensor:
@@ -239,8 +268,10 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
         for kind in (0, 1):
             mine = there & (types == kind)
             if not mine.any(1).all():
-                raise ValueError("a pair has tokens of one type alone: give token_type_ids of 0 and 1, for "
-                                 "the first sentence and the second")
+                raise ValueError(
+                    "a pair has tokens of one type alone: give token_type_ids of 0 and 1, for "
+                    "the first sentence and the second"
+                )
             sums.append(hidden.masked_fill(~mine[..., None], -torch.inf).amax(1))
         u, v = sums
         return F.gelu(self.hidden(torch.cat([u, v, (u - v).abs(), u * v], -1)))

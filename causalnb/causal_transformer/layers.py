@@ -15,7 +15,6 @@ from .patterns import attention_pattern
 from .self_attention import CausalSelfAttention, MultiHeadAttention
 from .values import ACTIVATIONS
 
-
 ABSENT = {  # what models of Hugging Face may be asked and these may not -> what to do instead
     "inputs_embeds": "pass input_ids, which say what padding is",
     "decoder_inputs_embeds": "pass decoder_input_ids",
@@ -83,13 +82,15 @@ class Block(GradientCheckpointingLayer):
 
         states (B, S, D) are the encoder's, `there` says which of them may be seen.
         """
-        found = self.self_attn(self._before(hidden, self.self_norm), visible, measure, maps, past_key_values,
-                               layer)
+        found = self.self_attn(
+            self._before(hidden, self.self_norm), visible, measure, maps, past_key_values, layer
+        )
         hidden = self._after(hidden, found.output, self.self_norm)
         cross = None
         if states is not None:
-            seen = self.cross_attn(self._before(hidden, self.cross_norm), states, there, maps,
-                                   past_key_values, layer)
+            seen = self.cross_attn(
+                self._before(hidden, self.cross_norm), states, there, maps, past_key_values, layer
+            )
             hidden, cross = self._after(hidden, seen.output, self.cross_norm), seen.attention
         hidden = self._after(hidden, self.ffn(self._before(hidden, self.ffn_norm)), self.ffn_norm)
         return hidden, found.rows, found.columns, found.attention, cross
@@ -132,9 +133,19 @@ class Stack(nn.Module):
         self._pattern = None
 
     @can_return_tuple
-    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, output_attentions=False,
-                measure=False, states=None, there=None, past_key_values=None, among=None,
-                **kwargs) -> StackOutput:
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        token_type_ids=None,
+        output_attentions=False,
+        measure=False,
+        states=None,
+        there=None,
+        past_key_values=None,
+        among=None,
+        **kwargs,
+    ) -> StackOutput:
         """What the stack makes of input_ids (B, T); measure asks for tau - n, output_attentions for the maps.
 
         attention_mask (B, T) covers the cached tokens too; among (B, T) says which tokens are measured (None:
@@ -158,14 +169,26 @@ class Stack(nn.Module):
         hidden = self._embedded(input_ids, token_type_ids, place[:, past:])
         kept = []
         for number, block in enumerate(self.layers):
-            hidden, *found = block(hidden, visible, measure, output_attentions, states, there, number,
-                                   past_key_values=past_key_values)
+            hidden, *found = block(
+                hidden,
+                visible,
+                measure,
+                output_attentions,
+                states,
+                there,
+                number,
+                past_key_values=past_key_values,
+            )
             kept.append(found)
         rows, columns, maps, cross = zip(*kept)
         return StackOutput(
-            self.final_norm(hidden), maps if output_attentions else None,
+            self.final_norm(hidden),
+            maps if output_attentions else None,
             cross if output_attentions and self.decoder else None,
-            tuple(zip(rows, columns)) if measure else None, valid, measured)
+            tuple(zip(rows, columns)) if measure else None,
+            valid,
+            measured,
+        )
 
     def _embedded(self, input_ids, token_type_ids, place) -> Tensor:
         hidden = self.embed_tokens(input_ids)
@@ -180,7 +203,12 @@ class Stack(nn.Module):
         if self.decoder or config.pattern == "full":
             return None
         if self._pattern is None or len(self._pattern) < tokens:
-            self._pattern = attention_pattern(config.pattern, tokens, config.pattern_width,
-                                              config.pattern_share, global_tokens=config.pattern_global)
+            self._pattern = attention_pattern(
+                config.pattern,
+                tokens,
+                config.pattern_width,
+                config.pattern_share,
+                global_tokens=config.pattern_global,
+            )
         self._pattern = self._pattern.to(place.device)
         return self._pattern[place[:, :, None], place[:, None]]

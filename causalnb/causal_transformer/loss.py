@@ -38,12 +38,22 @@ class MarkovBlanketLoss(nn.Module):
     mode does not have.
     """
 
-    def __init__(self, mode: str = "hinge", gammas=None, self_loop: bool | str = False, sides=SIDES,
-                 normalise: str = "rows", slack=(0.0, 0.0), rho: float = 1.0, gamma_max: float = 10.0,
-                 heads: int = 1):
+    def __init__(
+        self,
+        mode: str = "hinge",
+        gammas=None,
+        self_loop: bool | str = False,
+        sides=SIDES,
+        normalise: str = "rows",
+        slack=(0.0, 0.0),
+        rho: float = 1.0,
+        gamma_max: float = 10.0,
+        heads: int = 1,
+    ):
         super().__init__()
-        choices = dict(mode=(mode, MODES), self_loop=(self_loop, SELF_LOOPS),
-                       normalise=(normalise, NORMALISE))
+        choices = dict(
+            mode=(mode, MODES), self_loop=(self_loop, SELF_LOOPS), normalise=(normalise, NORMALISE)
+        )
         for name, (chosen, known) in choices.items():
             if chosen not in known:
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(map(repr, known))}")
@@ -54,15 +64,18 @@ class MarkovBlanketLoss(nn.Module):
         try:
             gammas = tuple(map(float, GAMMAS[mode] if gammas is None else gammas))
         except (TypeError, ValueError):
-            raise ValueError(f"gammas is {gammas!r}: give {len(GAMMAS[mode])} numbers, as in "
-                             f"{GAMMAS[mode]}") from None
+            raise ValueError(
+                f"gammas is {gammas!r}: give {len(GAMMAS[mode])} numbers, as in {GAMMAS[mode]}"
+            ) from None
         if len(gammas) != len(GAMMAS[mode]):
             raise ValueError(f"{len(gammas)} multipliers were given: mode {mode!r} has {len(GAMMAS[mode])}")
         if wrong := [gamma for gamma in gammas if not 0 <= gamma < math.inf]:
             raise ValueError(f"a multiplier is {wrong[0]}: choose finite gammas, 0 or more")
         if not (0 < rho < math.inf and gamma_max >= max(gammas)):
-            raise ValueError(f"rho is {rho} and gamma_max {gamma_max}: choose a finite rho above 0 and "
-                             f"gamma_max of at least the multipliers' {max(gammas)}")
+            raise ValueError(
+                f"rho is {rho} and gamma_max {gamma_max}: choose a finite rho above 0 and "
+                f"gamma_max of at least the multipliers' {max(gammas)}"
+            )
         if not isinstance(slack, Sequence) or len(slack) != 2 or mode != PRINTED and any(slack):
             raise ValueError(f"slack is {slack!r}: give two numbers, in mode 'paper' alone")
         if isinstance(heads, bool) or not isinstance(heads, Integral) or heads < 1:
@@ -94,11 +107,20 @@ class MarkovBlanketLoss(nn.Module):
     def check_causal(self, causal: bool) -> None:
         """Raise ValueError where Sinkhorn is asked for on a causal map."""
         if causal and self.normalise == "sinkhorn":
-            raise ValueError("normalise is 'sinkhorn' on a causal map, whose only doubly stochastic limit is "
-                             "the identity: choose 'rows'")
+            raise ValueError(
+                "normalise is 'sinkhorn' on a causal map, whose only doubly stochastic limit is "
+                "the identity: choose 'rows'"
+            )
 
-    def of_excess(self, rows: Tensor, columns: Tensor, valid: Tensor | None = None, causal: bool = False,
-                  among: Tensor | None = None, multipliers: Tensor | None = None) -> Tensor:
+    def of_excess(
+        self,
+        rows: Tensor,
+        columns: Tensor,
+        valid: Tensor | None = None,
+        causal: bool = False,
+        among: Tensor | None = None,
+        multipliers: Tensor | None = None,
+    ) -> Tensor:
         """The loss from tau - n by rows and columns (B, H, T), as `attention_with_excess` gives them.
 
         among (B, T): the nodes that count (None: the valid ones). multipliers (2, heads) take the place of
@@ -119,8 +141,14 @@ class MarkovBlanketLoss(nn.Module):
                 self.ascend(g)
         return (multipliers.to(g.device) * g).mean(1).sum() + self.rho / 2 * square
 
-    def missed(self, rows: Tensor, columns: Tensor, valid: Tensor | None = None, causal: bool = False,
-               among: Tensor | None = None) -> Tensor:
+    def missed(
+        self,
+        rows: Tensor,
+        columns: Tensor,
+        valid: Tensor | None = None,
+        causal: bool = False,
+        among: Tensor | None = None,
+    ) -> Tensor:
         """g (2, heads), the mean violation of each side, from what `of_excess` takes."""
         real = _real(rows, valid if among is None else among)
         broken = self.violation(rows, columns, valid, causal)
@@ -131,8 +159,9 @@ class MarkovBlanketLoss(nn.Module):
         """One step of the multipliers, gamma = min(gamma + rho g, gamma_max), for `missed`'s g (2, heads)."""
         self.multipliers.copy_((self.multipliers.to(g.device) + self.rho * g).clamp(max=self.gamma_max))
 
-    def violation(self, rows: Tensor, columns: Tensor, valid: Tensor | None = None,
-                  causal: bool = False) -> Tensor:
+    def violation(
+        self, rows: Tensor, columns: Tensor, valid: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
         """By how much nodes are below low and above high: (2, B, H, T), positive where a bound is broken."""
         low, high = excess_bounds(self.self_loop)
         if causal:
@@ -143,8 +172,14 @@ class MarkovBlanketLoss(nn.Module):
         total = rows + columns
         return torch.stack([2 * low - total, total - 2 * high])
 
-    def violated(self, rows: Tensor, columns: Tensor, valid: Tensor | None = None,
-                 causal: bool = False, among: Tensor | None = None) -> Tensor:
+    def violated(
+        self,
+        rows: Tensor,
+        columns: Tensor,
+        valid: Tensor | None = None,
+        causal: bool = False,
+        among: Tensor | None = None,
+    ) -> Tensor:
         """The share of nodes that break a bound, among as in `of_excess`; a scalar without gradient."""
         broken = self.violation(rows.detach(), columns.detach(), valid, causal)
         real = _real(rows, valid if among is None else among)
@@ -159,15 +194,21 @@ class MarkovBlanketLoss(nn.Module):
         low, high = excess_bounds()
         most = PRINTED_SLACK if self.self_loop and not causal else (0.0, 0.0)
         (slack_low, slack_high), (g1, g2, g3, g4) = self.slack, self.gammas
-        each = (g1 * (slack_low - most[0]) + g2 * (slack_high - most[1])
-                + g3 * (2 * low - total + 2 * slack_low) + g4 * (total - 2 * high + 2 * slack_high))
+        each = (
+            g1 * (slack_low - most[0])
+            + g2 * (slack_high - most[1])
+            + g3 * (2 * low - total + 2 * slack_low)
+            + g4 * (total - 2 * high + 2 * slack_high)
+        )
         return (each * real).sum() / (len(total) * total.shape[1])
 
     def _by_side(self, each: Tensor, real: Tensor) -> Tensor:
         """g (2, heads) of the violations (2, B, H, T) of real nodes."""
         if self.heads not in (1, each.shape[2]):
-            raise ValueError(f"the loss has multipliers of {self.heads} heads and the map has "
-                             f"{each.shape[2]}: build it with heads=1, or with the map's")
+            raise ValueError(
+                f"the loss has multipliers of {self.heads} heads and the map has "
+                f"{each.shape[2]}: build it with heads=1, or with the map's"
+            )
         if self.heads == 1:
             return each.sum((1, 2, 3))[:, None] / real.sum()  # (2, 1)
         return each.sum((1, 3)) / real.sum((0, 2))  # (2, H)
@@ -178,8 +219,9 @@ def _real(rows: Tensor, valid: Tensor | None) -> Tensor:
     return torch.ones_like(rows) if valid is None else valid[:, None].to(rows.dtype).expand_as(rows)
 
 
-def describe(attention: Tensor, valid: Tensor | None = None, self_loop: bool | str = False,
-             causal: bool = False) -> dict[str, float]:
+def describe(
+    attention: Tensor, valid: Tensor | None = None, self_loop: bool | str = False, causal: bool = False
+) -> dict[str, float]:
     """What a map does, averaged over valid tokens and heads.
 
     violated: share of nodes outside the bounds; spread: mean of tau by rows + columns - 2n; entropy of rows
@@ -197,6 +239,11 @@ def describe(attention: Tensor, valid: Tensor | None = None, self_loop: bool | s
     off = inside - inside.diagonal(dim1=-2, dim2=-1).diag_embed()
     return dict(
         violated=MarkovBlanketLoss(self_loop=self_loop).violated(rows, columns, valid, causal).item(),
-        spread=(rows + columns)[kept].mean().item(), entropy=entropy, neighbours=math.exp(entropy),
-        column_min=sums.min().item(), column_max=sums.max().item(),
-        self_weight=inside.diagonal(dim1=-2, dim2=-1)[kept].mean().item(), no_loop=no_loop(off).mean().item())
+        spread=(rows + columns)[kept].mean().item(),
+        entropy=entropy,
+        neighbours=math.exp(entropy),
+        column_min=sums.min().item(),
+        column_max=sums.max().item(),
+        self_weight=inside.diagonal(dim1=-2, dim2=-1)[kept].mean().item(),
+        no_loop=no_loop(off).mean().item(),
+    )

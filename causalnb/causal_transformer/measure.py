@@ -26,8 +26,9 @@ def counted(tokens: int, valid: Tensor | None) -> Tensor | int:
     return tokens if valid is None else (valid.sum(1, keepdim=True) * valid)[:, None]
 
 
-def excess(attention: Tensor, valid: Tensor | None = None,
-           among: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def excess(
+    attention: Tensor, valid: Tensor | None = None, among: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """tau - n by rows and columns (B, H, T), n the valid tokens: sums of exp(A) - 1, where n has no digits.
 
     among (B, T): the tokens whose rows are read (None: all). Nothing is checked. An entry that is masked out
@@ -85,10 +86,15 @@ def sinkhorn(attention: Tensor, valid: Tensor | None = None, iterations: int = 5
     valid = checked_map(attention, valid)
     if iterations < 1:
         raise ValueError(f"iterations is {iterations}: choose at least 1")
-    if not (attention if valid is None
-            else attention * valid[:, None, :, None] * valid[:, None, None]).triu(1).any():
-        raise ValueError("the map is causal, and its only doubly stochastic limit is the identity: use "
-                         "Sinkhorn on bidirectional maps alone")
+    if (
+        not (attention if valid is None else attention * valid[:, None, :, None] * valid[:, None, None])
+        .triu(1)
+        .any()
+    ):
+        raise ValueError(
+            "the map is causal, and its only doubly stochastic limit is the identity: use "
+            "Sinkhorn on bidirectional maps alone"
+        )
     logs = attention.clamp(min=torch.finfo(attention.dtype).tiny).log()
     outside = torch.zeros((), dtype=torch.bool, device=attention.device)
     if valid is not None:
@@ -100,8 +106,9 @@ def sinkhorn(attention: Tensor, valid: Tensor | None = None, iterations: int = 5
     return logs.exp().masked_fill(outside, 0)
 
 
-def checked_valid(valid: Tensor | None, batch: int, tokens: int, name: str = "valid",
-                  least: int = 2) -> Tensor | None:
+def checked_valid(
+    valid: Tensor | None, batch: int, tokens: int, name: str = "valid", least: int = 2
+) -> Tensor | None:
     """valid (B, T) as bool, or None where no token is padding.
 
     Raises ValueError for another shape, where every token of an item is hidden, and for fewer than `least`.
@@ -113,8 +120,10 @@ def checked_valid(valid: Tensor | None, batch: int, tokens: int, name: str = "va
     if not isinstance(valid, Tensor):
         raise ValueError(f"{name} is a {type(valid).__name__}: give a tensor (B, T)")
     if valid.shape != (batch, tokens):
-        raise ValueError(f"{name} has shape {tuple(valid.shape)}, but there are {batch} items of {tokens} "
-                         "tokens: give one entry for each token")
+        raise ValueError(
+            f"{name} has shape {tuple(valid.shape)}, but there are {batch} items of {tokens} "
+            "tokens: give one entry for each token"
+        )
     valid = valid.bool()
     counts = valid.sum(1)
     if (counts < least).any():
@@ -132,8 +141,9 @@ def checked_map(attention: Tensor, valid: Tensor | None) -> Tensor | None:
     if attention.dim() != 4 or attention.shape[-1] != attention.shape[-2]:
         raise ValueError(f"attention has shape {tuple(attention.shape)}: give square maps (B, H, T, T)")
     if not attention.numel():
-        raise ValueError(f"attention has shape {tuple(attention.shape)}, an empty batch: give at least one "
-                         "map")
+        raise ValueError(
+            f"attention has shape {tuple(attention.shape)}, an empty batch: give at least one map"
+        )
     if not attention.is_floating_point():
         raise ValueError(f"attention has dtype {attention.dtype}: give weights after the softmax, as floats")
     valid = checked_valid(valid, attention.shape[0], attention.shape[-1])
@@ -145,7 +155,9 @@ def checked_map(attention: Tensor, valid: Tensor | None) -> Tensor | None:
     allowed = 1e-3 if torch.finfo(attention.dtype).bits > 16 else 0.05
     if not worst <= allowed:
         item, head, row = (at.item() for at in torch.unravel_index(off.argmax(), off.shape))
-        raise ValueError(f"row {row} of the attention (item {item}, head {head}) differs from a sum of 1 by "
-                         f"{worst.item():.3g}: pass the map after the softmax and before dropout, and valid "
-                         "where there is padding")
+        raise ValueError(
+            f"row {row} of the attention (item {item}, head {head}) differs from a sum of 1 by "
+            f"{worst.item():.3g}: pass the map after the softmax and before dropout, and valid "
+            "where there is padding"
+        )
     return valid

@@ -123,8 +123,12 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
         if not found:
             return dict(loss=task_loss, task_loss=task_loss.detach())
         causal = torch.stack(found).mean()
-        return dict(loss=task_loss + weight * causal, task_loss=task_loss.detach(),
-                    causal_loss=causal.detach(), violated=torch.stack(broken).mean())
+        return dict(
+            loss=task_loss + weight * causal,
+            task_loss=task_loss.detach(),
+            causal_loss=causal.detach(),
+            violated=torch.stack(broken).mean(),
+        )
 
 
 class CausalTransformerForSequenceClassification(CausalTransformerPreTrainedModel):
@@ -141,9 +145,15 @@ class CausalTransformerForSequenceClassification(CausalTransformerPreTrainedMode
         self.post_init()
 
     @can_return_tuple
-    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-                token_type_ids: Tensor | None = None, labels: Tensor | None = None,
-                output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool = False,
+        **kwargs,
+    ) -> CausalTransformerOutput:
         """Logits (B, num_labels); with labels (B,) the loss of Equation 6.
 
         input_ids, attention_mask (1 = a token) and token_type_ids are (B, T). Raises ValueError for an empty
@@ -160,7 +170,8 @@ class CausalTransformerForSequenceClassification(CausalTransformerPreTrainedMode
             task = F.cross_entropy(wide(logits), labels, label_smoothing=self.config.label_smoothing)
             parts = self._parts(task, dict(encoder=out))
         return CausalTransformerOutput(
-            **parts, logits=logits, encoder_attentions=out.attentions if output_attentions else None)
+            **parts, logits=logits, encoder_attentions=out.attentions if output_attentions else None
+        )
 
 
 class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel, GenerationMixin):
@@ -169,8 +180,10 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
     The decoder's self-attention is masked; its cross-attention is ordinary, and not held to a blanket.
     """
 
-    _tied_weights_keys = {"lm_head.weight": "encoder.embed_tokens.weight",
-                          "decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
+    _tied_weights_keys = {
+        "lm_head.weight": "encoder.embed_tokens.weight",
+        "decoder.embed_tokens.weight": "encoder.embed_tokens.weight",
+    }
 
     def __init__(self, config: CausalTransformerConfig):
         config.is_encoder_decoder = True
@@ -189,14 +202,23 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
         """Labels (B, T) one place later, after decoder_start_token_id, with padding for -100."""
         start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
         return torch.cat([start, labels[:, :-1]], 1).masked_fill(
-            torch.cat([start, labels[:, :-1]], 1) == IGNORED, self.config.pad_token_id)
+            torch.cat([start, labels[:, :-1]], 1) == IGNORED, self.config.pad_token_id
+        )
 
     @can_return_tuple
-    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-                decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
-                encoder_outputs: StackOutput | None = None, labels: Tensor | None = None,
-                past_key_values: EncoderDecoderCache | None = None, use_cache: bool = False,
-                output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: StackOutput | None = None,
+        labels: Tensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        use_cache: bool = False,
+        output_attentions: bool = False,
+        **kwargs,
+    ) -> CausalTransformerOutput:
         """Logits (B, T, V) for decoder_input_ids (B, T); with labels (B, T), -100 on padding, Equation 6.
 
         input_ids and attention_mask are (B, S). Labels without decoder_input_ids are shifted to make them,
@@ -208,12 +230,15 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
         """
         refuse(kwargs)
         _check_cache(past_key_values)
-        asked = {name: dict(output_attentions=output_attentions, return_dict=True)
-                 | self._measured(name, labels) for name in ("encoder", "decoder")}
+        asked = {
+            name: dict(output_attentions=output_attentions, return_dict=True) | self._measured(name, labels)
+            for name in ("encoder", "decoder")
+        }
         derived, among = decoder_input_ids is None, None
         if derived and labels is None:
-            raise ValueError("neither decoder_input_ids nor labels were given: pass the target, or call "
-                             "generate")
+            raise ValueError(
+                "neither decoder_input_ids nor labels were given: pass the target, or call generate"
+            )
         if labels is not None:
             among = labels != IGNORED
             _check_labels(among, derived, 1 + ("measure" in asked["decoder"]))
@@ -229,19 +254,31 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
         there = Visible(checked_valid(attention_mask, *states.shape[:2], "attention_mask", 1))
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        out = self.decoder(decoder_input_ids, decoder_attention_mask, states=states, there=there,
-                           past_key_values=past_key_values, among=among, **asked["decoder"])
+        out = self.decoder(
+            decoder_input_ids,
+            decoder_attention_mask,
+            states=states,
+            there=there,
+            past_key_values=past_key_values,
+            among=among,
+            **asked["decoder"],
+        )
         logits = self.lm_head(out.last_hidden_state)
         parts = {}
         if labels is not None:
-            task = F.cross_entropy(wide(logits).flatten(0, 1), labels.flatten(),
-                                   label_smoothing=self.config.label_smoothing)
+            task = F.cross_entropy(
+                wide(logits).flatten(0, 1), labels.flatten(), label_smoothing=self.config.label_smoothing
+            )
             parts = self._parts(task, dict(encoder=encoder_outputs, decoder=out))
         return CausalTransformerOutput(
-            **parts, logits=logits, past_key_values=past_key_values, encoder_last_hidden_state=states,
+            **parts,
+            logits=logits,
+            past_key_values=past_key_values,
+            encoder_last_hidden_state=states,
             encoder_attentions=encoder_outputs.attentions if output_attentions else None,
             decoder_attentions=out.attentions if output_attentions else None,
-            cross_attentions=out.cross_attentions if output_attentions else None)
+            cross_attentions=out.cross_attentions if output_attentions else None,
+        )
 
 
 def _check_labels(real: Tensor, derived: bool, least: int) -> None:
@@ -255,18 +292,24 @@ def _check_labels(real: Tensor, derived: bool, least: int) -> None:
     if derived:
         inside = (real[:, 1:] & ~real[:, :-1]).any(1)
         if inside.any():
-            raise ValueError(f"labels of item {int(inside.int().argmax())} are {IGNORED} before its last "
-                             "token: pad at the end, or pass decoder_input_ids beside them")
+            raise ValueError(
+                f"labels of item {int(inside.int().argmax())} are {IGNORED} before its last "
+                "token: pad at the end, or pass decoder_input_ids beside them"
+            )
     if wrong.any():
         item = int(wrong.int().argmax())
         hidden = "all tokens but one" if counts[item] else "every token"
-        raise ValueError(f"labels are {IGNORED} for {hidden} of item {item}: give each target at least "
-                         f"{least if derived else 1}")
+        raise ValueError(
+            f"labels are {IGNORED} for {hidden} of item {item}: give each target at least "
+            f"{least if derived else 1}"
+        )
 
 
 def _check_cache(cache) -> None:
     """Raise ValueError for a cache other than the one that this decoder fills."""
     kept = getattr(cache, "self_attention_cache", cache)
     if cache is not None and not (isinstance(cache, EncoderDecoderCache) and isinstance(kept, DynamicCache)):
-        raise ValueError(f"past_key_values holds a {type(kept).__name__}: leave cache_implementation out, or "
-                         "pass EncoderDecoderCache(DynamicCache(), DynamicCache())")
+        raise ValueError(
+            f"past_key_values holds a {type(kept).__name__}: leave cache_implementation out, or "
+            "pass EncoderDecoderCache(DynamicCache(), DynamicCache())"
+        )

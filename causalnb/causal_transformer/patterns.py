@@ -6,8 +6,9 @@ from torch import Tensor
 PATTERNS = ("full", "band", "dilated", "block", "random", "star")
 
 
-def attention_pattern(kind: str, tokens: int, width: int = 1, share: float = 0.25, seed: int = 0,
-                      global_tokens: int = 0) -> Tensor:
+def attention_pattern(
+    kind: str, tokens: int, width: int = 1, share: float = 0.25, seed: int = 0, global_tokens: int = 0
+) -> Tensor:
     """Which keys a query may attend to, (T, T) bool, whatever the sentence; the diagonal is always in.
 
     "band": up to `width` tokens away. "dilated": every second token up to 2 width away. "block": blocks of
@@ -19,9 +20,11 @@ def attention_pattern(kind: str, tokens: int, width: int = 1, share: float = 0.2
     if kind not in PATTERNS:
         raise ValueError(f"pattern is {kind!r}: choose among {', '.join(map(repr, PATTERNS))}")
     if tokens < 1 or width < 1 or not 0 <= share <= 1 or global_tokens < 0:
-        raise ValueError(f"a pattern of {tokens} tokens has width {width}, share {share} and {global_tokens} "
-                         "global tokens: choose at least 1 token, width 1 or more, share in [0, 1] and 0 "
-                         "global tokens or more")
+        raise ValueError(
+            f"a pattern of {tokens} tokens has width {width}, share {share} and {global_tokens} "
+            "global tokens: choose at least 1 token, width 1 or more, share in [0, 1] and 0 "
+            "global tokens or more"
+        )
     place = torch.arange(tokens)
     away = (place[:, None] - place).abs()
     if kind == "star":

@@ -1,9 +1,9 @@
 """The Markov-blanket loss on any Hugging Face model, through the attention interface.
 
-    with markov_blanket_penalty(model, mode="hinge") as penalty:
-        for inputs in batches:
-            out = model(**inputs)
-            (out.loss + 0.1 * penalty.loss()).backward()
+with markov_blanket_penalty(model, mode="hinge") as penalty:
+    for inputs in batches:
+        out = model(**inputs)
+        (out.loss + 0.1 * penalty.loss()).backward()
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,8 +46,9 @@ class MarkovBlanketPenalty:
             if self._trains and self.criterion.training:
                 self.criterion.ascend(torch.stack([self.criterion.missed(*one) for one in seen]).mean(0))
         self._asked = True
-        return torch.stack([self.criterion.of_excess(*one, multipliers=self._multipliers)
-                            for one in seen]).mean()
+        return torch.stack(
+            [self.criterion.of_excess(*one, multipliers=self._multipliers) for one in seen]
+        ).mean()
 
     def violated(self) -> Tensor:
         """The share of nodes outside the bounds, without gradient; ValueError where no layer ran."""
@@ -62,8 +63,10 @@ class MarkovBlanketPenalty:
         """Measure one call of an attention layer; ValueError for a cached pass and as MarkovBlanketLoss."""
         batch, _, tokens, _ = record.query.shape
         if record.key.shape[2] != tokens:
-            raise ValueError(f"layer {record.layer} has {tokens} queries and {record.key.shape[2]} keys: "
-                             "pass whole sentences, with use_cache=False and without past_key_values")
+            raise ValueError(
+                f"layer {record.layer} has {tokens} queries and {record.key.shape[2]} keys: "
+                "pass whole sentences, with use_cache=False and without past_key_values"
+            )
         causal = _is_causal(record)
         self.criterion.check_causal(causal)
         valid = checked_valid(_valid_of(record, causal), batch, tokens, "the attention mask")
@@ -77,9 +80,13 @@ class MarkovBlanketPenalty:
 
 
 @contextmanager
-def markov_blanket_penalty(model: nn.Module, layers: Iterable[int] | None = None, mode: str = "hinge",
-                           criterion: MarkovBlanketLoss | None = None,
-                           **settings) -> Iterator[MarkovBlanketPenalty]:
+def markov_blanket_penalty(
+    model: nn.Module,
+    layers: Iterable[int] | None = None,
+    mode: str = "hinge",
+    criterion: MarkovBlanketLoss | None = None,
+    **settings,
+) -> Iterator[MarkovBlanketPenalty]:
     """Within this context every pass of `model` is measured; then penalty.loss() is the mean over layers.
 
     A whole training loop may run within one context: the loss is of the latest pass.

@@ -68,8 +68,9 @@ class MultiHeadAttention(nn.Module):
         seen = self._seen(query, key, visible)
         return lambda value: F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
 
-    def forward(self, hidden: Tensor, states: Tensor, visible: Visible, maps: bool = False,
-                cache=None, layer: int = 0) -> Attended:
+    def forward(
+        self, hidden: Tensor, states: Tensor, visible: Visible, maps: bool = False, cache=None, layer: int = 0
+    ) -> Attended:
         """What hidden (B, T, D) reads from states (B, S, D); a cache keeps keys and values of the states."""
         query = self.heads(self.q_proj(hidden))
         if cache is not None and cache.is_updated.get(layer):
@@ -95,8 +96,9 @@ class CausalSelfAttention(MultiHeadAttention):
     gcn="paper" measured. There is no dropout inside.
     """
 
-    def __init__(self, d_model: int, num_heads: int, gcn: str = "paper", activation: str = "gelu",
-                 relative: int = 0):
+    def __init__(
+        self, d_model: int, num_heads: int, gcn: str = "paper", activation: str = "gelu", relative: int = 0
+    ):
         super().__init__(d_model, num_heads)
         if relative < 0:
             raise ValueError(f"relative is {relative}: choose a distance in tokens, or 0 for none")
@@ -117,8 +119,15 @@ class CausalSelfAttention(MultiHeadAttention):
         by_kind = (query * query.shape[-1] ** -0.5) @ self.distance.weight.T  # (B, H, T, 2 relative + 1)
         return scores + by_kind.gather(-1, kind.expand(*scores.shape[:2], -1, -1))
 
-    def forward(self, hidden: Tensor, visible: Visible | None = None, measure: bool = False,
-                maps: bool = False, cache=None, layer: int = 0) -> Attended:
+    def forward(
+        self,
+        hidden: Tensor,
+        visible: Visible | None = None,
+        measure: bool = False,
+        maps: bool = False,
+        cache=None,
+        layer: int = 0,
+    ) -> Attended:
         """New features of hidden (B, T, D); visible says who may attend to whom (None: all).
 
         measure asks for tau - n by rows and columns, maps for the map itself. A cache (of generation) keeps
@@ -128,8 +137,9 @@ class CausalSelfAttention(MultiHeadAttention):
         query, key, value = (self.heads(p(hidden)) for p in (self.q_proj, self.k_proj, self.v_proj))
         if cache is not None:
             if measure:
-                raise ValueError("a cached pass sees a part of the map: measure whole sentences, "
-                                 "without cache")
+                raise ValueError(
+                    "a cached pass sees a part of the map: measure whole sentences, without cache"
+                )
             return self._cached(query, key, value, visible, maps, cache.self_attention_cache, layer)
         if maps or self.relative:
             attention = self.map_of(query, key, visible)

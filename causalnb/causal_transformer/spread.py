@@ -25,8 +25,10 @@ class SpreadConfig(InvariantConfig):
         self.entropy_target, self.entropy_weight = entropy_target, entropy_weight
         super().__init__(**kwargs)
         if self.causal_weight != 0:
-            raise ValueError(f"causal_weight is {self.causal_weight} beside a penalty on entropy: choose 0, "
-                             "so that one of them is measured")
+            raise ValueError(
+                f"causal_weight is {self.causal_weight} beside a penalty on entropy: choose 0, "
+                "so that one of them is measured"
+            )
 
 
 class SpreadForSequenceClassification(InvariantForSequenceClassification):
@@ -38,13 +40,25 @@ class SpreadForSequenceClassification(InvariantForSequenceClassification):
     config_class = SpreadConfig
 
     @can_return_tuple
-    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-                token_type_ids: Tensor | None = None, labels: Tensor | None = None,
-                output_attentions: bool = False, **kwargs) -> CausalTransformerOutput:
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool = False,
+        **kwargs,
+    ) -> CausalTransformerOutput:
         """As InvariantForSequenceClassification; in training causal_loss is |H - entropy_target|."""
         held = self.training and labels is not None and self.config.entropy_weight > 0
-        out = super().forward(input_ids, attention_mask, token_type_ids, labels, output_attentions or held,
-                              **kwargs | dict(return_dict=True))
+        out = super().forward(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            labels,
+            output_attentions or held,
+            **kwargs | dict(return_dict=True),
+        )
         if held:
             off = (row_entropy(out.encoder_attentions, attention_mask) - self.config.entropy_target).abs()
             out.loss, out.causal_loss = out.loss + self.config.entropy_weight * off, off.detach()

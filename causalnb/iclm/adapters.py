@@ -37,9 +37,11 @@ class RowLoRA(nn.Module):
     def __init__(self, base: nn.Module, modules: int, rows: Rows, rank: int, alpha: float, dropout: float):
         super().__init__()
         transposed = isinstance(base, Conv1D)
-        inside, outside = (base.weight.shape if transposed else (base.in_features, base.out_features))
-        made = {"device": base.weight.device,
-                "dtype": torch.float64 if base.weight.dtype == torch.float64 else torch.float32}
+        inside, outside = base.weight.shape if transposed else (base.in_features, base.out_features)
+        made = {
+            "device": base.weight.device,
+            "dtype": torch.float64 if base.weight.dtype == torch.float64 else torch.float32,
+        }
         self.base, self.rows, self.scaling = base, rows, alpha / rank
         self.dropout = nn.Dropout(dropout)
         self.A = nn.Parameter(torch.empty(modules, rank, inside, **made))
@@ -53,8 +55,10 @@ class RowLoRA(nn.Module):
         if module is None:
             return out
         if isinstance(module, Tensor) and (x.dim() != 3 or len(x) != len(module)):
-            raise ValueError(f"an adapted layer of {len(module)} rows was given {tuple(x.shape)}: name only "
-                             "layers in lora's target_modules that see (batch, tokens, features)")
+            raise ValueError(
+                f"an adapted layer of {len(module)} rows was given {tuple(x.shape)}: name only "
+                "layers in lora's target_modules that see (batch, tokens, features)"
+            )
         hold = self.frozen[:, None, None]
         A, B = (torch.where(hold, weight.detach(), weight) for weight in (self.A, self.B))
         x = self.dropout(x).to(A.dtype)
@@ -65,8 +69,9 @@ class RowLoRA(nn.Module):
         return out + added.to(out.dtype)
 
 
-def adapt(layers: nn.Module, targets: list[str], modules: int, rows: Rows, rank: int, alpha: float,
-          dropout: float) -> dict[str, RowLoRA]:
+def adapt(
+    layers: nn.Module, targets: list[str], modules: int, rows: Rows, rank: int, alpha: float, dropout: float
+) -> dict[str, RowLoRA]:
     """Put a RowLoRA in place of every linear map in `layers` whose last name is in targets; {name: it}.
 
     Raises ValueError where there is none, for other kinds of layers, for layers that were adapted before, and
@@ -78,12 +83,15 @@ def adapt(layers: nn.Module, targets: list[str], modules: int, rows: Rows, rank:
         raise ValueError("the base is part of an ICLM already: load it anew")
     found = {name: module for name, module in layers.named_modules() if name.rpartition(".")[2] in targets}
     if not found:
-        raise ValueError(f"no layer of the base is called {' or '.join(targets)}: name its attention maps in "
-                         "lora's target_modules")
+        raise ValueError(
+            f"no layer of the base is called {' or '.join(targets)}: name its attention maps in "
+            "lora's target_modules"
+        )
     for name, module in found.items():
         if not (isinstance(module, Conv1D) or hasattr(module, "in_features")):
-            raise ValueError(f"layer {name} is a {type(module).__name__}: name linear maps in lora's "
-                             "target_modules")
+            raise ValueError(
+                f"layer {name} is a {type(module).__name__}: name linear maps in lora's target_modules"
+            )
     for name, module in found.items():
         parent, _, last = name.rpartition(".")
         found[name] = RowLoRA(module, modules, rows, rank, alpha, dropout)

@@ -21,8 +21,9 @@ class SharedBatchNorm(nn.Module):
     does.
     """
 
-    def __init__(self, width: int, modules: int = 2, shared: bool = True, momentum: float = 0.1,
-                 eps: float = 1e-5):
+    def __init__(
+        self, width: int, modules: int = 2, shared: bool = True, momentum: float = 0.1, eps: float = 1e-5
+    ):
         super().__init__()
         groups = 1 if shared else modules
         self.shared, self.momentum, self.eps = shared, momentum, eps
@@ -41,8 +42,10 @@ class SharedBatchNorm(nn.Module):
         if self.training:
             rows = states.shape[1] * (len(states) if self.shared else 1)
             if rows < 2:
-                raise ValueError("batch normalisation in training needs more than one row: use a larger "
-                                 "batch, or norm_over='tokens'")
+                raise ValueError(
+                    "batch normalisation in training needs more than one row: use a larger "
+                    "batch, or norm_over='tokens'"
+                )
             axes = (0, 1) if self.shared else (1,)
             variance, mean = torch.var_mean(states, axes, correction=0, keepdim=True)  # (1 or M, 1, H)
             with torch.no_grad():
@@ -67,8 +70,9 @@ class LatentAggregation(nn.Module):
     Raises ValueError for another start.
     """
 
-    def __init__(self, base_head: nn.Module, invariant: bool = True, shared: bool = True,
-                 start: str = "random"):
+    def __init__(
+        self, base_head: nn.Module, invariant: bool = True, shared: bool = True, start: str = "random"
+    ):
         super().__init__()
         if start not in ("random", "base"):
             raise ValueError(f"start is {start!r}: choose 'random' or 'base'")
@@ -95,8 +99,13 @@ class LogitAggregation(nn.Module):
     invariant_weight is w_I in [0, 1], None without an invariant module.
     """
 
-    def __init__(self, base_head: nn.Module, modules: int = 2, invariant_weight: float | None = 0.5,
-                 shared: bool = True):
+    def __init__(
+        self,
+        base_head: nn.Module,
+        modules: int = 2,
+        invariant_weight: float | None = 0.5,
+        shared: bool = True,
+    ):
         super().__init__()
         self.base_head = (base_head,)  # the base's own: not registered a second time
         self.invariant_weight = invariant_weight
@@ -118,8 +127,14 @@ class ProbabilityAggregation(nn.Module):
     the logits first, as the published code does. invariant_weight is w_I in [0, 1], None without the module.
     """
 
-    def __init__(self, base_head: nn.Module, modules: int = 2, invariant_weight: float | None = 0.5,
-                 shared: bool = True, norm: bool = False):
+    def __init__(
+        self,
+        base_head: nn.Module,
+        modules: int = 2,
+        invariant_weight: float | None = 0.5,
+        shared: bool = True,
+        norm: bool = False,
+    ):
         super().__init__()
         self.base_head, self.invariant_weight = (base_head,), invariant_weight
         self.norm = SharedBatchNorm(base_head.weight.shape[0], modules, shared) if norm else nn.Identity()

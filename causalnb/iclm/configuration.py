@@ -9,8 +9,12 @@ from .aggregation import LatentAggregation, LogitAggregation, ProbabilityAggrega
 from .independence import check_estimator
 from .routing import NORMS, ROUTERS
 
-AGGREGATIONS = {"latent": LatentAggregation, "logit": LogitAggregation, "probability": ProbabilityAggregation,
-                "own": None}
+AGGREGATIONS = {
+    "latent": LatentAggregation,
+    "logit": LogitAggregation,
+    "probability": ProbabilityAggregation,
+    "own": None,
+}
 GIVEN = {"num_modules", "dim", "base_head", "modules", "invariant", "invariant_weight"}  # by the model itself
 LORA = {"r": 8, "alpha": 16, "dropout": 0.05, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
 WEIGHTS = {"alpha": 0.1, "beta": 0.1, "gamma": 0.1, "epsilon": 0.01, "delta": 0.0}
@@ -37,14 +41,29 @@ class ICLMConfig(PretrainedConfig):
     sub_configs = {"base_config": AutoConfig}
     keys_to_ignore_at_inference = ["losses", "routing", "past_key_values"]
 
-    def __init__(self, base_config=None, num_modules: int = 2, lora: dict | None = None, router: str = "vq",
-                 router_settings: dict | None = None, router_trainable: bool = True,
-                 router_projection: int | None = None, aggregation: str = "latent",
-                 aggregation_settings: dict | None = None, invariant: bool = True,
-                 invariant_weight: float = 0.5, weights: dict | None = None, direction: str = "forward",
-                 clamp: float | None = None, norm_over: str = "labels", shared_layers: int = 0,
-                 information: str = "routed", router_over: str = "prompt", router_norm: str = "running",
-                 **kwargs):
+    def __init__(
+        self,
+        base_config=None,
+        num_modules: int = 2,
+        lora: dict | None = None,
+        router: str = "vq",
+        router_settings: dict | None = None,
+        router_trainable: bool = True,
+        router_projection: int | None = None,
+        aggregation: str = "latent",
+        aggregation_settings: dict | None = None,
+        invariant: bool = True,
+        invariant_weight: float = 0.5,
+        weights: dict | None = None,
+        direction: str = "forward",
+        clamp: float | None = None,
+        norm_over: str = "labels",
+        shared_layers: int = 0,
+        information: str = "routed",
+        router_over: str = "prompt",
+        router_norm: str = "running",
+        **kwargs,
+    ):
         if isinstance(base_config, dict):
             base_config = AutoConfig.for_model(**base_config)
         self.base_config, self.num_modules = base_config, num_modules
@@ -69,12 +88,14 @@ class ICLMConfig(PretrainedConfig):
         return self if self.base_config is None else self.base_config
 
     def _check(self) -> None:
-        for name, value, known in (("router", self.router, ROUTERS),
-                                   ("aggregation", self.aggregation, AGGREGATIONS),
-                                   ("information", self.information, ("routed", "all")),
-                                   ("norm_over", self.norm_over, ("labels", "tokens")),
-                                   ("router_over", self.router_over, ("prompt", "tokens")),
-                                   ("router_norm", self.router_norm, NORMS)):
+        for name, value, known in (
+            ("router", self.router, ROUTERS),
+            ("aggregation", self.aggregation, AGGREGATIONS),
+            ("information", self.information, ("routed", "all")),
+            ("norm_over", self.norm_over, ("labels", "tokens")),
+            ("router_over", self.router_over, ("prompt", "tokens")),
+            ("router_norm", self.router_norm, NORMS),
+        ):
             if value not in known:
                 raise ValueError(f"{name} is {value!r}: choose {', '.join(map(repr, known))}")
         check_estimator(self.direction, self.clamp)
@@ -86,27 +107,34 @@ class ICLMConfig(PretrainedConfig):
         if self.num_modules < 1:
             raise ValueError(f"num_modules is {self.num_modules}: choose at least 1 domain module")
         if isinstance(self.lora["target_modules"], str):
-            raise ValueError(f"lora's target_modules is {self.lora['target_modules']!r}: give a list of "
-                             "names")
+            raise ValueError(
+                f"lora's target_modules is {self.lora['target_modules']!r}: give a list of names"
+            )
         if not 0 <= self.invariant_weight <= 1:
             raise ValueError(f"invariant_weight is {self.invariant_weight}: choose it in [0, 1]")
         if self.information == "all" and not self.invariant:
-            raise ValueError("information 'all' needs an invariant module: set information='routed' without "
-                             "it")
+            raise ValueError(
+                "information 'all' needs an invariant module: set information='routed' without it"
+            )
         if self.aggregation == "own" and self.invariant:
             raise ValueError("aggregation 'own' is the routed module's alone: set invariant=False with it")
         depth = getattr(self.base_config, "num_hidden_layers", None)
         if self.shared_layers < 0 or (depth is not None and self.shared_layers >= depth):
-            raise ValueError(f"shared_layers is {self.shared_layers} and the base has {depth} layers: leave "
-                             "at least one to the modules")
+            raise ValueError(
+                f"shared_layers is {self.shared_layers} and the base has {depth} layers: leave "
+                "at least one to the modules"
+            )
         if self.shared_layers and self.router_trainable:
             raise ValueError("with shared_layers the shared, frozen layers route: set router_trainable=False")
 
 
 def _settings_of(kind: type | None) -> dict:
     """What a user may set of a router or an aggregation, with its default."""
-    return {} if kind is None else {name: one.default for name, one in signature(kind).parameters.items()
-                                    if name not in GIVEN}
+    return (
+        {}
+        if kind is None
+        else {name: one.default for name, one in signature(kind).parameters.items() if name not in GIVEN}
+    )
 
 
 def _over(defaults: dict, given: dict | None, name: str) -> dict:

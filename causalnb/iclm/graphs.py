@@ -74,8 +74,10 @@ class _Design:
                     yield hi._replace(row=other), y
             if self.shared_head:
                 yield Node("WO", step), y
-            yield from ((y, Node("LY", step, None, row)), (Node("YT", step, None, row),
-                                                           Node("LY", step, None, row)))
+            yield from (
+                (y, Node("LY", step, None, row)),
+                (Node("YT", step, None, row), Node("LY", step, None, row)),
+            )
             for n, term in self.terms(step, active):
                 yield from ((hi, term), (Node("HS", step, n, row), term))
 
@@ -105,10 +107,20 @@ class _Design:
                 yield from ((term, Node("WI", step)), (term, Node("WS", step, n)))
 
 
-def temporal_graph(variant: str, steps: int, active: Sequence[int | Sequence[int]] | None = None, *,
-                   modules: int = 2, routing: str = "hard", clipping: bool = False, shared_head: bool = False,
-                   shared_batch_norm: bool = False, per_sample_loss: bool = False, information: str = "all",
-                   literal: bool = False) -> nx.DiGraph:
+def temporal_graph(
+    variant: str,
+    steps: int,
+    active: Sequence[int | Sequence[int]] | None = None,
+    *,
+    modules: int = 2,
+    routing: str = "hard",
+    clipping: bool = False,
+    shared_head: bool = False,
+    shared_batch_norm: bool = False,
+    per_sample_loss: bool = False,
+    information: str = "all",
+    literal: bool = False,
+) -> nx.DiGraph:
     """Figures 6a ("no_invariant"), 6b or 2 ("base"), 6c ("mutual_information") over `steps` steps.
 
     `active` holds the module, or the modules of a batch, that each step activates; without it every module
@@ -125,14 +137,24 @@ def temporal_graph(variant: str, steps: int, active: Sequence[int | Sequence[int
     extended = active is not None or routing == "soft" or clipping or shared_head or shared_batch_norm
     if literal and (steps != 1 or extended):
         raise ValueError("a literal graph is one step as printed: give steps=1 and only variant and modules")
-    design = _Design(variant, modules, _routes(active, steps, modules, per_sample_loss), routing == "hard",
-                     shared_head, shared_batch_norm, information)
+    design = _Design(
+        variant,
+        modules,
+        _routes(active, steps, modules, per_sample_loss),
+        routing == "hard",
+        shared_head,
+        shared_batch_norm,
+        information,
+    )
     return _printed(design) if literal else _unrolled(design, clipping)
 
 
 def _check_options(variant, steps, active, modules, routing, information, per_sample) -> None:
-    for name, value, known in (("variant", variant, VARIANTS), ("routing", routing, ROUTINGS),
-                               ("information", information, INFORMATION)):
+    for name, value, known in (
+        ("variant", variant, VARIANTS),
+        ("routing", routing, ROUTINGS),
+        ("information", information, INFORMATION),
+    ):
         if value not in known:
             raise ValueError(f"{name} is {value!r}: choose among {', '.join(known)}")
     for name, count in (("steps", steps), ("modules", modules)):
@@ -141,8 +163,10 @@ def _check_options(variant, steps, active, modules, routing, information, per_sa
     if routing == "soft" and active is not None:
         raise ValueError(f"active is {active!r}, but soft routing activates every module: leave active out")
     if active is None and (per_sample or information == "routed"):
-        raise ValueError("samples are told apart by the modules they go to: give active for per_sample_loss "
-                         "and for routed information")
+        raise ValueError(
+            "samples are told apart by the modules they go to: give active for per_sample_loss "
+            "and for routed information"
+        )
 
 
 def _routes(active, steps: int, modules: int, per_sample: bool) -> list[dict[int | None, tuple[int, ...]]]:
@@ -232,8 +256,10 @@ def _connection(cut: nx.DiGraph, causes: list[Node], effects: list[Node]) -> tup
 def _checked_acyclic(graph) -> None:
     if not nx.is_directed_acyclic_graph(graph):
         cycle = [cause for cause, _ in nx.find_cycle(graph)]
-        raise ValueError(f"the graph has the cycle {' > '.join(map(str, cycle + cycle[:1]))}: unroll it over "
-                         "steps, or take it without_links")
+        raise ValueError(
+            f"the graph has the cycle {' > '.join(map(str, cycle + cycle[:1]))}: unroll it over "
+            "steps, or take it without_links"
+        )
 
 
 def check_claims(graph: nx.DiGraph) -> list[Finding]:
@@ -250,8 +276,13 @@ def check_claims(graph: nx.DiGraph) -> list[Finding]:
     cut = {state: do(graph, nodes) for state, nodes in states.items() if state.kind != "HR"}
     found = []
     for equation, (cause, effect) in CLAIMS.items():
-        pairs = [(x, y) for x, y in product(states, repeat=2) if (x.kind, y.kind) == (cause, effect)
-                 and x.step <= y.step and (cause != effect or x.module != y.module)]
+        pairs = [
+            (x, y)
+            for x, y in product(states, repeat=2)
+            if (x.kind, y.kind) == (cause, effect)
+            and x.step <= y.step
+            and (cause != effect or x.module != y.module)
+        ]
         pairs.sort(key=lambda pair: (pair[1].step - pair[0].step, pair[0].step))
         statement = _statement(cause, effect)
         for lag in LAGS:
@@ -268,8 +299,22 @@ def _statement(cause: str, effect: str) -> str:
 
 
 COLUMNS = {"W": 0.0, "C": 0.6, "H": 1.3, "HS": 2.3, "Y": 3.3, "YT": 3.3, "L": 4.3, "G": 4.75}
-LANES = {"WR": 3.2, "HR": 3.2, "LR": 3.2, "G": 2.5, "YT": 2.1, "WS": 1.6, "HS": 1.6, "C": 0.8, "Y": 0.8,
-         "LY": 0.8, "WI": 0.0, "HI": 0.0, "LI": -0.9, "WO": -1.1}
+LANES = {
+    "WR": 3.2,
+    "HR": 3.2,
+    "LR": 3.2,
+    "G": 2.5,
+    "YT": 2.1,
+    "WS": 1.6,
+    "HS": 1.6,
+    "C": 0.8,
+    "Y": 0.8,
+    "LY": 0.8,
+    "WI": 0.0,
+    "HI": 0.0,
+    "LI": -0.9,
+    "WO": -1.1,
+}
 STRIDE = 5.2  # from one step to the next
 
 

@@ -11,6 +11,7 @@ TINY = 1e-20  # log(0) never happens, and 0 log 0 is 0
 
 def _outside_autocast(measure):
     """The measure in the precision of `_precision`: differences of entropies do not survive half of it."""
+
     @wraps(measure)
     def exact(*given, **named):
         states = next(value for value in (*given, *named.values()) if isinstance(value, Tensor))
@@ -20,8 +21,9 @@ def _outside_autocast(measure):
     return exact
 
 
-def mutual_information(h_invariant: Tensor, h_specific: Tensor, direction: str = "forward",
-                       clamp: float | None = None) -> Tensor:
+def mutual_information(
+    h_invariant: Tensor, h_specific: Tensor, direction: str = "forward", clamp: float | None = None
+) -> Tensor:
     """Equation 2 between two modules' states (n, C), each read as logits over C features: a scalar in nats.
 
     A row is a context c; given it the two features are drawn independently, so that the joint distribution is
@@ -36,8 +38,14 @@ def mutual_information(h_invariant: Tensor, h_specific: Tensor, direction: str =
     return _mutual_information(h_invariant, h_specific, direction, clamp)
 
 
-def routed_mutual_information(h_invariant: Tensor, h_specific: Tensor, module: Tensor, num_modules: int,
-                              direction: str = "forward", clamp: float | None = None) -> Tensor:
+def routed_mutual_information(
+    h_invariant: Tensor,
+    h_specific: Tensor,
+    module: Tensor,
+    num_modules: int,
+    direction: str = "forward",
+    clamp: float | None = None,
+) -> Tensor:
     """Equation 2 for each domain module over the rows routed to it: (N,), 0 for a module without rows.
 
     module (n,) in [0, N) says which domain module made row i of h_specific (n, C). The sum takes the place of
@@ -90,8 +98,10 @@ def pearson(a: Tensor, b: Tensor) -> Tensor:
     and the mean vector dominates it. Raises ValueError for shapes that differ.
     """
     if a.shape != b.shape:
-        raise ValueError(f"states of shapes {tuple(a.shape)} and {tuple(b.shape)} have no correlation entry "
-                         "by entry: pass one shape, or use linear_cka")
+        raise ValueError(
+            f"states of shapes {tuple(a.shape)} and {tuple(b.shape)} have no correlation entry "
+            "by entry: pass one shape, or use linear_cka"
+        )
     a, b = (h.to(_precision(h)).flatten() for h in (a, b))
     a, b = a - a.mean(), b - b.mean()
     return (a @ b) / (a.norm() * b.norm()).clamp(min=TINY)
@@ -104,8 +114,10 @@ def layer_correlations(first: Tensor, second: Tensor) -> Tensor:
     first (L, n, D) and second (L', n, D) are the states of the same n positions; ValueError for others.
     """
     if first.dim() != 3 or first.shape[1:] != second.shape[1:]:
-        raise ValueError(f"states of shapes {tuple(first.shape)} and {tuple(second.shape)} have no "
-                         "correlation layer by layer: pass (layers, positions, width) of the same positions")
+        raise ValueError(
+            f"states of shapes {tuple(first.shape)} and {tuple(second.shape)} have no "
+            "correlation layer by layer: pass (layers, positions, width) of the same positions"
+        )
     a, b = (h.to(_precision(h)).flatten(1) for h in (first, second))
     a, b = (h - h.mean(1, keepdim=True) for h in (a, b))
     a, b = (h / h.norm(dim=1, keepdim=True).clamp(min=TINY) for h in (a, b))
@@ -122,8 +134,10 @@ def linear_cka(a: Tensor, b: Tensor, debiased: bool = True) -> Tensor:
     """
     least = 4 if debiased else 2
     if a.dim() != 2 or b.dim() != 2 or len(a) != len(b) or len(a) < least:
-        raise ValueError(f"states of shapes {tuple(a.shape)} and {tuple(b.shape)} have no alignment: pass "
-                         f"(n, C) and (n, C') with the same n of {least} or more")
+        raise ValueError(
+            f"states of shapes {tuple(a.shape)} and {tuple(b.shape)} have no alignment: pass "
+            f"(n, C) and (n, C') with the same n of {least} or more"
+        )
     hsic = _unbiased_hsic if debiased else _hsic
     a, b = (h.to(_precision(h)) for h in (a, b))
     a, b = a - a.mean(0), b - b.mean(0)  # changes neither estimate, and saves digits
@@ -172,12 +186,16 @@ def check_estimator(direction: str, clamp: float | None) -> None:
 
 def _checked_pair(a, b) -> None:
     if a.dim() != 2 or a.shape != b.shape or len(a) == 0:
-        raise ValueError(f"states have shapes {tuple(a.shape)} and {tuple(b.shape)}: pass two of one shape "
-                         "(n, C) with at least one row")
+        raise ValueError(
+            f"states have shapes {tuple(a.shape)} and {tuple(b.shape)}: pass two of one shape "
+            "(n, C) with at least one row"
+        )
     wrong = (~(torch.isfinite(a) & torch.isfinite(b)).all(1)).nonzero()
     if len(wrong):
-        raise ValueError(f"row {int(wrong[0])} of the states is not finite: lower the learning rate or look "
-                         "for the step where it began")
+        raise ValueError(
+            f"row {int(wrong[0])} of the states is not finite: lower the learning rate or look "
+            "for the step where it began"
+        )
 
 
 def _checked_owners(h_invariant, h_specific, module, num_modules) -> list[int]:
@@ -185,6 +203,8 @@ def _checked_owners(h_invariant, h_specific, module, num_modules) -> list[int]:
     _checked_pair(h_invariant, h_specific)
     owners = module.unique().tolist()
     if module.shape != h_specific.shape[:1] or not set(owners) <= set(range(num_modules)):
-        raise ValueError(f"module has shape {tuple(module.shape)} and values {owners}: give each of "
-                         f"{len(h_specific)} rows one in [0, {num_modules})")
+        raise ValueError(
+            f"module has shape {tuple(module.shape)} and values {owners}: give each of "
+            f"{len(h_specific)} rows one in [0, {num_modules})"
+        )
     return owners

@@ -91,15 +91,29 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         self.base = base_model
         head = self.base.get_output_embeddings()
         if head is None:
-            raise ValueError(f"{type(self.base).__name__} has no output embeddings: pass a model with a "
-                             "language head")
+            raise ValueError(
+                f"{type(self.base).__name__} has no output embeddings: pass a model with a language head"
+            )
         width, lora = config.base_config.hidden_size, config.lora
         self.rows, self._only = Rows(), None
-        layers = self._layers()[config.shared_layers:]
-        self._adapted = adapt(layers, lora["target_modules"], len(self.modules_in_order()), self.rows,
-                              lora["r"], lora["alpha"], lora["dropout"])
-        self.router = Router(config.router, config.num_modules, width, config.router_projection,
-                             config.router_norm, **config.router_settings)
+        layers = self._layers()[config.shared_layers :]
+        self._adapted = adapt(
+            layers,
+            lora["target_modules"],
+            len(self.modules_in_order()),
+            self.rows,
+            lora["r"],
+            lora["alpha"],
+            lora["dropout"],
+        )
+        self.router = Router(
+            config.router,
+            config.num_modules,
+            width,
+            config.router_projection,
+            config.router_norm,
+            **config.router_settings,
+        )
         self.aggregation = self._aggregation(head)
         if config.shared_layers:
             for layer in layers:
@@ -159,12 +173,17 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         asked = keywords.pop("output_loading_info", False)
         keywords |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
         model, info = super().from_pretrained(folder, *arguments, **keywords)
-        for kind, words in (("missing_keys", "has no"), ("mismatched_keys", "has another size of"),
-                            ("unexpected_keys", "has an unknown")):
+        for kind, words in (
+            ("missing_keys", "has no"),
+            ("mismatched_keys", "has another size of"),
+            ("unexpected_keys", "has an unknown"),
+        ):
             names = sorted(key if isinstance(key, str) else key[0] for key in info[kind])
             if names:
-                raise ValueError(f"the checkpoint {folder} {words} {names[0]}: load it with the settings it "
-                                 "was saved with, or save the whole model again with save_pretrained")
+                raise ValueError(
+                    f"the checkpoint {folder} {words} {names[0]}: load it with the settings it "
+                    "was saved with, or save the whole model again with save_pretrained"
+                )
         model._train_adapters_alone()
         return (model, info) if asked else model
 
@@ -176,8 +195,9 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         for module in self.base.modules():
             if isinstance(module, nn.ModuleList) and len(module) == depth:
                 return module
-        raise ValueError(f"no list of {depth} layers was found in {type(self.base).__name__}: pass a Hugging "
-                         "Face decoder")
+        raise ValueError(
+            f"no list of {depth} layers was found in {type(self.base).__name__}: pass a Hugging Face decoder"
+        )
 
     def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func=checkpoint, **kwargs):
         """Recomputed in the backward pass, a layer takes the adapters again that it took before."""
@@ -202,8 +222,10 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         """The embeddings; ValueError for another size, since the aggregation has that of the vocabulary."""
         size = self.config.vocab_size
         if new_num_tokens not in (None, size):
-            raise ValueError(f"an ICLM keeps its base's {size} tokens and {new_num_tokens} were asked for: "
-                             "resize the base before from_base wraps it")
+            raise ValueError(
+                f"an ICLM keeps its base's {size} tokens and {new_num_tokens} were asked for: "
+                "resize the base before from_base wraps it"
+            )
         return self.get_input_embeddings()
 
     # Modules and their adapters
@@ -211,8 +233,11 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     def modules_in_order(self) -> list[int | str]:
         """Names of the modules: place m has row m of every adapter."""
         config = self.config
-        return [*range(config.num_modules), *["invariant"] * config.invariant,
-                *["router"] * config.router_trainable]
+        return [
+            *range(config.num_modules),
+            *["invariant"] * config.invariant,
+            *["router"] * config.router_trainable,
+        ]
 
     def number(self, module: int | str) -> int:
         """Adapter row of a domain module's number, "invariant" or "router"; ValueError for another."""
@@ -251,12 +276,17 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         """Write one module as an ordinary peft adapter of the base."""
         number, lora, folder = self.number(module), self.config.lora, Path(folder)
         transposed = any(isinstance(layer.base, Conv1D) for layer in self._adapted.values())
-        config = LoraConfig(task_type="CAUSAL_LM", r=lora["r"], lora_alpha=lora["alpha"],
-                            lora_dropout=lora["dropout"], target_modules=lora["target_modules"], bias="none",
-                            fan_in_fan_out=transposed,
-                            layers_to_transform=list(range(self.config.shared_layers,
-                                                           self.base.config.num_hidden_layers)),
-                            base_model_name_or_path=self.config.base_config.name_or_path)
+        config = LoraConfig(
+            task_type="CAUSAL_LM",
+            r=lora["r"],
+            lora_alpha=lora["alpha"],
+            lora_dropout=lora["dropout"],
+            target_modules=lora["target_modules"],
+            bias="none",
+            fan_in_fan_out=transposed,
+            layers_to_transform=list(range(self.config.shared_layers, self.base.config.num_hidden_layers)),
+            base_model_name_or_path=self.config.base_config.name_or_path,
+        )
         names = {layer: name for name, layer in self.base.named_modules()}
         weights = {}
         for layer in self._adapted.values():
@@ -269,16 +299,28 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
 
     # States
 
-    def states(self, input_ids: Tensor, attention_mask: Tensor | None = None, module: int | str | None = None,
-               all_layers: bool = False, **kwargs) -> Tensor:
+    def states(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        module: int | str | None = None,
+        all_layers: bool = False,
+        **kwargs,
+    ) -> Tensor:
         """Last hidden states (B, T, H) of a module, None for the bare base; all_layers: (L + 1, B, T, H)."""
         number = None if module is None else self.number(module)
         with self.rows.of(number):
             out = self._decoder(input_ids, attention_mask, output_hidden_states=all_layers, **kwargs)
         return torch.stack(out.hidden_states) if all_layers else out.last_hidden_state
 
-    def router_states(self, input_ids: Tensor, attention_mask: Tensor | None = None,
-                      labels: Tensor | None = None, prompt_mask: Tensor | None = None, **kwargs) -> Tensor:
+    def router_states(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        prompt_mask: Tensor | None = None,
+        **kwargs,
+    ) -> Tensor:
         """What the router reads of each input: its states' mean over the prompt (B, H).
 
         The prompt is where prompt_mask (B, T) is 1; without one, what stands before the first of labels
@@ -311,8 +353,10 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         """Routing of pooled states (B, H); ValueError where the router in place has other modules."""
         known = len(self.router.choose.codebook)
         if known != self.config.num_modules:
-            raise ValueError(f"the router knows {known} modules and the model {self.config.num_modules}: "
-                             "build both with one num_modules")
+            raise ValueError(
+                f"the router knows {known} modules and the model {self.config.num_modules}: "
+                "build both with one num_modules"
+            )
         return self.router(states)
 
     def _decoder(self, input_ids, attention_mask, **kwargs):
@@ -375,11 +419,20 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     # Forward
 
     @can_return_tuple
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None,
-                router_states: Tensor | None = None, routing: Routing | Tensor | None = None,
-                position_ids: Tensor | None = None, past_key_values: ModuleCache | None = None,
-                use_cache: bool = False, logits_to_keep: int = 0, prompt_mask: Tensor | None = None,
-                **kwargs) -> ICLMOutput:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        router_states: Tensor | None = None,
+        routing: Routing | Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: ModuleCache | None = None,
+        use_cache: bool = False,
+        logits_to_keep: int = 0,
+        prompt_mask: Tensor | None = None,
+        **kwargs,
+    ) -> ICLMOutput:
         """Logits (B, T, V), or with labels (B, T), -100 off the answer, Equation 4 and logits (n, V).
 
         Then logits stand where the n labels are predicted, one place before each, in the order of labels[:,
@@ -389,36 +442,50 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         labels all ignored, for arguments of another shape, unknown modules, and states that are not finite.
         """
         if getattr(self, "_is_replica", False):
-            raise ValueError(f"nn.DataParallel's replicas of {type(self).__name__} would share one routing: "
-                             "use accelerate or DistributedDataParallel")
+            raise ValueError(
+                f"nn.DataParallel's replicas of {type(self).__name__} would share one routing: "
+                "use accelerate or DistributedDataParallel"
+            )
         if isinstance(routing, Tensor):
             routing = Routing(routing, torch.zeros((), device=routing.device))
         given = None if isinstance(past_key_values, ModuleCache) else routing  # with a cache goes its own
         _checked_inputs(input_ids, labels, given, self.config.num_modules)
         for name in ("output_hidden_states", "output_attentions"):
             if kwargs.pop(name, None):
-                raise ValueError(f"{name} has no one meaning for several modules: ask a module, as in "
-                                 "states(input_ids, module=0, all_layers=True)")
+                raise ValueError(
+                    f"{name} has no one meaning for several modules: ask a module, as in "
+                    "states(input_ids, module=0, all_layers=True)"
+                )
         kwargs["position_ids"] = position_ids  # named above, so that generate makes them for padded prompts
         if self._only is not None:
-            return self._alone(input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep,
-                               **kwargs)
+            return self._alone(
+                input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep, **kwargs
+            )
         cached = _checked_cache(past_key_values)
         grown = cached is not None and cached.get_seq_length() > 0
         routing = routing if cached is None else cached.routing
         if routing is None and router_states is not None:
             routing = self._route(router_states)
         if routing is None and not self.config.shared_layers:
-            routing = self._route(self.router_states(input_ids, attention_mask, labels, prompt_mask,
-                                                     position_ids=position_ids))
+            routing = self._route(
+                self.router_states(input_ids, attention_mask, labels, prompt_mask, position_ids=position_ids)
+            )
         if use_cache and cached is None:
             cached = ModuleCache(self.base.config, routing)
         prompt = None
         if routing is None:
             prompt = self._router_mask(input_ids, attention_mask, labels, prompt_mask)
         everyone = labels is not None and self.config.information == "all"
-        routing, states, cached = self._run(routing, input_ids, attention_mask, prompt, everyone,
-                                            past_key_values=cached, use_cache=use_cache, **kwargs)
+        routing, states, cached = self._run(
+            routing,
+            input_ids,
+            attention_mask,
+            prompt,
+            everyone,
+            past_key_values=cached,
+            use_cache=use_cache,
+            **kwargs,
+        )
         if cached is not None:
             cached.routing = routing
         if labels is not None:
@@ -452,19 +519,23 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
             states = torch.stack([states[0], states[1 + routing.module, inputs]])
             chosen, everyone = states[:, where[0], where[1]], chosen[1:]
         if self.config.norm_over == "tokens":
-            logits = self._logits(states.flatten(1, 2), weights.repeat_interleave(tokens, 1),
-                                  where[0] * tokens + where[1])
+            logits = self._logits(
+                states.flatten(1, 2), weights.repeat_interleave(tokens, 1), where[0] * tokens + where[1]
+            )
         else:
             logits = self._logits(chosen, weights[:, where[0]])
         losses = {"output": _surprise(logits, targets), "routing": routing.loss}
         if self.config.aggregation != "own":
             losses |= self._module_losses(routing, chosen, everyone, weights[:, where[0]], where[0], targets)
-        total = losses["output"] + sum(self.config.weights[_WEIGHT_OF[name]] * loss
-                                       for name, loss in losses.items() if name != "output")
+        total = losses["output"] + sum(
+            self.config.weights[_WEIGHT_OF[name]] * loss for name, loss in losses.items() if name != "output"
+        )
         if not total.isfinite():
             wrong = next((name for name, loss in losses.items() if not loss.isfinite()), "weighted")
-            raise ValueError(f"the {wrong} loss is {total.item()}: lower the learning rate or look for the "
-                             "step where it began")
+            raise ValueError(
+                f"the {wrong} loss is {total.item()}: lower the learning rate or look for the "
+                "step where it began"
+            )
         return ICLMOutput(total, logits, {name: loss.detach() for name, loss in losses.items()}, routing)
 
     def _module_losses(self, routing, states, everyone, weights, owner, targets) -> dict[str, Tensor]:
@@ -472,25 +543,30 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
 
         The latter from those of all domain modules (N, n, H) where everyone has them.
         """
-        head, domains = self.get_output_embeddings(), states[int(self.config.invariant):]
+        head, domains = self.get_output_embeddings(), states[int(self.config.invariant) :]
         found = {"domain": _surprise(head(_mixed(domains, weights)), targets)}
         domains = domains if everyone is None else everyone
         if not self.config.invariant:
             return found
         found["invariant"] = _surprise(head(states[0]), targets)
-        module = routing.module[owner] if len(domains) < self.config.num_modules else torch.arange(
-            len(domains), device=owner.device).repeat_interleave(len(owner))
+        module = (
+            routing.module[owner]
+            if len(domains) < self.config.num_modules
+            else torch.arange(len(domains), device=owner.device).repeat_interleave(len(owner))
+        )
         pairs = (states[0].repeat(len(domains), 1), domains.flatten(0, 1), module, self.config.num_modules)
         found["mutual_information"] = routed_mutual_information(
-            *pairs, self.config.direction, self.config.clamp).sum()
+            *pairs, self.config.direction, self.config.clamp
+        ).sum()
         if self.config.weights["delta"]:
             found["alignment"] = routed_alignment(*pairs).sum()
         return found
 
     def _alone(self, input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep, **kwargs):
         with self.rows.of(self._only):
-            out = self._decoder(input_ids, attention_mask, past_key_values=past_key_values,
-                                use_cache=use_cache, **kwargs)
+            out = self._decoder(
+                input_ids, attention_mask, past_key_values=past_key_values, use_cache=use_cache, **kwargs
+            )
         states, head = out.last_hidden_state, self.get_output_embeddings()
         if labels is None:
             states = states[:, -logits_to_keep:] if logits_to_keep else states
@@ -501,8 +577,13 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         return ICLMOutput(loss, logits, {"output": loss.detach()})
 
 
-_WEIGHT_OF = {"invariant": "alpha", "domain": "beta", "routing": "gamma", "mutual_information": "epsilon",
-              "alignment": "delta"}
+_WEIGHT_OF = {
+    "invariant": "alpha",
+    "domain": "beta",
+    "routing": "gamma",
+    "mutual_information": "epsilon",
+    "alignment": "delta",
+}
 
 
 def _domain_weights(routing: Routing) -> Tensor:
@@ -523,8 +604,10 @@ def _prompt(input_ids, attention_mask, labels, prompt_mask) -> Tensor:
     seen = seen.bool()
     if prompt_mask is not None:
         if prompt_mask.shape != input_ids.shape or not (prompt_mask.bool() & seen).any(1).all():
-            raise ValueError(f"prompt_mask has shape {tuple(prompt_mask.shape)} for input_ids of "
-                             f"{tuple(input_ids.shape)}: mark with 1 at least one token of every input")
+            raise ValueError(
+                f"prompt_mask has shape {tuple(prompt_mask.shape)} for input_ids of "
+                f"{tuple(input_ids.shape)}: mark with 1 at least one token of every input"
+            )
         return prompt_mask.bool() & seen
     if labels is None:
         return seen
@@ -557,41 +640,55 @@ def _checked_base(base: nn.Module) -> None:
         said = base(input_ids=ids, use_cache=False).logits.to(states.device)
         read, digits = head(states), 8 * torch.finfo(states.dtype).eps
         fits = states.shape[-1] == getattr(base.config, "hidden_size", None) and torch.allclose(
-            read.float(), said.float(), digits, digits * said.abs().max().item(), equal_nan=True)
+            read.float(), said.float(), digits, digits * said.abs().max().item(), equal_nan=True
+        )
     finally:
         for module, training in modes.items():
             module.training = training
     if not fits:
-        raise ValueError(f"{type(base).__name__} makes its logits by more than a head on states of its "
-                         "hidden_size, as by a cap, a scale or a projection, which modules would not have: "
-                         "pass another decoder")
+        raise ValueError(
+            f"{type(base).__name__} makes its logits by more than a head on states of its "
+            "hidden_size, as by a cap, a scale or a projection, which modules would not have: "
+            "pass another decoder"
+        )
 
 
 def _checked_finite(states: Tensor, mask: Tensor | None = None, owner: Tensor | None = None) -> None:
     """ValueError for states (M, B, T, H) where mask marks, or (M, n, H) of inputs owner, not finite."""
     wrong = ~torch.isfinite(states).all(-1).all(0)
     if owner is None and mask is not None and mask.dim() == 2:
-        wrong &= mask[:, -wrong.shape[1]:].bool()
+        wrong &= mask[:, -wrong.shape[1] :].bool()
     if wrong.any():
         row = owner[wrong][0] if owner is not None else wrong.any(1).nonzero()[0]
-        raise ValueError(f"input {int(row)} has states that are not finite: lower the learning rate or look "
-                         "for the step where it began")
+        raise ValueError(
+            f"input {int(row)} has states that are not finite: lower the learning rate or look "
+            "for the step where it began"
+        )
 
 
 def _checked_inputs(input_ids, labels, routing, num_modules) -> None:
     if input_ids.dim() != 2:
-        raise ValueError(f"input_ids have shape {tuple(input_ids.shape)}: pass (batch, tokens), also for one "
-                         "row")
+        raise ValueError(
+            f"input_ids have shape {tuple(input_ids.shape)}: pass (batch, tokens), also for one row"
+        )
     if labels is not None and labels.shape != input_ids.shape:
-        raise ValueError(f"labels have shape {tuple(labels.shape)}, but input_ids {tuple(input_ids.shape)}: "
-                         "pass one label for each token")
+        raise ValueError(
+            f"labels have shape {tuple(labels.shape)}, but input_ids {tuple(input_ids.shape)}: "
+            "pass one label for each token"
+        )
     if routing is not None and len(routing.module) != len(input_ids):
-        raise ValueError(f"a routing of {len(routing.module)} inputs was passed with {len(input_ids)}: give "
-                         "each its module")
-    if routing is not None and (routing.module.is_floating_point() or not (
-            (routing.module >= 0) & (routing.module < num_modules)).all()):
-        raise ValueError(f"a routing names modules {routing.module.unique().tolist()}: give whole numbers "
-                         f"from 0 to {num_modules - 1}")
+        raise ValueError(
+            f"a routing of {len(routing.module)} inputs was passed with {len(input_ids)}: give "
+            "each its module"
+        )
+    if routing is not None and (
+        routing.module.is_floating_point()
+        or not ((routing.module >= 0) & (routing.module < num_modules)).all()
+    ):
+        raise ValueError(
+            f"a routing names modules {routing.module.unique().tolist()}: give whole numbers "
+            f"from 0 to {num_modules - 1}"
+        )
 
 
 def _checked_cache(cache) -> ModuleCache | None:

@@ -72,8 +72,9 @@ class StateNorm(nn.Module):
         mean, variance = self.mean, self.variance  # which update changes in place
         if self.training and not self.held:
             if self.by == "batch" and len(states) < 2:
-                raise ValueError("a batch of one input has no statistics of its own: use a larger batch, or "
-                                 "norm 'running'")
+                raise ValueError(
+                    "a batch of one input has no statistics of its own: use a larger batch, or norm 'running'"
+                )
             self.update(states)
             if self.by == "batch":
                 variance, mean = torch.var_mean(states.to(self.mean.dtype), 0, correction=0)
@@ -89,8 +90,9 @@ class VectorQuantizer(nn.Module):
     batch in training that lie far apart. Centroids marked in the buffer frozen (N,) get no gradient.
     """
 
-    def __init__(self, num_modules: int, dim: int, nu: float = 0.25, nu_on: str = "codebook",
-                 init: str = "uniform"):
+    def __init__(
+        self, num_modules: int, dim: int, nu: float = 0.25, nu_on: str = "codebook", init: str = "uniform"
+    ):
         super().__init__()
         _checked_size(num_modules, dim)
         if nu_on not in NU_ON:
@@ -125,8 +127,10 @@ class VectorQuantizer(nn.Module):
     def _start(self, states: Tensor) -> None:
         """The input farthest from the mean, then each time the one farthest from those taken."""
         if len(states) < len(self.codebook):
-            raise ValueError(f"a first batch of {len(states)} inputs cannot start {len(self.codebook)} "
-                             "centroids: raise the batch size, or choose init='uniform'")
+            raise ValueError(
+                f"a first batch of {len(states)} inputs cannot start {len(self.codebook)} "
+                "centroids: raise the batch size, or choose init='uniform'"
+            )
         far = (states - states.mean(0)).square().sum(1)
         for place in range(len(self.codebook)):
             self.codebook[place] = states[far.argmax()]
@@ -215,8 +219,15 @@ class Router(nn.Module):
     kind "vq", "kmeans" or "distance"; norm "running" or "batch" as in `StateNorm`; settings go to that class.
     """
 
-    def __init__(self, kind: str, num_modules: int, dim: int, projection: int | None = None,
-                 norm: str = "running", **settings):
+    def __init__(
+        self,
+        kind: str,
+        num_modules: int,
+        dim: int,
+        projection: int | None = None,
+        norm: str = "running",
+        **settings,
+    ):
         super().__init__()
         if kind not in ROUTERS:
             raise ValueError(f"router is {kind!r}: choose {', '.join(map(repr, ROUTERS))}")
@@ -266,15 +277,20 @@ def _small(num_modules: int, dim: int) -> nn.Parameter:
 
 def _checked_size(num_modules, dim) -> None:
     if num_modules < 1 or dim < 1:
-        raise ValueError(f"a router of {num_modules} modules and width {dim} routes nothing: choose 1 or "
-                         "more of both")
+        raise ValueError(
+            f"a router of {num_modules} modules and width {dim} routes nothing: choose 1 or more of both"
+        )
 
 
 def _checked_states(states, width) -> None:
     if states.dim() != 2 or len(states) == 0 or states.shape[1] != width:
-        raise ValueError(f"router states have shape {tuple(states.shape)}: pass (inputs, {width}), of the "
-                         "base that this router was trained on")
+        raise ValueError(
+            f"router states have shape {tuple(states.shape)}: pass (inputs, {width}), of the "
+            "base that this router was trained on"
+        )
     wrong = (~torch.isfinite(states).all(1)).nonzero()
     if len(wrong):
-        raise ValueError(f"input {int(wrong[0])} has states that are not finite: lower the learning rate or "
-                         "look for the step where it began")
+        raise ValueError(
+            f"input {int(wrong[0])} has states that are not finite: lower the learning rate or "
+            "look for the step where it began"
+        )

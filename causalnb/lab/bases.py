@@ -21,9 +21,10 @@ def downloaded(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))
     except (OSError, HfHubHTTPError, HFValidationError) as error:
-        raise LabError(f"the base {name} is no folder here and cannot be downloaded ({error}): give a "
-                       "folder, point CAUSALNB_BASES at one that has it under its name, or go online."
-                       ) from error
+        raise LabError(
+            f"the base {name} is no folder here and cannot be downloaded ({error}): give a "
+            "folder, point CAUSALNB_BASES at one that has it under its name, or go online."
+        ) from error
 
 
 def tiny_base(config: dict, texts: list[str]):
@@ -35,19 +36,35 @@ def tiny_base(config: dict, texts: list[str]):
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
-                                                  pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     core.decoder = decoders.ByteLevel()
-    core.train_from_iterator(texts, trainers.BpeTrainer(
-        vocab_size=config["vocabulary"], show_progress=False, special_tokens=["<eos>", "<mask>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<eos>", mask_token="<mask>",
-                                        pad_token="<eos>")
-    decoder = LlamaForCausalLM(LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=config["hidden_size"],
-        intermediate_size=4 * config["hidden_size"], num_hidden_layers=config["layers"],
-        num_attention_heads=config["heads"], max_position_embeddings=2048, bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id))
+    core.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=config["vocabulary"],
+            show_progress=False,
+            special_tokens=["<eos>", "<mask>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        ),
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token="<eos>", mask_token="<mask>", pad_token="<eos>"
+    )
+    decoder = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=config["hidden_size"],
+            intermediate_size=4 * config["hidden_size"],
+            num_hidden_layers=config["layers"],
+            num_attention_heads=config["heads"],
+            max_position_embeddings=2048,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
     return decoder, tokenizer, tokenizer.mask_token_id, tokenizer.eos_token_id
 
 
@@ -55,8 +72,9 @@ def question(tokenizer, prompt: str) -> tuple[str, int]:
     """The text up to the answer, and where the prompt begins in it."""
     if not tokenizer.chat_template:
         return f"{prompt}\n", 0
-    said = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=False,
-                                         add_generation_prompt=True)
+    said = tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
+    )
     return said, said.index(prompt.strip())
 
 

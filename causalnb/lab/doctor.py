@@ -30,8 +30,15 @@ def packages() -> list[dict]:
             except importlib.metadata.PackageNotFoundError:
                 installed = None
             inside = installed is not None and need.specifier.contains(installed, prereleases=True)
-            found.append({"name": need.name, "extra": extra, "range": str(need.specifier),
-                          "installed": installed, "ok": inside})
+            found.append(
+                {
+                    "name": need.name,
+                    "extra": extra,
+                    "range": str(need.specifier),
+                    "installed": installed,
+                    "ok": inside,
+                }
+            )
     return found
 
 
@@ -39,10 +46,15 @@ def machine() -> dict:
     """Python, system, cores, memory and free disk space in GiB, threads of torch, the GPU if there is one."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}",
-             "cores": cores, "memory_gib": round(memory / 2**30, 1),
-             "disk_free_gib": round(shutil.disk_usage(_present(results_dir("laptop"))).free / 2**30, 1),
-             "threads": None, "gpu": None}
+    found = {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": cores,
+        "memory_gib": round(memory / 2**30, 1),
+        "disk_free_gib": round(shutil.disk_usage(_present(results_dir("laptop"))).free / 2**30, 1),
+        "threads": None,
+        "gpu": None,
+    }
     try:
         import torch
     except ImportError:
@@ -67,22 +79,36 @@ def work(profile: str | None = None) -> list[dict]:
     table = []
     for id, jobs in found.items():
         todo = [job.estimate for job in jobs if job.state != "fresh"]
-        table.append({"experiment": id, "settings": registry.settings_profile(id, scale.name),
-                      "results": dict(Counter(job.state for job in jobs)),
-                      "core_seconds": sum(todo),
-                      "memory_gib": registry.experiment(id).memory.get(scale.name),
-                      "seconds": max([sum(todo) / scale.jobs, *todo], default=0.0)})
+        table.append(
+            {
+                "experiment": id,
+                "settings": registry.settings_profile(id, scale.name),
+                "results": dict(Counter(job.state for job in jobs)),
+                "core_seconds": sum(todo),
+                "memory_gib": registry.experiment(id).memory.get(scale.name),
+                "seconds": max([sum(todo) / scale.jobs, *todo], default=0.0),
+            }
+        )
     return table
 
 
 def report(profile: str | None = None) -> dict:
     """All of it; `problems` are sentences about what would keep the course from running here."""
     scale, needs, here = profiles.current(profile), packages(), machine()
-    problems = [f"{need['name']} {need['range']} is needed and {need['installed'] or 'none'} is installed: "
-                "run make setup." for need in needs if not need["ok"]]
+    problems = [
+        f"{need['name']} {need['range']} is needed and {need['installed'] or 'none'} is installed: "
+        "run make setup."
+        for need in needs
+        if not need["ok"]
+    ]
     try:
         profiles.device(scale)
     except LabError as error:
         problems.append(str(error))
-    return {"profile": scale.name, "machine": here, "packages": needs, "work": work(scale),
-            "problems": problems}
+    return {
+        "profile": scale.name,
+        "machine": here,
+        "packages": needs,
+        "work": work(scale),
+        "problems": problems,
+    }

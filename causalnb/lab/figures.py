@@ -14,24 +14,47 @@ from cycler import cycler
 from causalnb.errors import LabError
 from causalnb.lab import manifest
 
-COLOURS = {"blue": "#0072B2", "orange": "#E69F00", "green": "#009E73", "vermillion": "#D55E00",
-           "purple": "#CC79A7", "sky": "#56B4E9", "black": "#000000", "yellow": "#F0E442"}  # Okabe and Ito
+COLOURS = {
+    "blue": "#0072B2",
+    "orange": "#E69F00",
+    "green": "#009E73",
+    "vermillion": "#D55E00",
+    "purple": "#CC79A7",
+    "sky": "#56B4E9",
+    "black": "#000000",
+    "yellow": "#F0E442",
+}  # Okabe and Ito
 LINES = ["-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 1, 2))]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 RC = {
-    "axes.prop_cycle": cycler(color=list(COLOURS.values())) + cycler(linestyle=LINES)
+    "axes.prop_cycle": cycler(color=list(COLOURS.values()))
+    + cycler(linestyle=LINES)
     + cycler(marker=MARKERS),
-    "axes.spines.top": False, "axes.spines.right": False,
-    "axes.grid": True, "grid.alpha": 0.3, "grid.linewidth": 0.6,
-    "figure.constrained_layout.use": True, "figure.figsize": (5.8, 3.6), "figure.dpi": 100,
-    "font.family": "DejaVu Sans", "font.size": 9, "legend.frameon": False, "lines.markersize": 4,
-    "image.cmap": "cividis", "svg.hashsalt": "causalnb", "svg.fonttype": "path", "pdf.fonttype": 42,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "figure.constrained_layout.use": True,
+    "figure.figsize": (5.8, 3.6),
+    "figure.dpi": 100,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "legend.frameon": False,
+    "lines.markersize": 4,
+    "image.cmap": "cividis",
+    "svg.hashsalt": "causalnb",
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
 }
 LIMIT = 200_000  # bytes in a file
 DENSE = 2_000  # points from which a layer is drawn as pixels
 IDS = re.compile(rb'(?<=[#"])[a-z]+[0-9a-f]{10}(?=[")])')
-PLAIN = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None},
-         "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
+PLAIN = {
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 _asked: ContextVar[tuple[str, ...]] = ContextVar("asked", default=())
 
 
@@ -98,15 +121,24 @@ def _described(alt: str) -> str:
     return alt.strip()
 
 
-def save_figure(fig, id: str, *, alt: str, caption: str = "", profile: str | None = None,
-                formats: Iterable[str] = ("svg", "png")) -> list[Path]:
+def save_figure(
+    fig,
+    id: str,
+    *,
+    alt: str,
+    caption: str = "",
+    profile: str | None = None,
+    formats: Iterable[str] = ("svg", "png"),
+) -> list[Path]:
     """Write figures/<source>/<name>.<format> and the manifest; LabError without alt text or above LIMIT."""
     alt, wanted = _described(alt), dict.fromkeys((*formats, *_asked.get()))
     content = {f".{format}": render(fig, format) for format in wanted}
     for suffix, data in content.items():
         if len(data) > LIMIT:
-            raise LabError(f"{id}{suffix} has {len(data):,} bytes and may have {LIMIT:,}: "
-                           "draw fewer points or a smaller figure.")
+            raise LabError(
+                f"{id}{suffix} has {len(data):,} bytes and may have {LIMIT:,}: "
+                "draw fewer points or a smaller figure."
+            )
     return manifest.save(id, content, alt, caption, profile)
 
 
@@ -131,8 +163,15 @@ def show(fig, alt: str, dpi: int = 150) -> None:
     plt.close(fig)
 
 
-def draw_graph(ax, graph, labels: Sequence[str] | Mapping | None = None, pos: Mapping | None = None,
-               colours: Mapping | None = None, size: float = 700, font_size: float = 9) -> Mapping:
+def draw_graph(
+    ax,
+    graph,
+    labels: Sequence[str] | Mapping | None = None,
+    pos: Mapping | None = None,
+    colours: Mapping | None = None,
+    size: float = 700,
+    font_size: float = 9,
+) -> Mapping:
     """Draw a graph (networkx, or an adjacency (N, N) whose entry i, j is the edge i -> j); returns positions.
 
     A DAG is laid out from causes to effects, another graph on a circle; `colours`: node -> name in COLOURS;
@@ -153,13 +192,28 @@ def draw_graph(ax, graph, labels: Sequence[str] | Mapping | None = None, pos: Ma
     pos = nx.circular_layout(graph) if pos is None else pos
     weights = {edge: float(graph.edges[edge].get("weight", 1.0)) for edge in graph.edges}
     largest = max(map(abs, weights.values()), default=1.0) or 1.0
-    nx.draw_networkx_nodes(graph, pos, ax=ax, node_size=size, edgecolors="black", linewidths=1,
-                           node_color=[COLOURS[(colours or {}).get(node, "sky")] for node in nodes])
+    nx.draw_networkx_nodes(
+        graph,
+        pos,
+        ax=ax,
+        node_size=size,
+        edgecolors="black",
+        linewidths=1,
+        node_color=[COLOURS[(colours or {}).get(node, "sky")] for node in nodes],
+    )
     nx.draw_networkx_labels(graph, pos, labels, ax=ax, font_size=font_size)
     for edge, weight in weights.items():
         bend = "arc3,rad=0.15" if graph.has_edge(*edge[::-1]) and edge[0] != edge[1] else "arc3"
-        nx.draw_networkx_edges(graph, pos, [edge], ax=ax, node_size=size, connectionstyle=bend,
-                               width=0.5 + 1.5 * abs(weight) / largest, style="--" if weight < 0 else "-")
+        nx.draw_networkx_edges(
+            graph,
+            pos,
+            [edge],
+            ax=ax,
+            node_size=size,
+            connectionstyle=bend,
+            width=0.5 + 1.5 * abs(weight) / largest,
+            style="--" if weight < 0 else "-",
+        )
     ax.margins(0.15)
     ax.set_axis_off()
     return pos

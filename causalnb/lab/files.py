@@ -18,8 +18,10 @@ def disk_error(path: Path, error: OSError) -> LabError:
     """The sentence for a file that could not be written."""
     why = "the disk is full" if error.errno in FULL else error.strerror or str(error)
     todo = "free some space" if error.errno in FULL else "make the folder writable"
-    return LabError(f"{shown(path)} could not be written because {why}: {todo} and run the same command "
-                    "again; what was there before is untouched.")
+    return LabError(
+        f"{shown(path)} could not be written because {why}: {todo} and run the same command "
+        "again; what was there before is untouched."
+    )
 
 
 def write_atomic(path: Path, data: bytes) -> None:

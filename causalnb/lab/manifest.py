@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,8 +12,24 @@ from causalnb.errors import LabError
 from causalnb.lab import files, profiles, registry
 from causalnb.paths import figures_dir, shown
 
-_current: ContextVar = ContextVar("current", default=None)  # (artefact, profile, files, alts, captions)
-FIELDS = {"files", "alt", "caption", "profile", "results", "needs"}
+FIELDS = {"files", "alt", "caption", "profile", "results", "needs", "code"}
+NO_CODE = {"units": "", "edges": ""}
+
+
+@dataclass
+class Build:
+    """An artefact being built: its files by name, and what stands beside them in the manifest."""
+
+    item: registry.Artefact
+    profile: str
+    content: dict[str, bytes] = field(default_factory=dict)
+    alts: list[str] = field(default_factory=list)
+    captions: list[str] = field(default_factory=list)
+    results: str | None = None
+    code: Mapping[str, str] = field(default_factory=lambda: NO_CODE)
+
+
+_current: ContextVar[Build | None] = ContextVar("current", default=None)
 
 
 def entries(profile: str | None = None) -> dict:
@@ -26,22 +43,29 @@ def entries(profile: str | None = None) -> dict:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise LabError(f"{shown(path)} is damaged ({error}): restore it from git, or delete it and run "
-                       "`causalnb figures`.") from None
+        raise LabError(
+            f"{shown(path)} is damaged ({error}): restore it from git, or delete it and run "
+            "`causalnb figures`."
+        ) from None
 
 
-def _commit(item: registry.Artefact, profile: str, content: Mapping[str, bytes], alt: str, caption: str,
-            whole: bool) -> None:
-    folder = figures_dir(profile)
+def _commit(build: Build, whole: bool) -> None:
+    folder, item = figures_dir(build.profile), build.item
     with files.lock("manifest", "another run is writing the figures: wait for it or stop it.", wait=60):
-        known = entries(profile)
+        known = entries(build.profile)
         before = known.get(item.id, {"files": {}})["files"]
-        for name, data in content.items():
+        for name, data in build.content.items():
             files.write_atomic(folder / name, data)
-        written = {name: sha256(data).hexdigest() for name, data in content.items()}
-        known[item.id] = {"files": written if whole else {**before, **written}, "alt": alt,
-                          "caption": caption, "profile": profile, "needs": list(item.needs),
-                          "results": registry.origin(item, profile)}
+        written = {name: sha256(data).hexdigest() for name, data in build.content.items()}
+        known[item.id] = {
+            "files": written if whole else {**before, **written},
+            "alt": " ".join(build.alts),
+            "caption": " ".join(build.captions),
+            "profile": build.profile,
+            "needs": list(item.needs),
+            "results": build.results,
+            "code": dict(build.code),
+        }
         text = json.dumps(known, indent=1, sort_keys=True) + "\n"
         files.write_atomic(folder / "manifest.json", text.encode())
         for name in set(before) - set(written) if whole else ():
@@ -49,29 +73,34 @@ def _commit(item: registry.Artefact, profile: str, content: Mapping[str, bytes],
 
 
 @contextmanager
-def building(item: registry.Artefact, profile: str) -> Iterator[dict[str, bytes]]:
+def building(item: registry.Artefact, profile: str) -> Iterator[Build]:
     """Gather what is saved inside under the artefact; all is written at the end, nothing after an error."""
-    content, alts, captions = {}, [], []
-    token = _current.set((item, profile, content, alts, captions))
+    token = _current.set(build := Build(item, profile))
     try:
-        yield content
+        yield build
     finally:
         _current.reset(token)
-    _commit(item, profile, content, " ".join(alts), " ".join(captions), whole=True)
+    _commit(build, whole=True)
 
 
-def save(id: str, content: Mapping[str, bytes], alt: str, caption: str,
-         profile: str | None = None) -> list[Path]:
-    """Keep `content` (suffix -> bytes) as figures/<source>/<name><suffix>, under the artefact being built."""
+def save(
+    id: str, content: Mapping[str, bytes], alt: str, caption: str, profile: str | None = None
+) -> list[Path]:
+    """Keep `content` (suffix -> bytes) as figures/<source>/<name><suffix>, under the artefact being built.
+
+    Outside of a build the files are kept as well, but `causalnb list` calls the artefact stale.
+    """
+    build, single = _current.get(), False
+    if build is None:
+        build, single = Build(registry.find(id), profiles.current(profile).name), True
+    elif not registry.ID.fullmatch(id) or id != build.item.id and not id.startswith(f"{build.item.id}_"):
+        raise LabError(
+            f"the builder of {build.item.id} saves {id!r}: name it {build.item.id} or {build.item.id}_<more>."
+        )
     named = {f"{id.replace('.', '/', 1)}{suffix}": data for suffix, data in content.items()}
-    if _current.get():
-        item, used, gathered, alts, captions = _current.get()
-        if not registry.ID.fullmatch(id) or id != item.id and not id.startswith(f"{item.id}_"):
-            raise LabError(f"the builder of {item.id} saves {id!r}: name it {item.id} or {item.id}_<more>.")
-        gathered.update(named)
-        alts.append(alt)
-        captions.append(caption)
-    else:
-        used = profiles.current(profile).name
-        _commit(registry.find(id), used, named, alt, caption, whole=False)
-    return [figures_dir(used) / name for name in named]
+    build.content.update(named)
+    build.alts.append(alt)
+    build.captions.append(caption)
+    if single:
+        _commit(build, whole=False)
+    return [figures_dir(build.profile) / name for name in named]

@@ -22,8 +22,12 @@ def clean(notebook) -> None:
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
 
 
-def execute(path: Path | str, profile: str | None = None, timeout: float | None = None,
-            progress: Callable[[int, int, str], None] | None = None) -> float:
+def execute(
+    path: Path | str,
+    profile: str | None = None,
+    timeout: float | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> float:
     """Run every cell in a kernel of this environment with one thread; returns seconds.
 
     The file is replaced only when all cells passed; LabError names the notebook and the cell that failed,
@@ -50,13 +54,21 @@ def execute(path: Path | str, profile: str | None = None, timeout: float | None 
             progress(cell_index, total, path.stem)
 
     here = KernelSpecManager(kernel_dirs=[])  # python3 is this environment's own
-    client = NotebookClient(notebook, timeout=timeout,
-                            km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=here),
-                            extra_arguments=["--log-level=ERROR"],  # no lecture on transport encryption
-                            resources={"metadata": {"path": str(path.resolve().parent)}},
-                            coalesce_streams=True, on_cell_start=cell_starts)
-    env = {**os.environ, "CAUSALNB_PROFILE": scale.name, "OMP_NUM_THREADS": "1",
-           "TOKENIZERS_PARALLELISM": "false"}
+    client = NotebookClient(
+        notebook,
+        timeout=timeout,
+        km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=here),
+        extra_arguments=["--log-level=ERROR"],  # no lecture on transport encryption
+        resources={"metadata": {"path": str(path.resolve().parent)}},
+        coalesce_streams=True,
+        on_cell_start=cell_starts,
+    )
+    env = {
+        **os.environ,
+        "CAUSALNB_PROFILE": scale.name,
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     where = f"{shown(path.resolve())}, cell"
     try:
         client.execute(env=env)

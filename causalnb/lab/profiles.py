@@ -28,8 +28,12 @@ PROFILES = {
         Profile("paper", "the size of the published setting", "cuda", 1),
     )
 }
-FALLBACK = {"quick": ("quick", "laptop"), "laptop": ("laptop",), "gpu": ("gpu", "laptop"),
-            "paper": ("paper", "gpu", "laptop")}
+FALLBACK = {
+    "quick": ("quick", "laptop"),
+    "laptop": ("laptop",),
+    "gpu": ("gpu", "laptop"),
+    "paper": ("paper", "gpu", "laptop"),
+}
 
 
 def current(name: str | Profile | None = None) -> Profile:
@@ -54,7 +58,7 @@ def pick(profile: str | Profile | None = None, **values):
 
 
 def device(profile: str | Profile | None = None) -> str:
-    """"cpu" or "cuda" for the profile; LabError if it needs a GPU and there is none."""
+    """ "cpu" or "cuda" for the profile; LabError if it needs a GPU and there is none."""
     wanted = current(profile)
     if wanted.device == "cuda":
         import torch

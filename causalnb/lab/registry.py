@@ -7,13 +7,13 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from causalnb.errors import LabError, sentence
+import causalnb
+from causalnb.errors import LabError
 from causalnb.lab import profiles
-from causalnb.paths import figures_dir, paper_dir, shown
+from causalnb.paths import paper_dir, shown
 
 ID = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
 NAME = re.compile(r"[A-Za-z0-9_+-]+")
@@ -37,10 +37,11 @@ class Run:
 class Experiment:
     """A training with its arms: `settings["laptop"]` is complete, other profiles and arms are laid over it.
 
-    `run(Run) -> {"metrics": {name: float}, "history": [{...}, ...]}`; seeds are 0 .. count-1;
-    `code`: modules and packages it depends on, `arm_code`: those that an arm needs besides; `cost`: first
-    guess of core-seconds per result and profile, replaced by measured ones; `memory`: by profile, estimated
-    GiB on the device, where that is much.
+    `run(Run) -> {"metrics": {name: float}, "history": [{...}, ...]}`; seeds are 0 .. count-1; `version` is
+    raised, with a line in CHANGELOG.md, by whoever changes what the numbers mean; `defaults`: a dataclass of
+    the settings, typed, with their defaults; `timed`: patterns of measures that are seconds and differ from
+    run to run; `cost`: first guess of core-seconds per result and profile, replaced by measured ones;
+    `memory`: by profile, estimated GiB on the device, where that is much.
     """
 
     id: str
@@ -49,15 +50,12 @@ class Experiment:
     settings: Mapping[str, Mapping]
     seeds: Mapping[str, int]
     run: Callable[[Run], dict]
-    code: tuple[str, ...]
     cost: Mapping[str, float]
     notebook: str = ""
-    arm_code: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    version: int = 1
+    defaults: type | None = None
+    timed: tuple[str, ...] = ()
     memory: Mapping[str, float] = field(default_factory=dict)
-
-    def code_of(self, arm: str) -> tuple[str, ...]:
-        """The modules and packages that a result of the arm depends on."""
-        return (*self.code, *self.arm_code.get(arm, ()))
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,6 @@ class Artefact:
     kind: str
     notebook: str
     needs: tuple[str, ...] = ()
-    code: tuple[str, ...] = ()
     build: Callable[[str], None] | None = None
     extra: bool = False
 
@@ -104,9 +101,16 @@ def register(experiment: Experiment) -> Experiment:
     return e
 
 
-def artefact(id: str, needs: Iterable[str] = (), code: Iterable[str] = (), extra: bool = False,
-             printed_as: str = "", shows: str = "", kind: str = "computed", notebook: str = "") -> Callable:
-    """Register the decorated `build(profile)`; `code`: modules it is computed from without a stored result.
+def artefact(
+    id: str,
+    needs: Iterable[str] = (),
+    extra: bool = False,
+    printed_as: str = "",
+    shows: str = "",
+    kind: str = "computed",
+    notebook: str = "",
+) -> Callable:
+    """Register the decorated `build(profile)`; `needs`: the experiments whose results it is made from.
 
     extra=True: an artefact of ours that no source prints; it gives printed_as and shows itself.
     """
@@ -116,18 +120,28 @@ def artefact(id: str, needs: Iterable[str] = (), code: Iterable[str] = (), extra
     def decorate(build: Callable[[str], None]) -> Callable[[str], None]:
         if id in _artefacts and _place(_artefacts[id].build) != _place(build):
             raise LabError(f"{id!r} has a builder already in {_artefacts[id].build.__module__}: remove one.")
-        _artefacts[id] = Artefact(id, id.partition(".")[0], printed_as, shows, kind, notebook,
-                                  tuple(needs), tuple(code), build, extra)
+        _artefacts[id] = Artefact(
+            id,
+            id.partition(".")[0],
+            printed_as,
+            shows,
+            kind,
+            notebook,
+            tuple(needs),
+            build,
+            extra,
+        )
         return build
 
     return decorate
 
 
 def load_all() -> None:
-    """Import every module of causalnb.experiments, which registers what it holds."""
-    package = importlib.import_module("causalnb.experiments")
-    for module in pkgutil.iter_modules(package.__path__, "causalnb.experiments."):
-        importlib.import_module(module.name)
+    """Import every module of causalnb.CATALOGUES, which registers what it holds."""
+    for catalogue in causalnb.CATALOGUES:
+        package = importlib.import_module(catalogue)
+        for module in pkgutil.walk_packages(package.__path__, f"{catalogue}."):
+            importlib.import_module(module.name)
 
 
 def _unknown(kind: str, id: str, known: Iterable[str]) -> LabError:
@@ -182,6 +196,18 @@ def config(id: str, arm: str, profile: str | None = None) -> dict:
         raise LabError(f"the settings of {id} {arm} are no json ({error}): use numbers and texts.") from None
 
 
+def same_settings(id: str, stored: Mapping, now: Mapping) -> bool:
+    """Whether two settings mean the same: what only one of them has is compared with its default."""
+    defaults = {}
+    if (kind := experiment(id).defaults) is not None:
+        defaults = json.loads(json.dumps(asdict(kind())))
+    absent = object()
+    return all(
+        stored.get(name, defaults.get(name, absent)) == now.get(name, defaults.get(name, absent))
+        for name in {*stored, *now}
+    )
+
+
 def artefacts(extras: bool = False) -> list[Artefact]:
     """The artefacts of data/paper/artefacts.csv with their builders, in order; `extras`: our own too."""
     load_all()
@@ -198,8 +224,11 @@ def artefacts(extras: bool = False) -> list[Artefact]:
     found = []
     for a in printed:
         made = _artefacts.get(a.id)
-        found.append(replace(a, needs=made.needs, code=made.code, build=made.build,
-                             notebook=a.notebook or made.notebook) if made else a)
+        found.append(
+            replace(a, needs=made.needs, build=made.build, notebook=a.notebook or made.notebook)
+            if made
+            else a
+        )
     return found + ([_artefacts[id] for id in sorted(ours)] if extras else [])
 
 
@@ -229,76 +258,9 @@ def resolve(ids: Iterable[str]) -> list[str]:
         elif id in {a.source for a in known.values()}:
             raise LabError(f"no experiment of {id} is registered yet.")
         else:
-            raise _unknown("experiment, artefact or source", id,
-                           [*_experiments, *known, *{a.source for a in known.values()}])
+            raise _unknown(
+                "experiment, artefact or source",
+                id,
+                [*_experiments, *known, *{a.source for a in known.values()}],
+            )
     return list(dict.fromkeys(found))
-
-
-def status(artefact_id: str, profile: str = "laptop") -> tuple[str, str]:
-    """("built" | "missing" | "stale", one-line reason), computed from files, manifest and results."""
-    from causalnb.lab import manifest, results
-
-    item = find(artefact_id)
-    if not item.build:
-        return "missing", "no builder yet"
-    entry, folder = manifest.entries(profile).get(item.id), figures_dir(profile)
-    present = [name for name in (entry or {"files": ()})["files"] if (folder / name).is_file()]
-    states = [results.states(id, profile) for id in item.needs]
-    wanted = {job: state for one in states for job, (state, _) in one.items()}
-    short = [job for job, state in wanted.items() if state != "fresh"]
-    of, why = dict.fromkeys(job[0] for job in short), sorted({wanted[job] for job in short})
-    lacking = f"{len(short)} of {len(wanted)} results ({', '.join(of)}) {' or '.join(why)}" if short else ""
-    if not present:
-        return "missing", lacking or f"not made yet: causalnb figures {item.id}"
-    if lacking:
-        return "stale", lacking
-    if entry["profile"] != profile:
-        return "stale", f"made from {entry['profile']} results"
-    for name, digest in entry["files"].items():
-        if name not in present:
-            return "stale", f"{name} is gone"
-        if sha256((folder / name).read_bytes()).hexdigest() != digest:
-            return "stale", f"{name} was changed after it was made"
-    if entry["results"] != origin(item, profile):
-        return "stale", "what it is made from has changed since"
-    return "built", f"{len(wanted)} results, {len(present)} files"
-
-
-def origin(item: Artefact, profile: str) -> str | None:
-    """Digest of what an artefact is made from: results, builder, statistics, and its source's claims."""
-    from causalnb.lab import results
-
-    code = {*item.code, "causalnb.lab.statistics", "causalnb.lab.verdicts"}
-    if item.build:
-        code.add(item.build.__module__)
-    path = paper_dir() / "claims.csv"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    claims = [line for line in lines if line.startswith(f"{item.source}.")]
-    return results.digest(item.needs, profile, sorted(code), claims)
-
-
-def build(artefact_id: str, profile: str | None = None) -> list[Path]:
-    """Make the files of one artefact from stored results; LabError if it has no builder or saves nothing."""
-    from causalnb.lab import figures, manifest, results
-
-    item, profile = find(artefact_id), profiles.current(profile).name
-    if not item.build:
-        raise LabError(f"{artefact_id} has no builder yet: it cannot be made.")
-    with figures.style(), results.stored_only(), manifest.building(item, profile) as files:
-        item.build(profile)
-        if not files:
-            raise LabError(f"the builder of {artefact_id} saved nothing: call save_figure or save_table.")
-    return [figures_dir(profile) / name for name in sorted(files)]
-
-
-def build_all(profile: str | None = None, ids: Iterable[str] | None = None) -> list[dict]:
-    """Build what has a builder (or `ids`); a dict each: id, outcome "done" | "failed", files, error."""
-    summary = []
-    for id in ids if ids is not None else [a.id for a in artefacts(extras=True) if a.build]:
-        made, error = [], ""
-        try:
-            made = [str(file) for file in build(id, profile)]
-        except Exception as problem:
-            error = sentence(problem)
-        summary.append({"id": id, "outcome": "failed" if error else "done", "files": made, "error": error})
-    return summary

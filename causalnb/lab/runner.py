@@ -11,12 +11,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from causalnb.errors import CausalnbError, LabError, sentence
-from causalnb.lab import files, profiles, registry, results
+from causalnb.lab import codebase, files, probes, profiles, records, registry, results
 from causalnb.paths import cache_dir, shown
 
 COMMAND = [sys.executable, "-m", "causalnb.lab.runner"]
@@ -36,8 +36,9 @@ class Job(NamedTuple):
         return f"{self.experiment} {self.arm} seed {self.seed}"
 
 
-def plan(ids: Iterable[str] | None = None, profile: str | None = None,
-         seeds: int | Iterable[int] | None = None) -> list[Job]:
+def plan(
+    ids: Iterable[str] | None = None, profile: str | None = None, seeds: int | Iterable[int] | None = None
+) -> list[Job]:
     """The results that `ids` (experiments, artefacts, sources; None: all) ask for; `seeds`: count or list."""
     chosen = registry.resolve(ids) if ids is not None else [e.id for e in registry.experiments()]
     wanted = range(seeds) if isinstance(seeds, int) else None if seeds is None else list(dict.fromkeys(seeds))
@@ -47,16 +48,18 @@ def plan(ids: Iterable[str] | None = None, profile: str | None = None,
     for id in chosen:
         for arm in registry.arms(id):
             estimate = results.estimate(id, arm, profile)
-            found += [Job(id, arm, seed, results.state(id, arm, seed, profile)[0], estimate)
-                      for seed in wanted or registry.seeds(id, profile)]
+            found += [
+                Job(id, arm, seed, results.state(id, arm, seed, profile)[0], estimate)
+                for seed in wanted or registry.seeds(id, profile)
+            ]
     return found
 
 
 def _checked(experiment: str, returned) -> tuple[dict, list]:
     match returned:
         case {"metrics": dict() as metrics, **rest} if set(rest) <= {"history"}:
-            metrics = results.plain(metrics, "metrics")
-            history = results.plain(rest.get("history", []), "history")
+            metrics = records.plain(metrics, "metrics")
+            history = records.plain(rest.get("history", []), "history")
             if isinstance(history, list) and all(isinstance(row, dict) for row in history):
                 return metrics, history
     raise LabError(f'{experiment} returned no result: return {{"metrics": {{...}}, "history": [...]}}.')
@@ -82,8 +85,10 @@ class _Clock:
             self.before = 0.0, 0.0
 
     def spent(self) -> tuple[float, float]:
-        return (self.before[0] + time.perf_counter() - self.start[0],
-                self.before[-1] + time.process_time() - self.start[1])
+        return (
+            self.before[0] + time.perf_counter() - self.start[0],
+            self.before[-1] + time.process_time() - self.start[1],
+        )
 
     def note(self) -> None:
         if time.monotonic() - self.noted >= CLOCK_SECONDS:
@@ -91,26 +96,33 @@ class _Clock:
             self.noted = time.monotonic()
 
 
-def execute(experiment: str, arm: str, seed: int, profile: str | None = None,
-            progress: Callable[[int, int, str], None] | None = None, fresh: bool = False,
-            wait: float = 0.0) -> results.Result:
+def execute(
+    experiment: str,
+    arm: str,
+    seed: int,
+    profile: str | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+    fresh: bool = False,
+    wait: float = 0.0,
+) -> results.Result:
     """Make one result in this process and store it; a fresh one is returned as it is unless `fresh`.
 
-    Checkpoints lie in a folder named after the config and code hash, so that none of other code is resumed.
+    Checkpoints lie in a folder named after settings and the code that runs, so that none of other code is
+    resumed. An arm's first laptop result stores its probe.
     LabError: the result is being written by another run, unreadable, or what `run` returned is no result.
     """
     spec, scale = registry.experiment(experiment), profiles.current(profile)
     config = registry.config(experiment, arm, scale.name)
     with results.lock(experiment, arm, seed, scale.name, wait):
         state, reason = results.state(experiment, arm, seed, scale.name)
-        if state == "fresh" and not fresh:
+        if state in results.USABLE and not fresh:
             return results.read(experiment, arm, seed, scale.name)
         if state == "unreadable" and not fresh:
             raise LabError(reason)
-        device, code = profiles.device(scale), spec.code_of(arm)
-        hashes = results.config_hash(config), results.code_hash(code)
+        device, code = profiles.device(scale), codebase.index().digest()
         home = cache_dir() / "runs" / scale.name / experiment / arm
-        folder, made_with = home / f"seed{seed}-{'-'.join(hashes)}", (results.versions(), results.git())
+        folder = home / f"seed{seed}-{results.settings_hash(config)}-{probes.running(experiment, arm)}"
+        made_with = results.versions(), results.git()
 
         def clear() -> None:
             for old in home.glob(f"seed{seed}-*"):
@@ -134,11 +146,25 @@ def execute(experiment: str, arm: str, seed: int, profile: str | None = None,
                 raise files.disk_error(folder, error) from error
             raise
         metrics, history = _checked(experiment, returned)
-        result = results.Result(experiment, arm, seed, scale.name, config, *hashes, metrics, history,
-                                _device_name(device), *made_with, *clock.spent(),
-                                datetime.now(timezone.utc).isoformat(timespec="seconds"))
+        result = results.Result(
+            experiment,
+            arm,
+            seed,
+            scale.name,
+            spec.version,
+            config,
+            code,
+            metrics,
+            history,
+            _device_name(device),
+            *made_with,
+            *clock.spent(),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )
         results.write(result)
         clear()
+    if scale.name == probes.PROFILE and probes.read(experiment, arm) is None:
+        probes.make(experiment, arm)
     return result
 
 
@@ -181,13 +207,25 @@ class RichReporter(PlainReporter):
     """A bar per running result and one for all of them."""
 
     def __init__(self, console):
-        from rich.progress import (BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn,
-                                   TimeRemainingColumn)
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         super().__init__()
-        self.bars = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                             TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
-                             console=console)
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+        )
         self.tasks = {}
 
     def _say(self, text: str) -> None:
@@ -228,16 +266,28 @@ class _Child:
         self.job, self.started, self.said = job, time.monotonic(), {}
         self.log = cache_dir() / "logs" / f"{profile}.{job.experiment}.{job.arm}.seed{job.seed}.log"
         home = str(Path(__file__).resolve().parents[2])
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-               "TOKENIZERS_PARALLELISM": "false", "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-               "CAUSALNB_PROFILE": profile,
-               "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))}
+        env = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+            "CAUSALNB_PROFILE": profile,
+            "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")])),
+        }
         words = [*COMMAND, job.experiment, job.arm, str(job.seed), profile, *(["fresh"] if fresh else [])]
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             with open(self.log, "ab") as log:
-                self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                                stderr=log, text=True, env=env, start_new_session=True)
+                self.process = subprocess.Popen(
+                    words,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=env,
+                    start_new_session=True,
+                )
         except OSError as error:
             raise files.disk_error(self.log, error) from error
         threading.Thread(target=self._listen, args=(inbox,), daemon=True).start()
@@ -278,8 +328,14 @@ class _Child:
                 continue
 
 
-def run(ids: Iterable[str], profile: str | None = None, seeds: int | Iterable[int] | None = None,
-        jobs: int | None = None, fresh: bool = False, reporter: PlainReporter | None = None) -> list[dict]:
+def run(
+    ids: Iterable[str],
+    profile: str | None = None,
+    seeds: int | Iterable[int] | None = None,
+    jobs: int | None = None,
+    fresh: bool = False,
+    reporter: PlainReporter | None = None,
+) -> list[dict]:
     """Make the results of `ids`, `jobs` at a time, longest first; a failing one does not stop the others.
 
     Fresh results are kept unless `fresh`. Returns a dict per result: experiment, arm, seed, outcome
@@ -290,7 +346,9 @@ def run(ids: Iterable[str], profile: str | None = None, seeds: int | Iterable[in
     if jobs < 1:
         raise LabError(f"jobs={jobs} runs nothing: give at least 1.")
     planned = plan(ids, scale.name, seeds)
-    waiting = sorted((job for job in planned if fresh or job.state != "fresh"), key=lambda job: -job.estimate)
+    waiting = sorted(
+        (job for job in planned if fresh or job.state not in results.USABLE), key=lambda job: -job.estimate
+    )
     if waiting:
         profiles.device(scale)
     said = {job: ("kept", 0.0, "") for job in planned}
@@ -317,8 +375,17 @@ def run(ids: Iterable[str], profile: str | None = None, seeds: int | Iterable[in
         for child in running:
             child.end()
         reporter.stop()
-    return [{"experiment": job.experiment, "arm": job.arm, "seed": job.seed, "outcome": outcome,
-             "seconds": seconds, "error": error} for job, (outcome, seconds, error) in said.items()]
+    return [
+        {
+            "experiment": job.experiment,
+            "arm": job.arm,
+            "seed": job.seed,
+            "outcome": outcome,
+            "seconds": seconds,
+            "error": error,
+        }
+        for job, (outcome, seconds, error) in said.items()
+    ]
 
 
 def _die_with_parent() -> None:

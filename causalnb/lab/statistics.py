@@ -47,8 +47,10 @@ def paired(a: Mapping[int, float] | Sequence[float], b: Mapping[int, float] | Se
     left, right = (dict(x.items() if hasattr(x, "items") else enumerate(x)) for x in (a, b))
     if alone := set(left) ^ set(right):
         raise LabError(f"seed {min(alone)} has a value on one side only: pair results of the same seeds.")
-    return [math.nan if None in (left[seed], right[seed]) else float(left[seed]) - float(right[seed])
-            for seed in sorted(left)]
+    return [
+        math.nan if None in (left[seed], right[seed]) else float(left[seed]) - float(right[seed])
+        for seed in sorted(left)
+    ]
 
 
 def sign_flip(differences: Sequence[float]) -> float:

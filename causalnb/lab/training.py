@@ -1,6 +1,7 @@
 """Training in one thin place: transformers.Trainer, whole checkpoints, exact resumption."""
 
 import json
+import math
 import os
 import shutil
 import time
@@ -17,6 +18,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
 from causalnb.errors import LabError
+from causalnb.lab import probes
 
 STAGING = "unfinished"  # a checkpoint is written in here and renamed when it is complete
 CHECKSUMS = "checksums.json"
@@ -84,6 +86,8 @@ class _Reporter(TrainerCallback):
 
     def on_step_end(self, args, state, control, **_):
         step, last = state.global_step, state.max_steps
+        if (probe := probes.now()) is not None and step == probe.steps:
+            last = step
         if step % self.every == 0 or step == last:
             if self.evaluate is not None:
                 model = self.trainer.model
@@ -99,12 +103,47 @@ class _Reporter(TrainerCallback):
         return control
 
 
+class _Noted(TrainerCallback):
+    """Notes the first steps for a probe: loss, norms of gradient and update, rate; then ends the training."""
+
+    def __init__(self, probe: probes.Probing):
+        self.probe, self.loss, self.before = probe, math.nan, []
+
+    def on_pre_optimizer_step(self, args, state, control, model, **_):
+        self.before = [p.detach().clone() for p in model.parameters() if p.requires_grad]
+
+    def on_optimizer_step(self, args, state, control, model, optimizer, **_):
+        trained = [p for p in model.parameters() if p.requires_grad]
+        moved = [p.detach() - old for p, old in zip(trained, self.before, strict=True)]
+        gradients = [p.grad for p in trained if p.grad is not None]
+        self.probe.noted.append(
+            {
+                "step": state.global_step + 1,
+                "loss": self.loss,
+                "gradient": float(torch.nn.utils.get_total_norm(gradients)),
+                "update": float(torch.nn.utils.get_total_norm(moved)),
+                "learning_rate": optimizer.param_groups[0]["lr"],
+            }
+        )
+
+    def on_step_end(self, args, state, control, **_):
+        control.should_training_stop = state.global_step >= self.probe.steps
+        return control
+
+
 class _LabTrainer(Trainer):
     """Trainer that takes its batches from a batch sampler and saves checkpoints whole or not at all."""
 
     def __init__(self, *arguments, batches: Iterable[list[int]], **keywords):
         super().__init__(*arguments, **keywords)
         self._batches = batches
+        self.noted = _Noted(probe) if (probe := probes.now()) is not None else None
+
+    def training_step(self, *arguments, **keywords) -> torch.Tensor:
+        loss = super().training_step(*arguments, **keywords)
+        if self.noted is not None:
+            self.noted.loss = float(loss)
+        return loss
 
     def get_train_dataloader(self) -> DataLoader:
         loader = DataLoader(self.train_dataset, batch_sampler=self._batches, collate_fn=self.data_collator)
@@ -206,7 +245,7 @@ def train(
 
     History: [{"step", "loss", ...what evaluate(model) gives}], one entry every evaluate_every steps. A
     checkpoint is kept in `folder` at each entry; the same call continues from the last one with bit-identical
-    numbers (one thread, one device). Raises LabError for a damaged checkpoint and for a disk that cannot be
+    numbers (one thread, one device). Within a probe it ends after the first steps. Raises LabError for a damaged checkpoint and for a disk that cannot be
     written.
     """
     folder = Path(folder)
@@ -238,6 +277,8 @@ def train(
     for callback in list(trainer.callback_handler.callbacks):
         if type(callback).__name__ in ("PrinterCallback", "ProgressCallback"):
             trainer.remove_callback(callback)
+    if trainer.noted is not None:
+        trainer.add_callback(trainer.noted)
     trainer.add_callback(_Reporter(trainer, settings.evaluate_every, evaluate, progress))
     last = last_checkpoint(folder)
     trainer.train(resume_from_checkpoint=str(last) if last else None)

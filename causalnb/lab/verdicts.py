@@ -80,15 +80,16 @@ def _measured(claim: dict, arm: str, metric: str, profile: str | None) -> dict[i
 
     "a+b" is the mean, of arms on the seeds that all have, and of metrics.
     """
-    from causalnb.lab.results import require
+    from causalnb.lab.evidence import require
 
     def one(arm: str, column: str):
         experiment, _, arm = arm.rpartition(":")
         experiment = experiment or claim["experiment"]
         found = require(experiment, profile, [arm]).set_index("seed")
         if column not in found:
-            raise LabError(f"{claim['id']} compares {column!r}, which {experiment} does not measure: "
-                           "correct claims.csv.")
+            raise LabError(
+                f"{claim['id']} compares {column!r}, which {experiment} does not measure: correct claims.csv."
+            )
         return found[column]
 
     def difference(arm: str, columns: str):

@@ -88,9 +88,7 @@ class SCIConfig(PretrainedConfig):
         for name, known in (("dag", ("upper", "none")), ("ortho", ("project", "none")),
                             ("projection", PROJECTIONS)):  # fmt: skip
             if getattr(self, name) not in known:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}: choose {' or '.join(map(repr, known))}"
-                )
+                raise ValueError(f"{name} is {getattr(self, name)!r}: choose {' or '.join(map(repr, known))}")
         if self.n_iterations < 0:
             raise ValueError(f"n_iterations is {self.n_iterations}: choose 0 or more")
         if self.n_structural_heads < 1:

@@ -14,12 +14,31 @@ from causalnb.errors import DataError
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-NAMES = ("scan", "english", "cot_order_perturb", "sudoku4", "stg", "reasoning", "acre", "raven", "pvr", "arc",
-         "overlap", "paraphrase", "snli", "fact_check", "translation")
+NAMES = (
+    "scan",
+    "english",
+    "cot_order_perturb",
+    "sudoku4",
+    "stg",
+    "reasoning",
+    "acre",
+    "raven",
+    "pvr",
+    "arc",
+    "overlap",
+    "paraphrase",
+    "snli",
+    "fact_check",
+    "translation",
+)
 
 
-ON_THE_HUB = {"overlap": ("hans",), "paraphrase": ("qqp", "paws_wiki"), "snli": ("snli_full", "mnli_full"),
-              "translation": ("wmt14", "wmt16")}
+ON_THE_HUB = {
+    "overlap": ("hans",),
+    "paraphrase": ("qqp", "paws_wiki"),
+    "snli": ("snli_full", "mnli_full"),
+    "translation": ("wmt14", "wmt16"),
+}
 
 
 def load(name: str, path: str | Path | Mapping[str, str | Path] | None = None, **options) -> DatasetDict:
@@ -47,10 +66,13 @@ def load(name: str, path: str | Path | Mapping[str, str | Path] | None = None, *
 def _from_hub(loader: Callable[[], DatasetDict], name: str, source: str) -> DatasetDict:
     instead = "choose another source" if name == "translation" else "give path= if you have its files"
     if os.environ.get("CAUSALNB_OFFLINE", "0") not in ("", "0"):
-        raise DataError(f"{source!r} is on the hub and CAUSALNB_OFFLINE forbids the download: unset it, or "
-                        f"{instead}.")
+        raise DataError(
+            f"{source!r} is on the hub and CAUSALNB_OFFLINE forbids the download: unset it, or {instead}."
+        )
     try:
         return loader()
     except (OSError, RuntimeError) as error:  # no network, no such data set, or one that needs a script
-        raise DataError(f"{source!r} cannot be had from the hub ({' '.join(str(error).split())[:120]}): go "
-                        f"online, or {instead}.") from None
+        raise DataError(
+            f"{source!r} cannot be had from the hub ({' '.join(str(error).split())[:120]}): go "
+            f"online, or {instead}."
+        ) from None

@@ -41,8 +41,11 @@ WORDS = (">", ";", "and", *(str(label) for label in range(len(STATES))), *STATES
 
 _ALL = tuple(range(len(OBJECTS)))
 _TRAIN_COLOURS = {"cube": ("gray", "blue", "brown", "yellow"), "cylinder": ("red", "green", "purple", "cyan")}
-TRAIN_OBJECTS = tuple(i for i, (colour, shape, material) in enumerate(OBJECTS) if (
-    material == "rubber" if shape == "sphere" else colour in _TRAIN_COLOURS[shape]))  # of the visual ACRE
+TRAIN_OBJECTS = tuple(
+    i
+    for i, (colour, shape, material) in enumerate(OBJECTS)
+    if (material == "rubber" if shape == "sphere" else colour in _TRAIN_COLOURS[shape])
+)  # of the visual ACRE
 TEST_OBJECTS = tuple(i for i in _ALL if i not in TRAIN_OBJECTS)
 _COMP = tuple(range(len(OBJECTS) // 2))
 
@@ -50,12 +53,13 @@ _SIZES = {"OnOffOff": ((2, 3), (3, 5)), "OnOnOff": ((2, 4), (3, 4))}  # potentia
 _HABITUATION, _VIEWS, _SINGLE, _QUERIES = 3, 6, 2, 4
 _ASKED = {
     "symbolic": "Figure out the pattern in the following examples and apply it to the test case. Your answer "
-                "must follow the format of the examples. You can answer 1 if the solution cannot be "
-                "determined. Your answer must be one of the following choices:\n0.\n1.\n2.",
+    "must follow the format of the examples. You can answer 1 if the solution cannot be "
+    "determined. Your answer must be one of the following choices:\n0.\n1.\n2.",
     "text": "Objects of various color, shape, and texture are displayed. Some objects may contain a device "
-            "to turn a light on if displayed. From the observations, deduce if the light is on, off, or if "
-            "the state cannot be determined. Your answer must contain a single word:\non.\noff.\n"
-            "undetermined."}
+    "to turn a light on if displayed. From the observations, deduce if the light is on, off, or if "
+    "the state cannot be determined. Your answer must contain a single word:\non.\noff.\n"
+    "undetermined.",
+}
 _ANSWERS = {"symbolic": ("0", "1", "2"), "text": STATES}
 _ID = {" ".join(name): i for i, name in enumerate(OBJECTS)}
 
@@ -97,8 +101,10 @@ def evidence(views: Iterable[View]) -> tuple[frozenset[int], list[frozenset[int]
     cleared = frozenset(one for view in views if view.state == "off" for one in view.objects)
     causes = [frozenset(view.objects) - cleared for view in views if view.state == "on"]
     if frozenset() in causes:
-        raise DataError("The views contradict each other: a group is on whose objects are all seen off; "
-                        "change one of them.")
+        raise DataError(
+            "The views contradict each other: a group is on whose objects are all seen off; "
+            "change one of them."
+        )
     return cleared, causes
 
 
@@ -119,8 +125,12 @@ def solve(views: Iterable[View], objects: Iterable[int]) -> int:
 def solve_all(problems: Sequence[Problem]) -> np.ndarray:
     """Labels (n, 4) of all queries of n problems, solved from their views alone."""
     known = [evidence(problem.views) for problem in problems]
-    return np.array([[_label(frozenset(query.objects), *facts) for query in problem.queries]
-                     for problem, facts in zip(problems, known)]).reshape(len(problems), _QUERIES)
+    return np.array(
+        [
+            [_label(frozenset(query.objects), *facts) for query in problem.queries]
+            for problem, facts in zip(problems, known)
+        ]
+    ).reshape(len(problems), _QUERIES)
 
 
 def types(views: Iterable[View]) -> dict[int, str]:
@@ -134,9 +144,14 @@ def types(views: Iterable[View]) -> dict[int, str]:
     on = [frozenset(view.objects) for view in views if view.state == "on"]
     alone, shown = frozenset().union(*(group for group in on if len(group) == 1)), frozenset().union(*on)
     known = alone.union(*(cause for cause in causes if len(cause) == 1))
-    return {one: ("screen_off" if one in shown else "direct") if one in cleared
-            else ("direct" if one in alone else "indirect") if one in known else "potential"
-            for one in cleared | shown}
+    return {
+        one: ("screen_off" if one in shown else "direct")
+        if one in cleared
+        else ("direct" if one in alone else "indirect")
+        if one in known
+        else "potential"
+        for one in cleared | shown
+    }
 
 
 def open_sets(views: Iterable[View]) -> list[tuple[int, ...]]:
@@ -156,7 +171,7 @@ def _two_covers(draw: np.random.Generator, items: Sequence[int]) -> list[list[in
     order = _shuffled(draw, items)
     cut = int(draw.integers(1, len(order) + 1))
     first, rest = order[:cut], order[cut:]
-    return [first, rest + first[:draw.integers(0 if rest else 1, cut + 1)]]
+    return [first, rest + first[: draw.integers(0 if rest else 1, cut + 1)]]
 
 
 def _draw_views(draw: np.random.Generator, supply: np.ndarray, kind: str) -> tuple[View, ...]:
@@ -166,15 +181,17 @@ def _draw_views(draw: np.random.Generator, supply: np.ndarray, kind: str) -> tup
     (blicket, *potential), (harmless, *others) = chosen[:n_potential], chosen[n_potential:]
 
     def noise() -> list[int]:
-        return _shuffled(draw, others)[:draw.integers(0, n_other)]
+        return _shuffled(draw, others)[: draw.integers(0, n_other)]
 
     if kind == "OnOffOff":
         groups = [(potential + noise(), "on"), *((group, "off") for group in _two_covers(draw, others))]
     else:
         groups = [(others, "off"), *((group + noise(), "on") for group in _two_covers(draw, potential))]
     first = [([blicket], "on"), ([harmless], "off"), ([blicket, harmless], "on")]
-    return tuple(View(tuple(_shuffled(draw, group)), state)
-                 for group, state in (*_shuffled(draw, first), *_shuffled(draw, groups)))
+    return tuple(
+        View(tuple(_shuffled(draw, group)), state)
+        for group, state in (*_shuffled(draw, first), *_shuffled(draw, groups))
+    )
 
 
 def _counts(draw: np.random.Generator, available: dict[str, list[int]], spare: int) -> dict[str, int]:
@@ -193,11 +210,12 @@ def _counts(draw: np.random.Generator, available: dict[str, list[int]], spare: i
 def _single(draw: np.random.Generator, kinds: dict[int, str], spare: int) -> list[tuple[int, str]]:
     available = {type_: [one for one in kinds if kinds[one] == type_] for type_ in TYPES}
     counts = _counts(draw, available, spare)
-    return [(one, type_) for type_ in TYPES for one in _shuffled(draw, available[type_])[:counts[type_]]]
+    return [(one, type_) for type_ in TYPES for one in _shuffled(draw, available[type_])[: counts[type_]]]
 
 
-def _interventions(draw: np.random.Generator, views: Sequence[View], kinds: dict[int, str],
-                   n: int) -> list[tuple[tuple[int, ...], str, int]]:
+def _interventions(
+    draw: np.random.Generator, views: Sequence[View], kinds: dict[int, str], n: int
+) -> list[tuple[tuple[int, ...], str, int]]:
     """(objects, type, ref) of n groups: an off view with one thing more, twice as often a potential one."""
     ref = _shuffled(draw, [i for i, view in enumerate(views) if view.state == "off"])[0]
     shown = views[ref].objects
@@ -212,8 +230,12 @@ def _draw_problem(draw: np.random.Generator, supply: np.ndarray, kind: str, spar
     facts, kinds = evidence(views), types(views)
     asked = [((one,), type_, None) for one, type_ in _shuffled(draw, _single(draw, kinds, spare))]
     asked += _interventions(draw, views, kinds, _QUERIES - _SINGLE)
-    return Problem(views, tuple(Query(objects, _label(frozenset(objects), *facts), type_, ref)
-                                for objects, type_, ref in asked))
+    return Problem(
+        views,
+        tuple(
+            Query(objects, _label(frozenset(objects), *facts), type_, ref) for objects, type_, ref in asked
+        ),
+    )
 
 
 def _rules(regime: str, part: str) -> tuple[tuple[int, ...], tuple[str, ...], int]:
@@ -223,15 +245,25 @@ def _rules(regime: str, part: str) -> tuple[tuple[int, ...], tuple[str, ...], in
         raise DataError(f"Unknown {name} {wrong!r} of ACRE; choose one of {', '.join(known)}.")
     train = part == "train"
     if train and regime in ("Comp", "Sys"):
-        raise DataError(f"{regime} has no training part: the source trains on IID; choose that, or "
-                        f"{regime.lower()}_true.")
-    return {"IID": (_ALL, KINDS, 1), "Comp": (_COMP, KINDS, 2), "Sys": (_ALL, KINDS[1:], 1),
-            "comp_true": (TRAIN_OBJECTS if train else TEST_OBJECTS, KINDS, 1),
-            "sys_true": (_ALL, KINDS[:1] if train else KINDS[1:], 1)}[regime]
+        raise DataError(
+            f"{regime} has no training part: the source trains on IID; choose that, or {regime.lower()}_true."
+        )
+    return {
+        "IID": (_ALL, KINDS, 1),
+        "Comp": (_COMP, KINDS, 2),
+        "Sys": (_ALL, KINDS[1:], 1),
+        "comp_true": (TRAIN_OBJECTS if train else TEST_OBJECTS, KINDS, 1),
+        "sys_true": (_ALL, KINDS[:1] if train else KINDS[1:], 1),
+    }[regime]
 
 
-def generate(regime: str = "IID", n: int = 1000, seed: int = 0, part: str = "train",
-             objects: Iterable[int] | None = None) -> list[Problem]:
+def generate(
+    regime: str = "IID",
+    n: int = 1000,
+    seed: int = 0,
+    part: str = "train",
+    objects: Iterable[int] | None = None,
+) -> list[Problem]:
     """n problems of a part (train, val, test) of a regime, drawn by the published rules.
 
     IID: all 48 objects, as many of each of KINDS. Comp: objects 0 to 23. Sys: OnOnOff alone. comp_true trains
@@ -243,8 +275,10 @@ def generate(regime: str = "IID", n: int = 1000, seed: int = 0, part: str = "tra
     supply = np.array(sorted(set(supply if objects is None else objects)))
     needed = max(high + most for (_, high), (_, most) in _SIZES.values())
     if len(supply) < needed or supply.min() < 0 or supply.max() >= len(OBJECTS):
-        raise DataError(f"Objects {supply.tolist()} cannot supply ACRE: give at least {needed} different ids "
-                        f"from 0 to {len(OBJECTS) - 1}.")
+        raise DataError(
+            f"Objects {supply.tolist()} cannot supply ACRE: give at least {needed} different ids "
+            f"from 0 to {len(OBJECTS) - 1}."
+        )
     draw = np.random.default_rng([seed, PARTS.index(part)])
     return [_draw_problem(draw, supply, kinds[i % len(kinds)], spare) for i in draw.permutation(n)]
 
@@ -267,14 +301,20 @@ def prompt(problem: Problem, query: Query, format: str = "text") -> tuple[str, s
     said = dict(zip(STATES, _ANSWERS[format]))
     lines = [f"{_shown(view.objects, format)}{before}{said[view.state]}{after}" for view in problem.views]
     asked = before if format == "symbolic" else " The state of the light is "
-    return ("\n".join((_ASKED[format], *lines, f"{_shown(query.objects, format)}{asked}")),
-            _ANSWERS[format][query.label])
+    return (
+        "\n".join((_ASKED[format], *lines, f"{_shown(query.objects, format)}{asked}")),
+        _ANSWERS[format][query.label],
+    )
 
 
 _ONE = re.compile(r"A (\w+ \w+) in (\w+) is visible\.")
-_LINE = {"symbolic": re.compile(r"\[(\d+(?:, \d+)*)\] -> ([02]?)"),
-         "text": re.compile(r"((?:A \w+ \w+ in \w+ is visible\. )+)The (?:light is (on|off)\.|state of the "
-                            r"light is )")}
+_LINE = {
+    "symbolic": re.compile(r"\[(\d+(?:, \d+)*)\] -> ([02]?)"),
+    "text": re.compile(
+        r"((?:A \w+ \w+ in \w+ is visible\. )+)The (?:light is (on|off)\.|state of the "
+        r"light is )"
+    ),
+}
 
 
 def parse_prompt(text: str, format: str = "text") -> tuple[tuple[View, ...], tuple[int, ...]]:
@@ -289,8 +329,10 @@ def parse_prompt(text: str, format: str = "text") -> tuple[tuple[View, ...], tup
         found = _LINE[format].fullmatch(line)
         objects = found and _read_objects(found[1], format)
         if not objects or bool(found[2]) != (number < len(lines)):
-            raise DataError(f"Line {number} of a {format} prompt of ACRE, {line[:60]!r}, is none: expected "
-                            f"objects and, but for the last line, the light.")
+            raise DataError(
+                f"Line {number} of a {format} prompt of ACRE, {line[:60]!r}, is none: expected "
+                f"objects and, but for the last line, the light."
+            )
         read.append((objects, found[2]))
     views = tuple(View(objects, "on" if state in ("on", "2") else "off") for objects, state in read[:-1])
     return views, read[-1][0]
@@ -308,8 +350,9 @@ def parse_answer(answer: str, format: str = "text") -> int:
     """Label of an answer, "on" or "2"; DataError on any other word."""
     _check_format(format)
     if answer not in _ANSWERS[format]:
-        raise DataError(f"{answer!r} is no {format} answer of ACRE; it is one of "
-                        f"{', '.join(_ANSWERS[format])}.")
+        raise DataError(
+            f"{answer!r} is no {format} answer of ACRE; it is one of {', '.join(_ANSWERS[format])}."
+        )
     return _ANSWERS[format].index(answer)
 
 
@@ -321,13 +364,23 @@ def dense_queries(problem: Problem, draw: np.random.Generator, sets: int = 4) ->
     """
     facts, kinds = evidence(problem.views), types(problem.views)
     groups = [((one,), None) for one in problem.objects]
-    groups += [(objects, ref) for _ in range((sets + 1) // 2)
-               for objects, _, ref in _interventions(draw, problem.views, kinds, 1)]
-    groups += [(tuple(_shuffled(draw, problem.objects)[:draw.integers(2, 5)]), None)
-               for _ in range(sets // 2)]
-    return [Query(objects, _label(frozenset(objects), *facts),
-                  kinds[objects[0]] if len(objects) == 1 else "group", ref)
-            for objects, ref in _shuffled(draw, groups)]
+    groups += [
+        (objects, ref)
+        for _ in range((sets + 1) // 2)
+        for objects, _, ref in _interventions(draw, problem.views, kinds, 1)
+    ]
+    groups += [
+        (tuple(_shuffled(draw, problem.objects)[: draw.integers(2, 5)]), None) for _ in range(sets // 2)
+    ]
+    return [
+        Query(
+            objects,
+            _label(frozenset(objects), *facts),
+            kinds[objects[0]] if len(objects) == 1 else "group",
+            ref,
+        )
+        for objects, ref in _shuffled(draw, groups)
+    ]
 
 
 def _named(objects: Iterable[int], names: dict[int, str] | None) -> list[str]:
@@ -337,8 +390,9 @@ def _named(objects: Iterable[int], names: dict[int, str] | None) -> list[str]:
     return words[1:]
 
 
-def _compact(problem: Problem, asked: Sequence[Query], names: dict[int, str] | None,
-             shared: bool) -> list[icl_rows.Piece]:
+def _compact(
+    problem: Problem, asked: Sequence[Query], names: dict[int, str] | None, shared: bool
+) -> list[icl_rows.Piece]:
     """Pieces of a row; names of the objects make it symbolic, None is text."""
     said = _ANSWERS["symbolic" if names is not None or shared else "text"]
     pieces = []
@@ -353,8 +407,14 @@ def _compact(problem: Problem, asked: Sequence[Query], names: dict[int, str] | N
     return pieces
 
 
-def rows(problems: Sequence[Problem], format: str = "symbolic", seed: int = 0, dense: bool = False,
-         sets: int = 4, shared: bool = False) -> list[dict]:
+def rows(
+    problems: Sequence[Problem],
+    format: str = "symbolic",
+    seed: int = 0,
+    dense: bool = False,
+    sets: int = 4,
+    shared: bool = False,
+) -> list[dict]:
     """Compact rows of problems: a row a query, or with `dense` a row a problem that asks dense_queries().
 
     symbolic: an object is one of SLOTS, by an injection drawn anew for each row; text: an object is one of
@@ -367,15 +427,26 @@ def rows(problems: Sequence[Problem], format: str = "symbolic", seed: int = 0, d
     made = []
     for number, problem in enumerate(problems):
         draw = np.random.default_rng([seed, number])
-        asked = [(-1, dense_queries(problem, draw, sets))] if dense else [
-            (i, [query]) for i, query in enumerate(problem.queries)]
+        asked = (
+            [(-1, dense_queries(problem, draw, sets))]
+            if dense
+            else [(i, [query]) for i, query in enumerate(problem.queries)]
+        )
         for place, queries in asked:
             slots = np.full(len(SLOTS), -1)
-            slots[draw.permutation(len(SLOTS))[:len(problem.objects)]] = problem.objects
+            slots[draw.permutation(len(SLOTS))[: len(problem.objects)]] = problem.objects
             names = {one: SLOTS[i] for i, one in enumerate(slots.tolist())} if format == "symbolic" else None
-            made.append(icl_rows.make(
-                _compact(problem, queries, names, shared), format=format, problem=number, query=place,
-                label=queries[-1].label, type=queries[-1].type, slots=slots.tolist()))
+            made.append(
+                icl_rows.make(
+                    _compact(problem, queries, names, shared),
+                    format=format,
+                    problem=number,
+                    query=place,
+                    label=queries[-1].label,
+                    type=queries[-1].type,
+                    slots=slots.tolist(),
+                )
+            )
     return made
 
 
@@ -406,8 +477,9 @@ def parse_problems(text: str, source: str) -> list[Problem]:
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
-        raise DataError(f"{source}, line {error.lineno}: this is no JSON ({error.msg}); take a fresh copy of "
-                        f"the file.") from None
+        raise DataError(
+            f"{source}, line {error.lineno}: this is no JSON ({error.msg}); take a fresh copy of the file."
+        ) from None
     if not isinstance(found, list) or not found:
         raise DataError(f"{source}, line 1: expected a list of problems; take a fresh copy of the file.")
     problems = []
@@ -415,19 +487,25 @@ def parse_problems(text: str, source: str) -> list[Problem]:
         try:
             problems.append(_read_problem(panels))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise DataError(f"{source}, problem {number}: expected {_VIEWS} views with objects and a light, "
-                            f"then {_QUERIES} queries with objects, label and type; take a fresh copy of the "
-                            f"file.") from None
+            raise DataError(
+                f"{source}, problem {number}: expected {_VIEWS} views with objects and a light, "
+                f"then {_QUERIES} queries with objects, label and type; take a fresh copy of the "
+                f"file."
+            ) from None
     return problems
 
 
 def _read_problem(panels: list[dict]) -> Problem:
     views = tuple(View(tuple(one["objects"]), one["light_state"]) for one in panels[:_VIEWS])
-    queries = tuple(Query(tuple(one["objects"]), one["label"], one["type"], one.get("ref"))
-                    for one in panels[_VIEWS:])
-    if (len(panels) != _VIEWS + _QUERIES or {view.state for view in views} != {"on", "off"}
-            or not all(shown.objects and {*shown.objects} <= {*_ALL} for shown in (*views, *queries))
-            or not all(query.label in range(3) and query.type in TYPES for query in queries)):
+    queries = tuple(
+        Query(tuple(one["objects"]), one["label"], one["type"], one.get("ref")) for one in panels[_VIEWS:]
+    )
+    if (
+        len(panels) != _VIEWS + _QUERIES
+        or {view.state for view in views} != {"on", "off"}
+        or not all(shown.objects and {*shown.objects} <= {*_ALL} for shown in (*views, *queries))
+        or not all(query.label in range(3) and query.type in TYPES for query in queries)
+    ):
         raise ValueError
     return Problem(views, queries)
 
@@ -444,8 +522,14 @@ def read(regime: str = "IID", part: str = "test") -> list[Problem]:
     return parse_problems(files.read(name).decode(), name)
 
 
-def load(regime: str = "IID", source: str = "generator", n_train: int = 2000, n_test: int = 500,
-         seed: int = 0, format: str = "text") -> DatasetDict:
+def load(
+    regime: str = "IID",
+    source: str = "generator",
+    n_train: int = 2000,
+    n_test: int = 500,
+    seed: int = 0,
+    format: str = "text",
+) -> DatasetDict:
     """DatasetDict train/test (Comp, Sys: test), four rows a problem: prompt, response, label, type, problem.
 
     source="generator" draws n_train and n_test problems; "file" reads the published ones, of which IID's
@@ -460,8 +544,11 @@ def load(regime: str = "IID", source: str = "generator", n_train: int = 2000, n_
         if part == "train" and regime in ("Comp", "Sys"):
             continue
         problems = read(regime, part) if source == "file" else generate(regime, n, seed, part)
-        said = [(*prompt(problem, query, format), query.label, query.type, i)
-                for i, problem in enumerate(problems) for query in problem.queries]
+        said = [
+            (*prompt(problem, query, format), query.label, query.type, i)
+            for i, problem in enumerate(problems)
+            for query in problem.queries
+        ]
         columns = ("prompt", "response", "label", "type", "problem")
         parts[part] = Dataset.from_dict(dict(zip(columns, map(list, zip(*said)))))
     return DatasetDict(parts)

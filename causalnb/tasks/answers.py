@@ -21,9 +21,17 @@ _NUMBER = r"-?\$?(?:\d[\d,]*(?:\.\d+)?|\.\d+)"
 _SAID = re.compile(r"\banswer\s*(?:is|are|:)\s*:?\s*", re.I)
 _LONGEST = 150  # characters of a formula that is computed; a longer one is compared as text
 _POINTS = 3
-_FUNCTIONS = {"sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "log": cmath.log, "ln": cmath.log,
-              "exp": cmath.exp, "cot": lambda x: 1 / cmath.tan(x), "sec": lambda x: 1 / cmath.cos(x),
-              "csc": lambda x: 1 / cmath.sin(x)}
+_FUNCTIONS = {
+    "sin": cmath.sin,
+    "cos": cmath.cos,
+    "tan": cmath.tan,
+    "log": cmath.log,
+    "ln": cmath.log,
+    "exp": cmath.exp,
+    "cot": lambda x: 1 / cmath.tan(x),
+    "sec": lambda x: 1 / cmath.cos(x),
+    "csc": lambda x: 1 / cmath.sin(x),
+}
 
 
 def boxed(text: str) -> str | None:
@@ -33,7 +41,7 @@ def boxed(text: str) -> str | None:
         for i in range(found.end(), len(text)):
             depth += (text[i] == "{") - (text[i] == "}")
             if not depth:
-                return text[found.end():i].strip()
+                return text[found.end() : i].strip()
     return None
 
 
@@ -51,8 +59,11 @@ def read_number(text: str) -> Fraction | None:
     said = _marked(text)
     if said is None:
         hashes = re.findall(rf"####\s*({_NUMBER})", text)
-        told = [found for place in _SAID.finditer(text)
-                if (found := re.match(rf"\W*?({_NUMBER})", text[place.end():]))]
+        told = [
+            found
+            for place in _SAID.finditer(text)
+            if (found := re.match(rf"\W*?({_NUMBER})", text[place.end() :]))
+        ]
         said = hashes[-1] if hashes else told[-1][1] if told else text
     found = re.findall(_NUMBER, said)
     return Fraction(re.sub(r"[$,]", "", found[-1])) if found else None
@@ -74,8 +85,9 @@ def read_choice(text: str) -> str | None:
         return told[-1]
     if numbered := re.findall(r"\banswer\s?([1-5])\b", plain, re.I):
         return "ABCDE"[int(numbered[-1]) - 1]
-    alone = (re.match(r"[(\[]([A-E])[)\]]|([A-E])(?:[.):]|\s*$)", plain)
-             or re.search(r"(?:^|\s)[(\[]?([A-E])[)\]]?\.?$", plain))
+    alone = re.match(r"[(\[]([A-E])[)\]]|([A-E])(?:[.):]|\s*$)", plain) or re.search(
+        r"(?:^|\s)[(\[]?([A-E])[)\]]?\.?$", plain
+    )
     return next(filter(None, alone.groups())) if alone else None
 
 
@@ -85,7 +97,7 @@ def read_math(text: str) -> str:
     if said is not None:
         return said
     told = list(_SAID.finditer(text))
-    return re.split(r"\.?\s*(?:\n|$)", text[told[-1].end():])[0] if told else text.strip()
+    return re.split(r"\.?\s*(?:\n|$)", text[told[-1].end() :])[0] if told else text.strip()
 
 
 def _plain(latex: str) -> str:
@@ -123,8 +135,11 @@ def _pieces(text: str, separator: str = ",") -> list[str]:
 
 
 def _both_signs(pieces: list[str]) -> list[str]:
-    return [one for piece in pieces for one in
-            ((piece.replace(r"\pm", "+"), piece.replace(r"\pm", "-")) if r"\pm" in piece else (piece,))]
+    return [
+        one
+        for piece in pieces
+        for one in ((piece.replace(r"\pm", "+"), piece.replace(r"\pm", "-")) if r"\pm" in piece else (piece,))
+    ]
 
 
 def _same_in_some_order(left: list[str], right: list[str]) -> bool:
@@ -143,18 +158,19 @@ def _same(left: str, right: str) -> bool:
     matrix = re.compile(r"\\begin\{([bp]matrix)\}(.*)\\end\{\1\}")
     if (a := matrix.fullmatch(left)) and (b := matrix.fullmatch(right)):
         rows = [re.split(r"\\\\|&", found[2].removesuffix(r"\\")) for found in (a, b)]
-        return (a[2].count("&") == b[2].count("&") and len(rows[0]) == len(rows[1])
-                and all(map(_same, *rows)))
+        return a[2].count("&") == b[2].count("&") and len(rows[0]) == len(rows[1]) and all(map(_same, *rows))
     sides = [_pieces(side, r"\cup") for side in (left, right)]
     if len(sides[0]) > 1 or len(sides[1]) > 1:
         return _same_in_some_order(*sides)
     if left.startswith(r"\{") and right.startswith(r"\{"):
-        return _same_in_some_order(*(_pieces(side.removeprefix(r"\{").removesuffix(r"\}")) for side in
-                                     (left, right)))
+        return _same_in_some_order(
+            *(_pieces(side.removeprefix(r"\{").removesuffix(r"\}")) for side in (left, right))
+        )
     inner = [_pieces(side[1:-1]) for side in (left, right)]
     if all(side[:1] in "([" and side[-1:] in ")]" for side in (left, right)) and max(map(len, inner)) > 1:
-        return ((left[0], left[-1], len(inner[0])) == (right[0], right[-1], len(inner[1]))
-                and all(map(_same, *inner)))
+        return (left[0], left[-1], len(inner[0])) == (right[0], right[-1], len(inner[1])) and all(
+            map(_same, *inner)
+        )
     sides = [_pieces(side) for side in (left, right)]
     if max(map(len, sides)) > 1 or r"\pm" in left + right:
         return _same_in_some_order(*sides)
@@ -162,8 +178,9 @@ def _same(left: str, right: str) -> bool:
     if len(exact) == 2:
         return exact[0] == exact[1]
     computed = [_computed(side) for side in (left, right)]
-    return None not in computed and all(cmath.isclose(a, b, rel_tol=1e-11, abs_tol=1e-11)
-                                        for a, b in zip(*computed))
+    return None not in computed and all(
+        cmath.isclose(a, b, rel_tol=1e-11, abs_tol=1e-11) for a, b in zip(*computed)
+    )
 
 
 def same_math(left: str, right: str) -> bool:
@@ -183,7 +200,7 @@ class _Formula:
     def value(self) -> complex:
         found = self.sum()
         if self.i < len(self.text):
-            raise ValueError(self.text[self.i:])
+            raise ValueError(self.text[self.i :])
         return found
 
     def take(self, *words: str) -> str:
@@ -282,6 +299,7 @@ def check(kind: str, response: str, gold: str) -> bool:
     read = read_number if kind == "number" else read_choice
     right = read(gold)
     if right is None:
-        raise DataError(f"{gold[:60]!r} on record has no {kind}: give one, such as "
-                        f"{'18' if kind == 'number' else 'C'}.")
+        raise DataError(
+            f"{gold[:60]!r} on record has no {kind}: give one, such as {'18' if kind == 'number' else 'C'}."
+        )
     return read(response) == right

@@ -22,15 +22,23 @@ if TYPE_CHECKING:
 
 Grid = tuple[tuple[int, ...], ...]
 
-RULES = {"mirror": np.fliplr, "flip": np.flipud, "turn": np.rot90, "transpose": np.transpose,
-         "double": lambda grid: np.hstack([grid, grid]),
-         "reflect": lambda grid: np.hstack([grid, np.fliplr(grid)]),
-         "stack": lambda grid: np.vstack([grid, grid]), "next": lambda grid: (grid + 1) % 10}
+RULES = {
+    "mirror": np.fliplr,
+    "flip": np.flipud,
+    "turn": np.rot90,
+    "transpose": np.transpose,
+    "double": lambda grid: np.hstack([grid, grid]),
+    "reflect": lambda grid: np.hstack([grid, np.fliplr(grid)]),
+    "stack": lambda grid: np.vstack([grid, grid]),
+    "next": lambda grid: (grid + 1) % 10,
+}
 WORDS = (*map(str, range(10)), ",", ">", ";")
 PARTS = ("train", "test")
 
-_ASKED = ("Figure out the pattern in the following examples and apply it to the test case. Your answer must "
-          "follow the format of the examples. ")
+_ASKED = (
+    "Figure out the pattern in the following examples and apply it to the test case. Your answer must "
+    "follow the format of the examples. "
+)
 _ARROW = " -> "
 
 
@@ -72,8 +80,12 @@ def parse_grid(text: str) -> Grid:
     except (ValueError, TypeError):
         grid = ()
     cells = [cell for row in grid for cell in row]
-    if not cells or len({len(row) for row in grid}) > 1 or show_grid(grid) != text or any(
-            not isinstance(cell, int) or not 0 <= cell <= 9 for cell in cells):
+    if (
+        not cells
+        or len({len(row) for row in grid}) > 1
+        or show_grid(grid) != text
+        or any(not isinstance(cell, int) or not 0 <= cell <= 9 for cell in cells)
+    ):
         raise DataError(f"{text[:60]!r} is no grid: give rows of digits, all of one length.")
     return grid
 
@@ -89,8 +101,10 @@ def parse_prompt(text: str) -> tuple[tuple[tuple[Grid, Grid], ...], Grid]:
     head, *lines = text.split("\n")
     cut = [line.split(_ARROW) for line in lines]
     if head != _ASKED or not lines or any(len(one) != 2 for one in cut) or cut[-1][1]:
-        raise DataError(f"{text[:60]!r} is no prompt of ARC: expected the instruction, pairs of grids, and a "
-                        f"grid with nothing after its arrow.")
+        raise DataError(
+            f"{text[:60]!r} is no prompt of ARC: expected the instruction, pairs of grids, and a "
+            f"grid with nothing after its arrow."
+        )
     return tuple((parse_grid(a), parse_grid(b)) for a, b in cut[:-1]), parse_grid(cut[-1][0])
 
 
@@ -103,8 +117,10 @@ def parse_lines(text: str, source: str) -> list[Problem]:
             pairs, query = parse_prompt("\n".join(one["content"] for one in row["input"]))
             problems.append(Problem(pairs, query, parse_grid(row["ideal"])))
         except (ValueError, KeyError, TypeError):
-            raise DataError(f"{source}, line {number}: expected JSON with input, pairs of grids, and ideal, "
-                            f"found {line[:60]!r}; take a fresh copy of the file.") from None
+            raise DataError(
+                f"{source}, line {number}: expected JSON with input, pairs of grids, and ideal, "
+                f"found {line[:60]!r}; take a fresh copy of the file."
+            ) from None
     return problems
 
 
@@ -128,8 +144,11 @@ def rows(problems: Sequence[Problem], limit: int | None = None, cut: bool = Fals
     """
     made = []
     for number, problem in enumerate(problems):
-        pieces = [piece for before, after in problem.pairs
-                  for piece in icl_rows.plain([*_words(before), ">", *_words(after), ";"])]
+        pieces = [
+            piece
+            for before, after in problem.pairs
+            for piece in icl_rows.plain([*_words(before), ">", *_words(after), ";"])
+        ]
         pieces += icl_rows.plain([*_words(problem.query), ">"])
         pieces += [(word, icl_rows.ANSWER) for word in _words(problem.answer)]
         if limit is None or cut or len(pieces) <= limit:
@@ -149,5 +168,9 @@ def load(source: str = "generator", n_train: int = 400, n_test: int = 400, seed:
         drawn = generate(n_train + n_test, seed)
         parts = {"train": drawn[:n_train], "test": drawn[n_train:]}
     said = {part: [prompt(problem) for problem in problems] for part, problems in parts.items()}
-    return DatasetDict({part: Dataset.from_dict(dict(zip(("prompt", "response"), map(list, zip(*pairs)))))
-                        for part, pairs in said.items()})
+    return DatasetDict(
+        {
+            part: Dataset.from_dict(dict(zip(("prompt", "response"), map(list, zip(*pairs)))))
+            for part, pairs in said.items()
+        }
+    )

@@ -32,25 +32,33 @@ _RULES = {  # as printed, and as computed on numbers or arrays
     "Quasar": ("(Zorin + Vortex) * 0.5 + 10", lambda Zorin, Vortex, **_: (Zorin + Vortex) * 0.5 + 10),
     "Flux": ("(Zorin - Vortex) * 0.6 + 20", lambda Zorin, Vortex, **_: (Zorin - Vortex) * 0.6 + 20),
     "Radiant": ("(Quasar + 2 * Flux) / 3", lambda Quasar, Flux, **_: (Quasar + 2 * Flux) / 3),
-    "Nova": ("(Quasar - Flux + Zorin) / 3 + 5",
-             lambda Quasar, Flux, Zorin, **_: (Quasar - Flux + Zorin) / 3 + 5),
+    "Nova": (
+        "(Quasar - Flux + Zorin) / 3 + 5",
+        lambda Quasar, Flux, Zorin, **_: (Quasar - Flux + Zorin) / 3 + 5,
+    ),
     "Gravity": ("(Radiant * Quasar) / 120 + 8", lambda Radiant, Quasar, **_: (Radiant * Quasar) / 120 + 8),
     "Pulse": ("Radiant * 0.4 + Flux * 0.9", lambda Radiant, Flux, **_: Radiant * 0.4 + Flux * 0.9),
-    "Helix": ("(Gravity + Pulse + Radiant) / 3",
-              lambda Gravity, Pulse, Radiant, **_: (Gravity + Pulse + Radiant) / 3),
+    "Helix": (
+        "(Gravity + Pulse + Radiant) / 3",
+        lambda Gravity, Pulse, Radiant, **_: (Gravity + Pulse + Radiant) / 3,
+    ),
     "Echo": ("(Pulse - Flux) * 0.8", lambda Pulse, Flux, **_: (Pulse - Flux) * 0.8),
     "Comet": ("(Pulse + Gravity) * 0.6 + 2", lambda Pulse, Gravity, **_: (Pulse + Gravity) * 0.6 + 2),
     "Aether": ("(Echo + Gravity) * 0.5", lambda Echo, Gravity, **_: (Echo + Gravity) * 0.5),
     "Nebula": ("(Helix + Comet) / 2 + 3", lambda Helix, Comet, **_: (Helix + Comet) / 2 + 3),
-    "Celestia": ("(Nebula + Aether + Echo) * 1.1 + 6",
-                 lambda Nebula, Aether, Echo, **_: (Nebula + Aether + Echo) * 1.1 + 6),
+    "Celestia": (
+        "(Nebula + Aether + Echo) * 1.1 + 6",
+        lambda Nebula, Aether, Echo, **_: (Nebula + Aether + Echo) * 1.1 + 6,
+    ),
     "Stardust": ("int(Celestia * 0.7)", lambda Celestia, **_: Celestia * 0.7),
 }
 FORMULAS = {name: text for name, (text, _) in _RULES.items()}
 STEPS = tuple(FORMULAS)
 VARIABLES = (*SOURCES, *STEPS)
-GRAPH = {name: tuple(dict.fromkeys(word for word in re.findall(r"[A-Z]\w+", text)))
-         for name, text in FORMULAS.items()}  # effect -> causes
+GRAPH = {
+    name: tuple(dict.fromkeys(word for word in re.findall(r"[A-Z]\w+", text)))
+    for name, text in FORMULAS.items()
+}  # effect -> causes
 MODES = ("normal", "DFS", "LR", "OF", "RE", "R1", "R2", "R3", "no_cot")
 ENCODINGS = ("text", "compact")
 SCOPES = ("result", "line")
@@ -116,9 +124,17 @@ def order(mode: str = "normal") -> tuple[str, ...]:
     if mode[0] == "R" and mode[1].isdigit():
         random.Random(int(mode[1])).shuffle(steps)
         return tuple(steps)
-    swapped = [name for i in range(0, len(steps), 2) for name in reversed(steps[i:i + 2])]
-    return tuple({"normal": steps, "RE": steps[::-1], "LR": swapped, "OF": [steps[-1], *steps[:-1]],
-                  "DFS": _depth_first(), "no_cot": []}[mode])
+    swapped = [name for i in range(0, len(steps), 2) for name in reversed(steps[i : i + 2])]
+    return tuple(
+        {
+            "normal": steps,
+            "RE": steps[::-1],
+            "LR": swapped,
+            "OF": [steps[-1], *steps[:-1]],
+            "DFS": _depth_first(),
+            "no_cot": [],
+        }[mode]
+    )
 
 
 def steps(mode: str = "normal") -> dict[str, int]:
@@ -138,10 +154,16 @@ def _pieces(found: dict[str, int], mode: str, encoding: str) -> tuple[list, list
         prompt = [(name, f"{name} ", found[name], " ") for name in SOURCES]
         rest = [(name, f"{name} ", found[name], " ") for name in order(mode)]
         return prompt, [*rest, (None, "Answer ", found[TARGET], " ")]
-    prompt = [(None, "Please infer the value of the Stardust variable based on the variables below. "
-                     "The input variables are ", "", ""),
-              *((name, f"{name} (value: ", found[name], f"){end}")
-                for name, end in zip(SOURCES, (" and ", ".")))]
+    prompt = [
+        (
+            None,
+            "Please infer the value of the Stardust variable based on the variables below. "
+            "The input variables are ",
+            "",
+            "",
+        ),
+        *((name, f"{name} (value: ", found[name], f"){end}") for name, end in zip(SOURCES, (" and ", "."))),
+    ]
     rest = [(name, f"{name} = {FORMULAS[name]} = ", found[name], "\n") for name in order(mode)]
     closing = [(None, "Therefore, the final answer is ", found[TARGET], ".\n")] if rest else []
     return prompt, [*rest, *closing, (None, "Answer: ", found[TARGET], "")]
@@ -154,12 +176,14 @@ def render(zorin: int, vortex: int, mode: str = "normal", encoding: str = "text"
     """
     _one_of("encoding", encoding, ENCODINGS)
     parts = _pieces(values(zorin, vortex), mode, encoding)
-    return tuple("".join(f"{before}{result}{after}" for _, before, result, after in part).rstrip(" ")
-                 for part in parts)
+    return tuple(
+        "".join(f"{before}{result}{after}" for _, before, result, after in part).rstrip(" ") for part in parts
+    )
 
 
-def spans(zorin: int, vortex: int, mode: str = "normal", encoding: str = "text",
-          scope: str = "result") -> dict[str, tuple[int, int, int]]:
+def spans(
+    zorin: int, vortex: int, mode: str = "normal", encoding: str = "text", scope: str = "result"
+) -> dict[str, tuple[int, int, int]]:
     """Where each variable stands in render(): (0 prompt or 1 response, first character, end).
 
     scope "result" is the number alone, "line" its name and formula as well. DataError as render.
@@ -194,8 +218,9 @@ def read_answer(response: str) -> int | None:
 
 def read_steps(response: str) -> dict[str, int]:
     """The value a response of either encoding gives each step, the first one where it gives several."""
-    lines = (re.findall(r"^(\w+) = .* = (-?\d+)$", response, re.M)
-             or re.findall(r"\b(\w+) (-?\d+)\b", response))
+    lines = re.findall(r"^(\w+) = .* = (-?\d+)$", response, re.M) or re.findall(
+        r"\b(\w+) (-?\d+)\b", response
+    )
     found: dict[str, int] = {}
     for name, value in lines:
         if name in GRAPH:
@@ -212,8 +237,9 @@ def split(n_train: int = 2000, n_test: int = 500, seed: int = 42) -> tuple[list[
     return drawn[:n_train], drawn[n_train:]
 
 
-def load(mode: str = "normal", n_train: int = 2000, n_test: int = 500, seed: int = 42,
-         encoding: str = "text") -> DatasetDict:
+def load(
+    mode: str = "normal", n_train: int = 2000, n_test: int = 500, seed: int = 42, encoding: str = "text"
+) -> DatasetDict:
     """DatasetDict train/test with columns prompt, response, answer, zorin, vortex, graph (JSON).
 
     All modes of a seed hold the same inputs in the same order. DataError as split and render.
@@ -222,11 +248,17 @@ def load(mode: str = "normal", n_train: int = 2000, n_test: int = 500, seed: int
 
     def rows(pairs: list[Pair]) -> Dataset:
         said = [render(*pair, mode, encoding) for pair in pairs]
-        return Dataset.from_dict({
-            "prompt": [prompt for prompt, _ in said], "response": [response for _, response in said],
-            "answer": [values(*pair)[TARGET] for pair in pairs], "zorin": [pair[0] for pair in pairs],
-            "vortex": [pair[1] for pair in pairs],
-            "graph": [json.dumps({} if mode == "no_cot" else graph(*pair, encoding)) for pair in pairs]})
+        return Dataset.from_dict(
+            {
+                "prompt": [prompt for prompt, _ in said],
+                "response": [response for _, response in said],
+                "answer": [values(*pair)[TARGET] for pair in pairs],
+                "zorin": [pair[0] for pair in pairs],
+                "vortex": [pair[1] for pair in pairs],
+                "graph": [json.dumps({} if mode == "no_cot" else graph(*pair, encoding)) for pair in pairs],
+            }
+        )
 
-    return DatasetDict({part: rows(pairs)
-                        for part, pairs in zip(("train", "test"), split(n_train, n_test, seed))})
+    return DatasetDict(
+        {part: rows(pairs) for part, pairs in zip(("train", "test"), split(n_train, n_test, seed))}
+    )

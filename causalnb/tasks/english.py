@@ -28,21 +28,68 @@ PREPOSITIONS = ("near", "behind", "with", "under")
 JOINTS = ("and", "but", "while", "because")
 CLOSED = (*DETERMINERS, *PREPOSITIONS, *JOINTS, "that", "was", "by")
 OPEN = {
-    "N": ("dog", "cat", "child", "teacher", "farmer", "king", "queen", "doctor", "sailor", "painter", "girl",
-          "boy", "horse", "bird", "lawyer", "baker", "singer", "nurse", "guard", "poet"),
+    "N": (
+        "dog",
+        "cat",
+        "child",
+        "teacher",
+        "farmer",
+        "king",
+        "queen",
+        "doctor",
+        "sailor",
+        "painter",
+        "girl",
+        "boy",
+        "horse",
+        "bird",
+        "lawyer",
+        "baker",
+        "singer",
+        "nurse",
+        "guard",
+        "poet",
+    ),
     "A": ("big", "small", "young", "quiet", "clever", "tired", "happy", "brave", "lazy", "rich"),
     "R": ("quickly", "quietly", "gladly", "slowly", "often", "rarely", "bravely", "suddenly"),
-    "VI": ("waited", "laughed", "shouted", "danced", "rested", "smiled", "coughed", "worked", "yawned",
-           "cried"),
-    "VT": ("chased", "followed", "helped", "watched", "called", "greeted", "pushed", "trusted", "praised",
-           "visited", "warned", "thanked"),
+    "VI": (
+        "waited",
+        "laughed",
+        "shouted",
+        "danced",
+        "rested",
+        "smiled",
+        "coughed",
+        "worked",
+        "yawned",
+        "cried",
+    ),
+    "VT": (
+        "chased",
+        "followed",
+        "helped",
+        "watched",
+        "called",
+        "greeted",
+        "pushed",
+        "trusted",
+        "praised",
+        "visited",
+        "warned",
+        "thanked",
+    ),
 }
 NEW = {"N": ("wizard", "robot", "pirate", "dragon"), "VT": ("tickled", "puzzled", "rescued")}
 FRAMES = {"N": "the N VI", "VT": "the N VT the N"}  # the one structure each new word is trained in
 CLASS = {word: part for words in (OPEN, NEW) for part in words for word in words[part]}
 WORDS = (*CLOSED, *CLASS)
-SPECIALS = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>", "sep_token": "<sep>",
-            "unk_token": "<unk>"}
+SPECIALS = {
+    "pad_token": "<pad>",
+    "bos_token": "<bos>",
+    "eos_token": "<eos>",
+    "sep_token": "<sep>",
+    "unk_token": "<unk>",
+}
 VOCABULARY = {token: i for i, token in enumerate((*SPECIALS.values(), *WORDS))}
 SPLITS = ("structures", "new_words")
 
@@ -59,8 +106,10 @@ def _masked(sentence: str) -> str:
     words = sentence.split()
     for word in words:
         if word not in CLASS and word not in CLOSED:
-            raise DataError(f"Unknown word {word!r} in {sentence!r}: causalnb.tasks.english.WORDS names the "
-                            f"{len(WORDS)} that are known.")
+            raise DataError(
+                f"Unknown word {word!r} in {sentence!r}: causalnb.tasks.english.WORDS names the "
+                f"{len(WORDS)} that are known."
+            )
     return " ".join(CLASS.get(word, word) for word in words)
 
 
@@ -68,8 +117,10 @@ def structure(sentence: str) -> str:
     """The sentence with its open-class words masked, "the N VI"; DataError if it is none of the grammar's."""
     parts = _masked(sentence)
     if not _SENTENCE.fullmatch(parts):
-        raise DataError(f"{sentence!r} ({parts}) is no sentence of this grammar: its rules stand at "
-                        "the top of causalnb.tasks.english.")
+        raise DataError(
+            f"{sentence!r} ({parts}) is no sentence of this grammar: its rules stand at "
+            "the top of causalnb.tasks.english."
+        )
     return parts
 
 
@@ -99,8 +150,15 @@ def _draw_structure(draw: random.Random) -> list[str]:
     if draw.random() < 0.4:
         return [*subject, *_predicate(draw), draw.choice(JOINTS), *_noun_phrase(draw), *_predicate(draw)]
     some = draw.choice(DETERMINERS)
-    after = draw.choice(([], [draw.choice(PREPOSITIONS), some, "N"], ["that", "VI"],
-                         ["that", "VT", some, "N"], ["that", some, "N", "VT"]))
+    after = draw.choice(
+        (
+            [],
+            [draw.choice(PREPOSITIONS), some, "N"],
+            ["that", "VI"],
+            ["that", "VT", some, "N"],
+            ["that", some, "N", "VT"],
+        )
+    )
     return [*subject, *after, *_predicate(draw)]
 
 
@@ -130,8 +188,10 @@ def sentences(form: str, count: int, seed: int = 0, new: str = "") -> list[str]:
     draw, found = random.Random(f"{seed} {new} {form}"), {}
     for _ in range(100 * count):
         here = draw.choice(places) if new else None
-        words = [draw.choice(NEW[part] if i == here else OPEN[part]) if part in OPEN else part
-                 for i, part in enumerate(parts)]
+        words = [
+            draw.choice(NEW[part] if i == here else OPEN[part]) if part in OPEN else part
+            for i, part in enumerate(parts)
+        ]
         found.setdefault(" ".join(words))
         if len(found) == count:
             break
@@ -151,8 +211,9 @@ def frame_sentences(count: int, seed: int = 0) -> list[str]:
     return [few[i % 2][i // 2 % len(few[i % 2])] for i in range(count)]
 
 
-def split(name: str, n_structures: int = 2000, contents: int = 4,
-          seed: int = 0) -> tuple[list[str], list[str]]:
+def split(
+    name: str, n_structures: int = 2000, contents: int = 4, seed: int = 0
+) -> tuple[list[str], list[str]]:
     """(train, test) sentences of one of SPLITS; DataError on another name.
 
     structures: a fifth of the structures is only tested. new_words: four nouns and three verbs are trained in
@@ -167,22 +228,32 @@ def split(name: str, n_structures: int = 2000, contents: int = 4,
         cut = max(1, len(forms) // 5)
         return tuple([text for form in part for text in rows[form]] for part in (forms[cut:], forms[:cut]))
     train = [text for form in forms for text in rows[form]]
-    test = [text for form in forms for new in NEW if new in form.split()
-            for text in sentences(form, max(1, contents // 2), seed, new)]
+    test = [
+        text
+        for form in forms
+        for new in NEW
+        if new in form.split()
+        for text in sentences(form, max(1, contents // 2), seed, new)
+    ]
     return train + frame_sentences(max(2, len(train) // 9), seed), test
 
 
 _split = split  # load() has an argument of this name
 
 
-def load(split: str = "structures", n_structures: int = 2000, contents: int = 4,
-         seed: int = 0) -> DatasetDict:
+def load(
+    split: str = "structures", n_structures: int = 2000, contents: int = 4, seed: int = 0
+) -> DatasetDict:
     """DatasetDict train/test with columns sentence and structure."""
     from datasets import Dataset, DatasetDict
 
     parts = _split(split, n_structures, contents, seed)
-    return DatasetDict({part: Dataset.from_dict({"sentence": texts, "structure": [*map(structure, texts)]})
-                        for part, texts in zip(("train", "test"), parts)})
+    return DatasetDict(
+        {
+            part: Dataset.from_dict({"sentence": texts, "structure": [*map(structure, texts)]})
+            for part, texts in zip(("train", "test"), parts)
+        }
+    )
 
 
 def tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
@@ -192,8 +263,9 @@ def tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
 
     core = Tokenizer(models.WordLevel(VOCABULARY, unk_token=SPECIALS["unk_token"]))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=core, padding_side=padding_side,
-                                   clean_up_tokenization_spaces=False, **SPECIALS)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, padding_side=padding_side, clean_up_tokenization_spaces=False, **SPECIALS
+    )
 
 
 def encode(sentence: str) -> dict[str, list[int]]:

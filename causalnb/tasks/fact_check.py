@@ -18,17 +18,28 @@ if TYPE_CHECKING:
 
 LABELS = ("supported", "refuted")
 KINDS = ("plain_true", "plain_false", "negated_true", "negated_false")  # true or false without the "not"
-TOWNS = tuple(f"{first}{last}" for first in ("Nor", "East", "Ash", "Wind", "Black", "Stone", "Mill", "Oak",
-                                             "Fair", "Lang")
-              for last in ("wick", "holm", "ford", "dale", "bury", "mere"))
+TOWNS = tuple(
+    f"{first}{last}"
+    for first in ("Nor", "East", "Ash", "Wind", "Black", "Stone", "Mill", "Oak", "Fair", "Lang")
+    for last in ("wick", "holm", "ford", "dale", "bury", "mere")
+)
 FACTS = {  # what is said of a town, what may be claimed of it, negated, and the values
     "year": ("was founded in {}", "was not founded in {}", tuple(map(str, range(1600, 1900, 10)))),
-    "river": ("lies on the river {}", "does not lie on the river {}",
-              ("Arlen", "Bree", "Corve", "Dunne", "Esker", "Fenna", "Galder", "Hale")),
-    "goods": ("exports {}", "does not export {}",
-              ("wool", "salt", "timber", "copper", "glass", "cheese", "paper", "honey")),
-    "region": ("belongs to the county of {}", "does not belong to the county of {}",
-               ("Marland", "Quenby", "Rostwold", "Selby", "Tarrant", "Underhay")),
+    "river": (
+        "lies on the river {}",
+        "does not lie on the river {}",
+        ("Arlen", "Bree", "Corve", "Dunne", "Esker", "Fenna", "Galder", "Hale"),
+    ),
+    "goods": (
+        "exports {}",
+        "does not export {}",
+        ("wool", "salt", "timber", "copper", "glass", "cheese", "paper", "honey"),
+    ),
+    "region": (
+        "belongs to the county of {}",
+        "does not belong to the county of {}",
+        ("Marland", "Quenby", "Rostwold", "Selby", "Tarrant", "Underhay"),
+    ),
 }
 
 
@@ -41,8 +52,13 @@ def _pair(kind: str, draw: random.Random) -> dict:
     draw.shuffle(evidence)
     fact, negated, true = draw.choice(told), kind.startswith("negated"), kind.endswith("true")
     value = values[fact][0 if true else draw.choice((1, 2))]
-    return {"sentence1": " ".join(evidence), "sentence2": f"{one} {FACTS[fact][negated].format(value)}.",
-            "label": int(negated == true), "kind": kind, "fact": fact}
+    return {
+        "sentence1": " ".join(evidence),
+        "sentence2": f"{one} {FACTS[fact][negated].format(value)}.",
+        "label": int(negated == true),
+        "kind": kind,
+        "fact": fact,
+    }
 
 
 def challenge(n: int = 1000, seed: int | str = 0, seen: set[str] | None = None) -> list[dict]:
@@ -54,8 +70,9 @@ def challenge(n: int = 1000, seed: int | str = 0, seen: set[str] | None = None) 
     return [sentence_pairs.fresh(lambda: _pair(KINDS[2 + i % 2], draw), seen) for i in range(n)]
 
 
-def pairs(n: int = 12_000, minority: float = 0.05, seed: int | str = 0,
-          seen: set[str] | None = None) -> list[dict]:
+def pairs(
+    n: int = 12_000, minority: float = 0.05, seed: int | str = 0, seen: set[str] | None = None
+) -> list[dict]:
     """n shuffled rows: half supported; half of the refuted negated, and of all negated `minority` supported.
 
     `seen` as challenge(). DataError if there is too little evidence, or unless 0 <= minority <= 0.5.
@@ -63,14 +80,24 @@ def pairs(n: int = 12_000, minority: float = 0.05, seed: int | str = 0,
     draw, seen = random.Random(f"pairs {seed}"), set() if seen is None else seen
     refuted = n - n // 2
     against = sentence_pairs.counterexamples(refuted // 2, minority)
-    kinds = (["plain_true"] * (n // 2 - against) + ["negated_false"] * against
-             + ["negated_true"] * (refuted // 2) + ["plain_false"] * (refuted - refuted // 2))
+    kinds = (
+        ["plain_true"] * (n // 2 - against)
+        + ["negated_false"] * against
+        + ["negated_true"] * (refuted // 2)
+        + ["plain_false"] * (refuted - refuted // 2)
+    )
     draw.shuffle(kinds)
     return [sentence_pairs.fresh(lambda: _pair(kind, draw), seen) for kind in kinds]
 
 
-def load(n_train: int = 12_000, n_validation: int = 1000, n_test: int = 2000, n_challenge: int = 2000,
-         minority: float = 0.05, seed: int = 0) -> DatasetDict:
+def load(
+    n_train: int = 12_000,
+    n_validation: int = 1000,
+    n_test: int = 2000,
+    n_challenge: int = 2000,
+    minority: float = 0.05,
+    seed: int = 0,
+) -> DatasetDict:
     """DatasetDict with columns sentence1 (evidence), sentence2 (claim), label, kind, fact.
 
     train, validation and test are pairs(), challenge is challenge(); it depends on `seed` alone, and no
@@ -78,6 +105,8 @@ def load(n_train: int = 12_000, n_validation: int = 1000, n_test: int = 2000, n_
     """
     seen: set[str] = set()
     parts = {"challenge": challenge(n_challenge, seed, seen)}
-    parts |= {part: pairs(n, minority, f"{seed} {part}", seen)
-              for part, n in (("test", n_test), ("validation", n_validation), ("train", n_train))}
+    parts |= {
+        part: pairs(n, minority, f"{seed} {part}", seen)
+        for part, n in (("test", n_test), ("validation", n_validation), ("train", n_train))
+    }
     return sentence_pairs.dataset(dict(reversed(parts.items())), LABELS)

@@ -32,12 +32,15 @@ def read(name: str) -> bytes:
 
 def verify(names: Iterable[str] | None = None) -> list[tuple[str, str]]:
     """(name, state) of every file without downloading: "ok", "missing", or the sentence why it is refused."""
-    return [(name, _state(lambda: "ok" if _local(_known(name)) else "missing"))
-            for name in (REGISTRY if names is None else names)]
+    return [
+        (name, _state(lambda: "ok" if _local(_known(name)) else "missing"))
+        for name in (REGISTRY if names is None else names)
+    ]
 
 
-def fetch_all(names: Iterable[str] | None = None,
-              report: Callable[[int, int, str], None] | None = None) -> list[tuple[str, str]]:
+def fetch_all(
+    names: Iterable[str] | None = None, report: Callable[[int, int, str], None] | None = None
+) -> list[tuple[str, str]]:
     """Fetches every file; (name, "ok" or why not) of each. report(done, total, name) is called after each."""
     names, states = list(REGISTRY if names is None else names), []
     for name in names:
@@ -50,8 +53,10 @@ def fetch_all(names: Iterable[str] | None = None,
 def homeless(name: str) -> str:
     """The sentence for a file of REGISTRY that lies at no address and is not on this machine."""
     file = _known(name)
-    return (f"{name} lies at no address: it is {file.made}; point CAUSALNB_DATA at a folder that has it, put "
-            f"it at {downloads_dir() / name}, or use generated data.")
+    return (
+        f"{name} lies at no address: it is {file.made}; point CAUSALNB_DATA at a folder that has it, put "
+        f"it at {downloads_dir() / name}, or use generated data."
+    )
 
 
 def _state(check: Callable[[], str]) -> str:
@@ -80,8 +85,10 @@ def _local(file: File) -> tuple[Path, bytes] | None:
     mirror = os.environ.get("CAUSALNB_DATA")
     if mirror:
         if not Path(mirror).is_dir():
-            raise DataError(f"CAUSALNB_DATA is {mirror!r}, which is no folder; point it at a mirror of "
-                            f"the data files or unset it.")
+            raise DataError(
+                f"CAUSALNB_DATA is {mirror!r}, which is no folder; point it at a mirror of "
+                f"the data files or unset it."
+            )
         folders.insert(0, Path(mirror))
     for path in (folder / f"{file.name}{zipped}" for folder in folders for zipped in ("", ".gz")):
         if path.is_file():
@@ -94,12 +101,15 @@ def _content(file: File, path: Path) -> bytes:
         raw = path.read_bytes()
         content = gzip.decompress(raw) if path.suffix == ".gz" else raw
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read ({error}); replace it with a fresh copy of "
-                        f"{file.url or file.made}.") from None
+        raise DataError(
+            f"{path} cannot be read ({error}); replace it with a fresh copy of {file.url or file.made}."
+        ) from None
     found = sha256(content).hexdigest()
     if found != file.sha256:
-        raise DataError(f"{path} is refused: the sha256 of its content is {found[:12]}, expected "
-                        f"{file.sha256[:12]}; replace it with a fresh copy of {file.url or file.made}.")
+        raise DataError(
+            f"{path} is refused: the sha256 of its content is {found[:12]}, expected "
+            f"{file.sha256[:12]}; replace it with a fresh copy of {file.url or file.made}."
+        )
     return content
 
 
@@ -109,21 +119,29 @@ def _download(file: File) -> tuple[Path, bytes]:
 
     elsewhere = "point CAUSALNB_DATA at a folder that has it"
     if os.environ.get("CAUSALNB_OFFLINE", "0") not in ("", "0"):
-        raise DataError(f"{file.name} is not on this machine and CAUSALNB_OFFLINE forbids the download; "
-                        f"unset it or {elsewhere}.")
+        raise DataError(
+            f"{file.name} is not on this machine and CAUSALNB_OFFLINE forbids the download; "
+            f"unset it or {elsewhere}."
+        )
     zipped = file.url.endswith(".gz") and not file.name.endswith(".gz")
     target = downloads_dir() / (f"{file.name}.gz" if zipped else file.name)
     try:
-        pooch.retrieve(file.url, None if zipped else f"sha256:{file.sha256}", fname=target.name,
-                       path=target.parent)
+        pooch.retrieve(
+            file.url, None if zipped else f"sha256:{file.sha256}", fname=target.name, path=target.parent
+        )
         return target, _content(file, target)
     except requests.RequestException as error:
-        raise DataError(f"{file.url} cannot be downloaded ({type(error).__name__}); check the network or "
-                        f"{elsewhere}.") from None
+        raise DataError(
+            f"{file.url} cannot be downloaded ({type(error).__name__}); check the network or {elsewhere}."
+        ) from None
     except ValueError:
         target.unlink(missing_ok=True)
-        raise DataError(f"{file.url} is refused: what it sent does not have the sha256 {file.sha256[:12]}; "
-                        f"it was not kept, try again or {elsewhere}.") from None
+        raise DataError(
+            f"{file.url} is refused: what it sent does not have the sha256 {file.sha256[:12]}; "
+            f"it was not kept, try again or {elsewhere}."
+        ) from None
     except OSError as error:
-        raise DataError(f"{target} cannot be written ({error.strerror or error}); free some space or set "
-                        f"CAUSALNB_CACHE to another folder.") from None
+        raise DataError(
+            f"{target} cannot be written ({error.strerror or error}); free some space or set "
+            f"CAUSALNB_CACHE to another folder."
+        ) from None

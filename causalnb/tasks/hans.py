@@ -16,10 +16,25 @@ import numpy as np
 from causalnb.errors import DataError
 from causalnb.tasks import files, overlap, sentence_pairs
 
-COLUMNS = ("gold_label", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse",
-           "sentence2_parse", "sentence1", "sentence2", "pairID", "heuristic", "subcase", "template")
-MODELS = {"BERT": "hans/bert_preds.txt", "Decomposable attention": "hans/decomp_attn_heur_preds.txt",
-          "ESIM": "hans/esim_heur_preds.txt", "SPINN": "hans/spinn_preds_heur.txt"}
+COLUMNS = (
+    "gold_label",
+    "sentence1_binary_parse",
+    "sentence2_binary_parse",
+    "sentence1_parse",
+    "sentence2_parse",
+    "sentence1",
+    "sentence2",
+    "pairID",
+    "heuristic",
+    "subcase",
+    "template",
+)
+MODELS = {
+    "BERT": "hans/bert_preds.txt",
+    "Decomposable attention": "hans/decomp_attn_heur_preds.txt",
+    "ESIM": "hans/esim_heur_preds.txt",
+    "SPINN": "hans/spinn_preds_heur.txt",
+}
 RUNS = "hans/berts_of_a_feather_accuracies_by_run.csv"
 CONTRADICTING = "hans/mnli_contradicting_examples"
 PER_SUBCASE = 1000
@@ -33,10 +48,17 @@ def parse(text: str, source: str) -> list[dict]:
     for number, cells in sentence_pairs.table(text, source, COLUMNS):
         label = sentence_pairs.label_of(cells["gold_label"], overlap.LABELS, source, number)
         if cells["subcase"] not in overlap.SUBCASES:
-            raise DataError(f"{source}, line {number}: {cells['subcase']!r} is no subcase of HANS; take a "
-                            f"fresh copy of the file.")
-        rows.append({**{name: cells[name] for name in ("sentence1", "sentence2")}, "label": label,
-                     **{name: cells[name] for name in ("heuristic", "subcase", "template", "pairID")}})
+            raise DataError(
+                f"{source}, line {number}: {cells['subcase']!r} is no subcase of HANS; take a "
+                f"fresh copy of the file."
+            )
+        rows.append(
+            {
+                **{name: cells[name] for name in ("sentence1", "sentence2")},
+                "label": label,
+                **{name: cells[name] for name in ("heuristic", "subcase", "template", "pairID")},
+            }
+        )
     return rows
 
 
@@ -61,11 +83,16 @@ def report(rows: Sequence[dict], predictions: Sequence[int | str]) -> dict:
     groups: dict[tuple, list[bool]] = {}
     for row, prediction in zip(rows, predictions):
         if prediction not in said:
-            raise DataError(f"{prediction!r} is no prediction on HANS; give one of "
-                            f"{', '.join(map(repr, said))}.")
+            raise DataError(
+                f"{prediction!r} is no prediction on HANS; give one of {', '.join(map(repr, said))}."
+            )
         right, half = said[prediction] == row["label"], overlap.LABELS[row["label"]]
-        for key in (("accuracy",), (half,), ("heuristics", half, row["heuristic"]),
-                    ("subcases", row["subcase"])):
+        for key in (
+            ("accuracy",),
+            (half,),
+            ("heuristics", half, row["heuristic"]),
+            ("subcases", row["subcase"]),
+        ):
             groups.setdefault(key, []).append(right)
     found: dict = {}
     for (*outer, last), right in groups.items():
@@ -78,8 +105,11 @@ def report(rows: Sequence[dict], predictions: Sequence[int | str]) -> dict:
 
 def published_rows() -> list[dict]:
     """Label, heuristic and subcase of the 30,000 published pairs, in the order of their pairIDs."""
-    return [{"label": int(subcase[1] == "n"), "heuristic": overlap.HEURISTICS[subcase[0]], "subcase": subcase}
-            for subcase in overlap.SUBCASES for _ in range(PER_SUBCASE)]
+    return [
+        {"label": int(subcase[1] == "n"), "heuristic": overlap.HEURISTICS[subcase[0]], "subcase": subcase}
+        for subcase in overlap.SUBCASES
+        for _ in range(PER_SUBCASE)
+    ]
 
 
 def parse_predictions(text: str, source: str) -> list[str]:
@@ -93,21 +123,26 @@ def parse_predictions(text: str, source: str) -> list[str]:
     for number, line in enumerate(text.splitlines()[1:], 2):
         name, _, label = line.partition(",")
         if name not in left or label not in _NLI:
-            raise DataError(f"{source}, line {number}: expected a new pairID and a label, as in "
-                            f"ex0,entailment, found {line[:60]!r}; take a fresh copy of the file.")
+            raise DataError(
+                f"{source}, line {number}: expected a new pairID and a label, as in "
+                f"ex0,entailment, found {line[:60]!r}; take a fresh copy of the file."
+            )
         left.remove(name)
         found[name] = label
     if left:
-        raise DataError(f"{source} has no prediction for {len(left)} of {len(names)} pairs, such as "
-                        f"{min(left)}; take a fresh copy of the file.")
+        raise DataError(
+            f"{source} has no prediction for {len(left)} of {len(names)} pairs, such as "
+            f"{min(left)}; take a fresh copy of the file."
+        )
     return [found[name] for name in names]
 
 
 def predictions(model: str) -> list[str]:
     """Published predictions of one of MODELS; DataError on another, or if there is no copy of the file."""
     if model not in MODELS:
-        raise DataError(f"No predictions of {model!r} on HANS are published; choose one of "
-                        f"{', '.join(MODELS)}.")
+        raise DataError(
+            f"No predictions of {model!r} on HANS are published; choose one of {', '.join(MODELS)}."
+        )
     return parse_predictions(files.read(MODELS[model]).decode(), MODELS[model])
 
 
@@ -125,8 +160,10 @@ def parse_runs(text: str, source: str) -> dict[str, np.ndarray]:
     except ValueError:
         values = np.empty(0)
     if values.shape != (len(runs), len(head) - 1) or not runs:
-        raise DataError(f"{source}: expected a line of names, then lines that begin with 'Run' and have a "
-                        f"number for each; take a fresh copy of the file.")
+        raise DataError(
+            f"{source}: expected a line of names, then lines that begin with 'Run' and have a "
+            f"number for each; take a fresh copy of the file."
+        )
     return dict(zip(head[1:], values.T))
 
 
@@ -136,8 +173,10 @@ def contradicting() -> list[dict]:
     for number, line in enumerate(files.read(CONTRADICTING).decode().splitlines(), 1):
         cells = line.split("\t")
         if len(cells) != 3:
-            raise DataError(f"{CONTRADICTING}, line {number}: expected two sentences and a label, found "
-                            f"{line[:60]!r}; take a fresh copy of the file.")
+            raise DataError(
+                f"{CONTRADICTING}, line {number}: expected two sentences and a label, found "
+                f"{line[:60]!r}; take a fresh copy of the file."
+            )
         sentence_pairs.label_of(cells[2], _NLI, CONTRADICTING, number)
         rows.append({"sentence1": cells[0].strip(), "sentence2": cells[1].strip(), "label": 1})
     return rows

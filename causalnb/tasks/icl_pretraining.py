@@ -16,8 +16,11 @@ import numpy as np
 from causalnb.errors import DataError
 from causalnb.tasks import acre, icl_rows, icl_words, pvr, raven
 
-_PLAIN = [word for word in icl_words.VOCABULARY if word not in (*icl_words.SPECIALS.values(), icl_rows.FILLER,
-                                                                 ";", ">", "|", "/", ",", "and")]
+_PLAIN = [
+    word
+    for word in icl_words.VOCABULARY
+    if word not in (*icl_words.SPECIALS.values(), icl_rows.FILLER, ";", ">", "|", "/", ",", "and")
+]
 _BLOCK = 1000  # problems that are drawn at once
 
 
@@ -47,8 +50,10 @@ def _lookup(draw: np.random.Generator) -> dict:
 def _marks(draw: np.random.Generator) -> dict:
     """Groups of names with one of two marks each; of every name: the marks of its groups, in their order."""
     *names, first, second = _some(draw, int(draw.integers(5, 11)))
-    groups = [(draw.permutation(names)[: draw.integers(1, 4)].tolist(), (first, second)[draw.integers(2)])
-              for _ in range(int(draw.integers(3, 7)))]
+    groups = [
+        (draw.permutation(names)[: draw.integers(1, 4)].tolist(), (first, second)[draw.integers(2)])
+        for _ in range(int(draw.integers(3, 7)))
+    ]
     pieces = icl_rows.plain([word for group, mark in groups for word in (*group, ">", mark, ";")])
     pieces += icl_rows.plain([icl_rows.SEPARATOR])
     for name in draw.permutation(names).tolist():
@@ -64,7 +69,11 @@ def _lacking(draw: np.random.Generator) -> dict:
 
 
 SKILLS: dict[str, Callable[[np.random.Generator], dict]] = {
-    "copy": _copy, "lookup": _lookup, "marks": _marks, "lacking": _lacking}
+    "copy": _copy,
+    "lookup": _lookup,
+    "marks": _marks,
+    "lacking": _lacking,
+}
 _SHARES = {"copy": 1, "lookup": 4, "marks": 3, "lacking": 1, "pvr": 1}  # look-up comes late, or not at all
 
 
@@ -79,13 +88,18 @@ def _contexts(n: int, seed: int) -> list[dict]:
     while len(made) < n:
         several = min(_BLOCK, n - len(made)) // 12 + 1
         views = acre.generate("IID", 3 * several, [seed, block])
-        panels = [problem for of_each in zip(*(raven.generate(kind, several, [seed, block], "balanced")
-                                               for kind in raven.CONFIGURATIONS)) for problem in of_each]
+        panels = [
+            problem
+            for of_each in zip(
+                *(raven.generate(kind, several, [seed, block], "balanced") for kind in raven.CONFIGURATIONS)
+            )
+            for problem in of_each
+        ]
         for one, other in zip(views, panels, strict=True):
             for format in acre.FORMATS:
-                row, = acre.rows([one], format, len(made), dense=True)
+                (row,) = acre.rows([one], format, len(made), dense=True)
                 made.append(_context(row, row["words"].index(icl_rows.SEPARATOR)))
-                row, = raven.rows([other], format)
+                (row,) = raven.rows([other], format)
                 made.append(_context(row, row["answer"].index(True) - 1))
         block += 1
     return made[:n]

@@ -28,8 +28,12 @@ def plain(words: Iterable[str]) -> list[Piece]:
 def make(pieces: Iterable[Piece], **more) -> dict:
     """The row of (word, PLAIN | DEDUCIBLE | ANSWER) pieces, with more keys of the task's own."""
     pieces = list(pieces)
-    return {"words": [word for word, _ in pieces], "answer": [kind == ANSWER for _, kind in pieces],
-            "supervised": [kind != PLAIN for _, kind in pieces], **more}
+    return {
+        "words": [word for word, _ in pieces],
+        "answer": [kind == ANSWER for _, kind in pieces],
+        "supervised": [kind != PLAIN for _, kind in pieces],
+        **more,
+    }
 
 
 def prompt_length(row: dict) -> int:
@@ -55,16 +59,18 @@ def pad(row: dict, length: int, seed: int | np.random.Generator = 0) -> dict:
     return {**row, **make(pieces)}
 
 
-def match_lengths(left: list[dict], right: list[dict], extra: int = 0,
-                  seed: int = 0) -> tuple[list[dict], list[dict]]:
+def match_lengths(
+    left: list[dict], right: list[dict], extra: int = 0, seed: int = 0
+) -> tuple[list[dict], list[dict]]:
     """Both lists with fillers, so that the i-th prompts of both are equally long.
 
     That is the longer one's length and 0 to `extra` words more, drawn for each pair. DataError if the lists
     differ in length.
     """
     if len(left) != len(right):
-        raise DataError(f"{len(left)} rows cannot be matched with {len(right)}: give the same problems "
-                        f"twice.")
+        raise DataError(
+            f"{len(left)} rows cannot be matched with {len(right)}: give the same problems twice."
+        )
     draw = np.random.default_rng(seed)
     more = draw.integers(0, extra + 1, len(left))
     lengths = [max(prompt_length(a), prompt_length(b)) + int(m) for a, b, m in zip(left, right, more)]

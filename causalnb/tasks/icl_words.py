@@ -11,8 +11,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 SPECIALS = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>", "sep_token": icl_rows.SEPARATOR}
-VOCABULARY = {word: i for i, word in enumerate(dict.fromkeys((
-    *SPECIALS.values(), icl_rows.FILLER, *pvr.WORDS, *arc.WORDS, *acre.WORDS, *raven.WORDS)))}
+VOCABULARY = {
+    word: i
+    for i, word in enumerate(
+        dict.fromkeys(
+            (*SPECIALS.values(), icl_rows.FILLER, *pvr.WORDS, *arc.WORDS, *acre.WORDS, *raven.WORDS)
+        )
+    )
+}
 
 
 def tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
@@ -22,16 +28,19 @@ def tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
 
     core = Tokenizer(models.WordLevel(VOCABULARY))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=core, padding_side=padding_side,
-                                   clean_up_tokenization_spaces=False, **SPECIALS)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, padding_side=padding_side, clean_up_tokenization_spaces=False, **SPECIALS
+    )
 
 
 def ids(words: list[str]) -> list[int]:
     """Token ids of words; DataError names one that is not in VOCABULARY."""
     for word in words:
         if word not in VOCABULARY:
-            raise DataError(f"Unknown word {word!r} in {' '.join(words)[:60]!r}: the vocabulary has the "
-                            f"words of the compact rows of ACRE, RAVEN, PVR and ARC.")
+            raise DataError(
+                f"Unknown word {word!r} in {' '.join(words)[:60]!r}: the vocabulary has the "
+                f"words of the compact rows of ACRE, RAVEN, PVR and ARC."
+            )
     return [VOCABULARY[word] for word in words]
 
 
@@ -47,5 +56,9 @@ def encode(row: dict) -> dict[str, list[int]]:
     def labels(wanted: list[bool]) -> list[int]:
         return [token if said else -100 for token, said in zip(tokens, [False, *wanted, wanted[-1]])]
 
-    return {"input_ids": tokens, "prompt_mask": [1] * n + [0] * (len(tokens) - n),
-            "labels": labels(row["answer"]), "supervised": labels(row["supervised"])}
+    return {
+        "input_ids": tokens,
+        "prompt_mask": [1] * n + [0] * (len(tokens) - n),
+        "labels": labels(row["answer"]),
+        "supervised": labels(row["supervised"]),
+    }

@@ -29,27 +29,33 @@ if TYPE_CHECKING:
 LABELS = ("entailment", "non-entailment")
 HEURISTICS = {"l": "lexical_overlap", "s": "subsequence", "c": "constituent"}  # by the first letter
 SOURCES = ("generator", "hans")
-WORDS = {kind: tuple(said.split()) for kind, said in {
-    "N": "pilot farmer baker nurse painter singer guard sailor poet teacher plumber tailor miner gardener "
-         "dancer driver waiter barber hunter clerk writer engineer dentist butcher carpenter florist "
-         "musician librarian courier chemist surgeon jeweler potter weaver janitor cook curator editor "
-         "broker captain",
-    "T": "admired advised avoided blamed contacted comforted encouraged greeted helped ignored interrupted "
-         "invited noticed praised recognized rescued supported thanked trusted visited warned watched "
-         "welcomed amused annoyed defended escorted flattered hugged mocked",
-    "Z": "called phoned painted sketched filmed coached served taught paid followed interviewed photographed",
-    "I": "slept laughed waited danced resigned smiled arrived shouted hesitated coughed complained yawned "
-         "sneezed wept fainted knelt returned giggled shivered vanished",
-    "Q": "believed feared doubted understood expected suspected heard accepted",
-    "V": "hoped claimed said thought assumed argued insisted guessed",
-    "K": "knew realized learned discovered forgot regretted remembered",
-    "L": "near behind beside opposite",
-    "C": "garden market station kitchen theater museum harbor hotel stadium chapel",
-    "A": "happy tired young clever quiet angry proud nervous lazy polite brave careful honest lonely rich "
-         "famous",
-    "F": "if unless", "S": "since because", "W": "after before while when",
-    "B": "perhaps maybe supposedly allegedly probably hopefully",
-    "E": "certainly clearly obviously undoubtedly luckily sadly"}.items()}
+WORDS = {
+    kind: tuple(said.split())
+    for kind, said in {
+        "N": "pilot farmer baker nurse painter singer guard sailor poet teacher plumber tailor miner gardener "
+        "dancer driver waiter barber hunter clerk writer engineer dentist butcher carpenter florist "
+        "musician librarian courier chemist surgeon jeweler potter weaver janitor cook curator editor "
+        "broker captain",
+        "T": "admired advised avoided blamed contacted comforted encouraged greeted helped ignored interrupted "
+        "invited noticed praised recognized rescued supported thanked trusted visited warned watched "
+        "welcomed amused annoyed defended escorted flattered hugged mocked",
+        "Z": "called phoned painted sketched filmed coached served taught paid followed interviewed photographed",
+        "I": "slept laughed waited danced resigned smiled arrived shouted hesitated coughed complained yawned "
+        "sneezed wept fainted knelt returned giggled shivered vanished",
+        "Q": "believed feared doubted understood expected suspected heard accepted",
+        "V": "hoped claimed said thought assumed argued insisted guessed",
+        "K": "knew realized learned discovered forgot regretted remembered",
+        "L": "near behind beside opposite",
+        "C": "garden market station kitchen theater museum harbor hotel stadium chapel",
+        "A": "happy tired young clever quiet angry proud nervous lazy polite brave careful honest lonely rich "
+        "famous",
+        "F": "if unless",
+        "S": "since because",
+        "W": "after before while when",
+        "B": "perhaps maybe supposedly allegedly probably hopefully",
+        "E": "certainly clearly obviously undoubtedly luckily sadly",
+    }.items()
+}
 CONTENT = "NTZIQVKCA"  # kinds new words can be of, in a hypothesis that is not entailed
 
 _SLOT = re.compile(r"([A-Z])\d")
@@ -332,13 +338,15 @@ def templates(family: str = "main") -> list[Template]:
 
 
 def entailed(family: str = "main") -> dict[str, list[Template]]:
-    """{premise: templates of what follows from it} for every premise of a family; itself where there is none.
-    """
+    """{premise: templates of what follows from it} for every premise of a family; itself where there is none."""
     known = templates(family)
-    found = {one.premise: [two for two in known if two.premise == one.premise and not two.label]
-             for one in known}
-    return {premise: ways or [Template("identity", f"{family}{number}", premise, premise)]
-            for number, (premise, ways) in enumerate(found.items(), 1)}
+    found = {
+        one.premise: [two for two in known if two.premise == one.premise and not two.label] for one in known
+    }
+    return {
+        premise: ways or [Template("identity", f"{family}{number}", premise, premise)]
+        for number, (premise, ways) in enumerate(found.items(), 1)
+    }
 
 
 def _fill(template: Template, draw: random.Random) -> dict[str, str]:
@@ -372,26 +380,39 @@ def _pair(template: Template, draw: random.Random, new_words: bool = False) -> d
     filled = _fill(template, draw)
     changed = _renew(template.hypothesis, filled, draw) if new_words else filled
     subcase = "new_words" if new_words else template.subcase
-    return {"sentence1": _say(template.premise, filled), "sentence2": _say(template.hypothesis, changed),
-            "label": 1 if new_words else template.label,
-            "heuristic": HEURISTICS.get(subcase[0], "none"), "subcase": subcase,
-            "template": template.name}
+    return {
+        "sentence1": _say(template.premise, filled),
+        "sentence2": _say(template.hypothesis, changed),
+        "label": 1 if new_words else template.label,
+        "heuristic": HEURISTICS.get(subcase[0], "none"),
+        "subcase": subcase,
+        "template": template.name,
+    }
 
 
-def challenge(per_subcase: int = 100, seed: int | str = 0, family: str = "main",
-              seen: set[str] | None = None) -> list[dict]:
+def challenge(
+    per_subcase: int = 100, seed: int | str = 0, family: str = "main", seen: set[str] | None = None
+) -> list[dict]:
     """Rows of all SUBCASES in order, `per_subcase` of each, half of them entailed; templates come in turn.
 
     `seen` has premises that may not come again, and takes up those drawn. DataError if there are too few.
     """
     draw, seen = random.Random(f"challenge {family} {seed}"), set() if seen is None else seen
     ways = {subcase: [one for one in templates(family) if one.subcase == subcase] for subcase in SUBCASES}
-    return [sentence_pairs.fresh(lambda: _pair(ways[subcase][i % len(ways[subcase])], draw), seen)
-            for subcase in SUBCASES for i in range(per_subcase)]
+    return [
+        sentence_pairs.fresh(lambda: _pair(ways[subcase][i % len(ways[subcase])], draw), seen)
+        for subcase in SUBCASES
+        for i in range(per_subcase)
+    ]
 
 
-def pairs(n: int = 12_000, minority: float = 0.05, seed: int | str = 0, family: str = "main",
-          seen: set[str] | None = None) -> list[dict]:
+def pairs(
+    n: int = 12_000,
+    minority: float = 0.05,
+    seed: int | str = 0,
+    family: str = "main",
+    seen: set[str] | None = None,
+) -> list[dict]:
     """n shuffled rows in distribution: n // 2 entailed, and of those with full overlap `minority` are not.
 
     Counter-examples are as in the challenge; in all others that are not entailed one or more words are new
@@ -413,8 +434,16 @@ def pairs(n: int = 12_000, minority: float = 0.05, seed: int | str = 0, family: 
     return [sentence_pairs.fresh(lambda: make(kind), seen) for kind in kinds]
 
 
-def load(source: str = "generator", n_train: int = 12_000, n_validation: int = 1000, n_test: int = 2000,
-         per_subcase: int = 100, minority: float = 0.05, family: str = "main", seed: int = 0) -> DatasetDict:
+def load(
+    source: str = "generator",
+    n_train: int = 12_000,
+    n_validation: int = 1000,
+    n_test: int = 2000,
+    per_subcase: int = 100,
+    minority: float = 0.05,
+    family: str = "main",
+    seed: int = 0,
+) -> DatasetDict:
     """DatasetDict with columns sentence1, sentence2, label, heuristic, subcase, template.
 
     train, validation and test are pairs(), challenge_train and challenge are challenge() of the same family;
@@ -425,8 +454,14 @@ def load(source: str = "generator", n_train: int = 12_000, n_validation: int = 1
     """
     sentence_pairs.check_source("overlap", source, SOURCES)
     if source == "hans":
-        return sentence_pairs.from_hub("jhu-cogsci/hans", None, {"train": "train", "challenge": "validation"},
-                                       ("premise", "hypothesis"), LABELS)
+        return sentence_pairs.from_hub(
+            "jhu-cogsci/hans",
+            None,
+            {"train": "train", "challenge": "validation"},
+            ("premise", "hypothesis"),
+            LABELS,
+        )
     sizes = {"train": n_train, "validation": n_validation, "test": n_test}
     return sentence_pairs.dataset(
-        sentence_pairs.parts(challenge, per_subcase, pairs, sizes, minority, family, seed), LABELS)
+        sentence_pairs.parts(challenge, per_subcase, pairs, sizes, minority, family, seed), LABELS
+    )

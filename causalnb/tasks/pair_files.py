@@ -22,13 +22,19 @@ if TYPE_CHECKING:
 
 BYTES = re.compile(r"""b(['"]).*\1""", re.DOTALL)  # where one sentence of a file is such a literal, all are
 UNDECIDED = "-"  # SNLI's and MNLI's gold label where the annotators disagree
-INFERENCE = {"sentence1": ("sentence1", "premise"), "sentence2": ("sentence2", "hypothesis"),
-             "label": ("gold_label", "label")}
+INFERENCE = {
+    "sentence1": ("sentence1", "premise"),
+    "sentence2": ("sentence2", "hypothesis"),
+    "label": ("gold_label", "label"),
+}
 COLUMNS = {  # by task: our column -> what files call it
     "overlap": INFERENCE,
     "snli": INFERENCE,
-    "paraphrase": {"sentence1": ("sentence1", "question1"), "sentence2": ("sentence2", "question2"),
-                   "label": ("is_duplicate", "label")},
+    "paraphrase": {
+        "sentence1": ("sentence1", "question1"),
+        "sentence2": ("sentence2", "question2"),
+        "label": ("is_duplicate", "label"),
+    },
 }
 SENTENCES = ("sentence1", "sentence2")
 LABELS = {"overlap": overlap.LABELS, "snli": snli.LABELS, "paraphrase": paraphrase.LABELS}
@@ -59,25 +65,34 @@ def read(task: str, path: str | Path) -> list[dict]:
         for name, others in COLUMNS[task].items():
             column = next((other for other in others if other in cells), None)
             if column is None:
-                raise DataError(f"{path}, line {number}: no column is called {' or '.join(others)}; it has "
-                                f"{', '.join(map(str, cells))[:80]}.")
+                raise DataError(
+                    f"{path}, line {number}: no column is called {' or '.join(others)}; it has "
+                    f"{', '.join(map(str, cells))[:80]}."
+                )
             row[name] = cells[column]
             if not isinstance(row[name], (str, int) if name == "label" else str):
-                raise DataError(f"{path}, line {number}: {column} is {json.dumps(row[name])[:60]}; expected "
-                                f"a text: take a fresh copy of the file.")
+                raise DataError(
+                    f"{path}, line {number}: {column} is {json.dumps(row[name])[:60]}; expected "
+                    f"a text: take a fresh copy of the file."
+                )
         row["label"] = str(row["label"])
         if row["label"] == UNDECIDED:
             continue
         label = row["label"]
-        row["label"] = (int(label) if label in map(str, range(len(known)))
-                        else sentence_pairs.label_of(label, known, str(path), number))
+        row["label"] = (
+            int(label)
+            if label in map(str, range(len(known)))
+            else sentence_pairs.label_of(label, known, str(path), number)
+        )
         rows.append((number, row))
     if not rows:
         raise DataError(f"{path} has no pair with a label: give a file of sentence pairs.")
     literal = any(BYTES.fullmatch(row[name]) for _, row in rows for name in SENTENCES)
     read_cell = paraphrase.decoded if literal and task == "paraphrase" else sentence_pairs.said
-    return [row | {name: read_cell(row[name], name, str(path), number) for name in SENTENCES}
-            for number, row in rows]
+    return [
+        row | {name: read_cell(row[name], name, str(path), number) for name in SENTENCES}
+        for number, row in rows
+    ]
 
 
 def _json(text: str, path) -> Iterator[tuple[int, dict]]:
@@ -88,8 +103,10 @@ def _json(text: str, path) -> Iterator[tuple[int, dict]]:
             except json.JSONDecodeError:
                 cells = None
             if not isinstance(cells, dict):
-                raise DataError(f"{path}, line {number}: expected a JSON object, found {line[:60]!r}; take a "
-                                f"fresh copy of the file.")
+                raise DataError(
+                    f"{path}, line {number}: expected a JSON object, found {line[:60]!r}; take a "
+                    f"fresh copy of the file."
+                )
             yield number, cells
 
 
@@ -104,11 +121,14 @@ def _table(text: str, path) -> Iterator[tuple[int, dict]]:
     try:
         for cells in lines:
             if len(cells) not in (0, len(names)):
-                raise DataError(f"{path}, line {lines.line_num + 1}: expected {len(names)} cells with tabs "
-                                f"between them, found {len(cells)} in {' '.join(cells)[:60]!r}; take a fresh "
-                                f"copy of the file.")
+                raise DataError(
+                    f"{path}, line {lines.line_num + 1}: expected {len(names)} cells with tabs "
+                    f"between them, found {len(cells)} in {' '.join(cells)[:60]!r}; take a fresh "
+                    f"copy of the file."
+                )
             if cells:
                 yield lines.line_num + 1, dict(zip(names, cells))
     except csv.Error as error:
-        raise DataError(f"{path}, line {lines.line_num + 1}: {error}; take a fresh copy of the "
-                        f"file.") from None
+        raise DataError(
+            f"{path}, line {lines.line_num + 1}: {error}; take a fresh copy of the file."
+        ) from None

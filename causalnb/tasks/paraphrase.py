@@ -26,18 +26,31 @@ SOURCES = ("generator", "paws_qqp", "qqp", "paws_wiki")
 PUBLISHED = "paws/paws_qqp_dev_and_test.tsv"
 COLUMNS = ("id", "sentence1", "sentence2", "label")
 SAME_WORDS = ("moved", "symmetric", "swapped")  # kinds of pairs whose sentences have the same words
-THINGS = {kind: tuple(said.split()) for kind, said in {
-    "city": "Paris London Rome Berlin Madrid Vienna Prague Lisbon Dublin Oslo Athens Warsaw Cairo Delhi "
-            "Tokyo Seoul Lima Boston Chicago Denver",
-    "unit": "miles kilometers meters feet inches yards centimeters millimeters leagues fathoms "
-            "furlongs cubits",
-    "animal": "dog cat horse wolf tiger bear goat donkey camel rabbit fox otter pig mule sheep monkey",
-    "subject": "physics chemistry biology history geometry algebra statistics economics geology philosophy "
-               "astronomy accounting",
-    "language": "French Spanish German Italian Greek Polish Czech Danish Korean Hindi Arabic Turkish",
-}.items()}
-ENDS = ("these days", "in real life", "according to experts", "in practice", "at this point",
-        "for most people", "in your opinion", "right now", "in general", "on average")
+THINGS = {
+    kind: tuple(said.split())
+    for kind, said in {
+        "city": "Paris London Rome Berlin Madrid Vienna Prague Lisbon Dublin Oslo Athens Warsaw Cairo Delhi "
+        "Tokyo Seoul Lima Boston Chicago Denver",
+        "unit": "miles kilometers meters feet inches yards centimeters millimeters leagues fathoms "
+        "furlongs cubits",
+        "animal": "dog cat horse wolf tiger bear goat donkey camel rabbit fox otter pig mule sheep monkey",
+        "subject": "physics chemistry biology history geometry algebra statistics economics geology philosophy "
+        "astronomy accounting",
+        "language": "French Spanish German Italian Greek Polish Czech Danish Korean Hindi Arabic Turkish",
+    }.items()
+}
+ENDS = (
+    "these days",
+    "in real life",
+    "according to experts",
+    "in practice",
+    "at this point",
+    "for most people",
+    "in your opinion",
+    "right now",
+    "in general",
+    "on average",
+)
 
 
 @dataclass(frozen=True)
@@ -49,65 +62,196 @@ class Question:
     ways: tuple[str, ...]
 
 
-_QUESTIONS = {"main": (
-    ("city", False, "what is the cheapest flight from {0} to {1}",
-     "which flight from {0} to {1} is the cheapest", "how do I find the cheapest flight from {0} to {1}"),
-    ("unit", False, "how do I convert {0} to {1}", "how can I convert {0} to {1}",
-     "what is the way to convert {0} to {1}"),
-    ("animal", False, "can a {0} outrun a {1}", "is a {0} able to outrun a {1}",
-     "is it true that a {0} can outrun a {1}"),
-    ("subject", False, "is {0} harder than {1}", "is it true that {0} is harder than {1}",
-     "would you say that {0} is harder than {1}"),
-    ("language", False, "how do I translate a letter from {0} into {1}",
-     "how can I translate a letter from {0} into {1}",
-     "what is the way to translate a letter from {0} into {1}"),
-    ("city", True, "how far is it between {0} and {1}", "what is the distance between {0} and {1}",
-     "how great is the distance between {0} and {1}"),
-    ("unit", True, "who uses both {0} and {1}", "which people use both {0} and {1}",
-     "who is it that uses both {0} and {1}"),
-    ("animal", True, "who wins, a {0} versus a {1}", "which one wins, a {0} versus a {1}",
-     "who would win, a {0} versus a {1}"),
-    ("subject", True, "what is the difference between {0} and {1}", "how do {0} and {1} differ",
-     "what makes {0} and {1} different"),
-    ("language", True, "what do {0} and {1} have in common", "what is it that {0} and {1} have in common",
-     "which things do {0} and {1} have in common"),
-), "other": (  # in words of "main", so that a reader of main knows the tokens
-    ("city", False, "how do I find the way from {0} to {1}", "what is the way from {0} to {1}",
-     "which is the way from {0} to {1}"),
-    ("subject", False, "who uses {0} in {1}", "which people use {0} in {1}",
-     "who is it that uses {0} in {1}"),
-    ("animal", False, "can a {0} find a {1}", "is a {0} able to find a {1}",
-     "would you say that a {0} can find a {1}"),
-    ("city", True, "what is the cheapest way between {0} and {1}",
-     "which way between {0} and {1} is the cheapest",
-     "how do people find the cheapest way between {0} and {1}"),
-    ("subject", True, "which one is harder, {0} versus {1}", "what is harder, {0} versus {1}",
-     "which would you say is harder, {0} versus {1}"),
-    ("language", True, "which letter do both {0} and {1} use", "what letter do both {0} and {1} use",
-     "what is the letter that both {0} and {1} use"),
-), "development": (
-    ("city", False, "how long is the drive from {0} to {1}", "how many hours is the drive from {0} to {1}",
-     "how much time does the drive from {0} to {1} take"),
-    ("unit", False, "do {0} measure more than {1}", "is it right that {0} measure more than {1}",
-     "can you confirm that {0} measure more than {1}"),
-    ("animal", False, "does a {0} ever attack a {1}", "does it happen that a {0} attacks a {1}",
-     "are there cases where a {0} attacks a {1}"),
-    ("subject", False, "does {0} depend on {1}", "is it right that {0} depends on {1}",
-     "do you think that {0} depends on {1}"),
-    ("language", False, "which words did {0} borrow from {1}",
-     "what are the words that {0} borrowed from {1}",
-     "can you list the words that {0} borrowed from {1}"),
-    ("city", True, "which roads link {0} and {1}", "what are the roads that link {0} and {1}",
-     "can you list the roads that link {0} and {1}"),
-    ("unit", True, "can I add {0} and {1}", "is it possible to add {0} and {1}",
-     "are there ways to add {0} and {1}"),
-    ("animal", True, "do a {0} and a {1} get along", "does it happen that a {0} and a {1} get along",
-     "do you think that a {0} and a {1} get along"),
-    ("subject", True, "which jobs need both {0} and {1}", "what are the jobs that need both {0} and {1}",
-     "can you list the jobs that need both {0} and {1}"),
-    ("language", True, "do {0} and {1} sound alike", "is it right that {0} and {1} sound alike",
-     "can you confirm that {0} and {1} sound alike"),
-)}
+_QUESTIONS = {
+    "main": (
+        (
+            "city",
+            False,
+            "what is the cheapest flight from {0} to {1}",
+            "which flight from {0} to {1} is the cheapest",
+            "how do I find the cheapest flight from {0} to {1}",
+        ),
+        (
+            "unit",
+            False,
+            "how do I convert {0} to {1}",
+            "how can I convert {0} to {1}",
+            "what is the way to convert {0} to {1}",
+        ),
+        (
+            "animal",
+            False,
+            "can a {0} outrun a {1}",
+            "is a {0} able to outrun a {1}",
+            "is it true that a {0} can outrun a {1}",
+        ),
+        (
+            "subject",
+            False,
+            "is {0} harder than {1}",
+            "is it true that {0} is harder than {1}",
+            "would you say that {0} is harder than {1}",
+        ),
+        (
+            "language",
+            False,
+            "how do I translate a letter from {0} into {1}",
+            "how can I translate a letter from {0} into {1}",
+            "what is the way to translate a letter from {0} into {1}",
+        ),
+        (
+            "city",
+            True,
+            "how far is it between {0} and {1}",
+            "what is the distance between {0} and {1}",
+            "how great is the distance between {0} and {1}",
+        ),
+        (
+            "unit",
+            True,
+            "who uses both {0} and {1}",
+            "which people use both {0} and {1}",
+            "who is it that uses both {0} and {1}",
+        ),
+        (
+            "animal",
+            True,
+            "who wins, a {0} versus a {1}",
+            "which one wins, a {0} versus a {1}",
+            "who would win, a {0} versus a {1}",
+        ),
+        (
+            "subject",
+            True,
+            "what is the difference between {0} and {1}",
+            "how do {0} and {1} differ",
+            "what makes {0} and {1} different",
+        ),
+        (
+            "language",
+            True,
+            "what do {0} and {1} have in common",
+            "what is it that {0} and {1} have in common",
+            "which things do {0} and {1} have in common",
+        ),
+    ),
+    "other": (  # in words of "main", so that a reader of main knows the tokens
+        (
+            "city",
+            False,
+            "how do I find the way from {0} to {1}",
+            "what is the way from {0} to {1}",
+            "which is the way from {0} to {1}",
+        ),
+        (
+            "subject",
+            False,
+            "who uses {0} in {1}",
+            "which people use {0} in {1}",
+            "who is it that uses {0} in {1}",
+        ),
+        (
+            "animal",
+            False,
+            "can a {0} find a {1}",
+            "is a {0} able to find a {1}",
+            "would you say that a {0} can find a {1}",
+        ),
+        (
+            "city",
+            True,
+            "what is the cheapest way between {0} and {1}",
+            "which way between {0} and {1} is the cheapest",
+            "how do people find the cheapest way between {0} and {1}",
+        ),
+        (
+            "subject",
+            True,
+            "which one is harder, {0} versus {1}",
+            "what is harder, {0} versus {1}",
+            "which would you say is harder, {0} versus {1}",
+        ),
+        (
+            "language",
+            True,
+            "which letter do both {0} and {1} use",
+            "what letter do both {0} and {1} use",
+            "what is the letter that both {0} and {1} use",
+        ),
+    ),
+    "development": (
+        (
+            "city",
+            False,
+            "how long is the drive from {0} to {1}",
+            "how many hours is the drive from {0} to {1}",
+            "how much time does the drive from {0} to {1} take",
+        ),
+        (
+            "unit",
+            False,
+            "do {0} measure more than {1}",
+            "is it right that {0} measure more than {1}",
+            "can you confirm that {0} measure more than {1}",
+        ),
+        (
+            "animal",
+            False,
+            "does a {0} ever attack a {1}",
+            "does it happen that a {0} attacks a {1}",
+            "are there cases where a {0} attacks a {1}",
+        ),
+        (
+            "subject",
+            False,
+            "does {0} depend on {1}",
+            "is it right that {0} depends on {1}",
+            "do you think that {0} depends on {1}",
+        ),
+        (
+            "language",
+            False,
+            "which words did {0} borrow from {1}",
+            "what are the words that {0} borrowed from {1}",
+            "can you list the words that {0} borrowed from {1}",
+        ),
+        (
+            "city",
+            True,
+            "which roads link {0} and {1}",
+            "what are the roads that link {0} and {1}",
+            "can you list the roads that link {0} and {1}",
+        ),
+        (
+            "unit",
+            True,
+            "can I add {0} and {1}",
+            "is it possible to add {0} and {1}",
+            "are there ways to add {0} and {1}",
+        ),
+        (
+            "animal",
+            True,
+            "do a {0} and a {1} get along",
+            "does it happen that a {0} and a {1} get along",
+            "do you think that a {0} and a {1} get along",
+        ),
+        (
+            "subject",
+            True,
+            "which jobs need both {0} and {1}",
+            "what are the jobs that need both {0} and {1}",
+            "can you list the jobs that need both {0} and {1}",
+        ),
+        (
+            "language",
+            True,
+            "do {0} and {1} sound alike",
+            "is it right that {0} and {1} sound alike",
+            "can you confirm that {0} and {1} sound alike",
+        ),
+    ),
+}
 
 
 def questions(family: str = "main") -> list[Question]:
@@ -128,14 +272,22 @@ def _pair(question: Question, kind: str, known: Sequence[Question], draw: random
     things, end = draw.sample(THINGS[question.kind], 2), draw.choice(ENDS)
     way, other = draw.sample(question.ways, 2)
     front = draw.random() < 0.5
-    second = {"moved": (way, things, end, not front), "rephrased": (other, things, end, front),
-              "symmetric": (way, things[::-1], end, front), "swapped": (way, things[::-1], end, front)}
+    second = {
+        "moved": (way, things, end, not front),
+        "rephrased": (other, things, end, front),
+        "symmetric": (way, things[::-1], end, front),
+        "swapped": (way, things[::-1], end, front),
+    }
     if kind == "new_word":
         second[kind] = way, _renew(things, question.kind, draw), end, front
     if kind == "topic":
         second[kind] = _another(question.kind, end, known, draw)
-    return {"sentence1": ask(way, things, end, front), "sentence2": ask(*second[kind]),
-            "label": int(kind in ("moved", "symmetric", "rephrased")), "kind": kind}
+    return {
+        "sentence1": ask(way, things, end, front),
+        "sentence2": ask(*second[kind]),
+        "label": int(kind in ("moved", "symmetric", "rephrased")),
+        "kind": kind,
+    }
 
 
 def _renew(things: list[str], kind: str, draw: random.Random) -> list[str]:
@@ -145,16 +297,21 @@ def _renew(things: list[str], kind: str, draw: random.Random) -> list[str]:
 
 def _another(kind: str, end: str, known: Sequence[Question], draw: random.Random) -> tuple:
     question = draw.choice([one for one in known if one.kind != kind])
-    return (draw.choice(question.ways), draw.sample(THINGS[question.kind], 2),
-            draw.choice([one for one in ENDS if one != end]), draw.random() < 0.5)
+    return (
+        draw.choice(question.ways),
+        draw.sample(THINGS[question.kind], 2),
+        draw.choice([one for one in ENDS if one != end]),
+        draw.random() < 0.5,
+    )
 
 
 def _fresh(make: Callable[[], dict], seen: set[str]) -> dict:
     return sentence_pairs.fresh(make, seen, ("sentence1", "sentence2"))
 
 
-def challenge(n: int = 1000, seed: int | str = 0, family: str = "main",
-              seen: set[str] | None = None) -> list[dict]:
+def challenge(
+    n: int = 1000, seed: int | str = 0, family: str = "main", seen: set[str] | None = None
+) -> list[dict]:
     """n rows of the same words, kinds in turn: half swapped, a quarter each moved and symmetric.
 
     `seen` has sentences that may not come again, and takes up those drawn. DataError if there are too few.
@@ -170,8 +327,13 @@ def challenge(n: int = 1000, seed: int | str = 0, family: str = "main",
     return [_fresh(lambda: make(turn[i % 4]), seen) for i in range(n)]
 
 
-def pairs(n: int = 12_000, minority: float = 0.05, seed: int | str = 0, family: str = "main",
-          seen: set[str] | None = None) -> list[dict]:
+def pairs(
+    n: int = 12_000,
+    minority: float = 0.05,
+    seed: int | str = 0,
+    family: str = "main",
+    seen: set[str] | None = None,
+) -> list[dict]:
     """n shuffled rows in distribution: n // 2 paraphrases; of pairs of the same words `minority` are none.
 
     Paraphrases are moved, rephrased or symmetric; these counter-examples are swapped; all other pairs ask
@@ -202,8 +364,10 @@ def decoded(cell: str, column: str, source: str, number: int) -> str:
     try:
         sentence = ast.literal_eval(cell).decode()
     except (ValueError, SyntaxError, AttributeError):
-        raise DataError(f"{source}, line {number}: {column} should be a bytes literal such as b'Why ?', "
-                        f"found {cell[:60]}; take a fresh copy of the file.") from None
+        raise DataError(
+            f"{source}, line {number}: {column} should be a bytes literal such as b'Why ?', "
+            f"found {cell[:60]}; take a fresh copy of the file."
+        ) from None
     return sentence_pairs.said(sentence, column, source, number)
 
 
@@ -222,8 +386,16 @@ def read() -> list[dict]:
     return parse(files.read(PUBLISHED).decode(), PUBLISHED)
 
 
-def load(source: str = "generator", n_train: int = 12_000, n_validation: int = 1000, n_test: int = 2000,
-         n_challenge: int = 2000, minority: float = 0.05, family: str = "main", seed: int = 0) -> DatasetDict:
+def load(
+    source: str = "generator",
+    n_train: int = 12_000,
+    n_validation: int = 1000,
+    n_test: int = 2000,
+    n_challenge: int = 2000,
+    minority: float = 0.05,
+    family: str = "main",
+    seed: int = 0,
+) -> DatasetDict:
     """DatasetDict with columns sentence1, sentence2, label, and for drawn pairs kind.
 
     train, validation and test are pairs(), challenge_train and challenge are challenge() of the same family;
@@ -236,12 +408,22 @@ def load(source: str = "generator", n_train: int = 12_000, n_validation: int = 1
     if source == "paws_qqp":
         return sentence_pairs.dataset({"test": read()}, LABELS)
     if source == "qqp":
-        return sentence_pairs.from_hub("nyu-mll/glue", "qqp", {"train": "train", "validation": "validation"},
-                                       ("question1", "question2"), LABELS)
+        return sentence_pairs.from_hub(
+            "nyu-mll/glue",
+            "qqp",
+            {"train": "train", "validation": "validation"},
+            ("question1", "question2"),
+            LABELS,
+        )
     if source == "paws_wiki":
-        return sentence_pairs.from_hub("google-research-datasets/paws", "labeled_final",
-                                       {part: part for part in ("train", "validation", "test")},
-                                       ("sentence1", "sentence2"), LABELS)
+        return sentence_pairs.from_hub(
+            "google-research-datasets/paws",
+            "labeled_final",
+            {part: part for part in ("train", "validation", "test")},
+            ("sentence1", "sentence2"),
+            LABELS,
+        )
     sizes = {"train": n_train, "validation": n_validation, "test": n_test}
     return sentence_pairs.dataset(
-        sentence_pairs.parts(challenge, n_challenge, pairs, sizes, minority, family, seed), LABELS)
+        sentence_pairs.parts(challenge, n_challenge, pairs, sizes, minority, family, seed), LABELS
+    )

@@ -44,10 +44,14 @@ def _product(draw: random.Random) -> Pair:
 
 def _formula(draw: random.Random) -> Pair:
     a, b, shift = draw.randint(0, 100), draw.randint(0, 100), draw.randint(0, 10)
-    said, value = draw.choice(((f"( {a} + {b} ) / 2 + {shift}", (a + b) / 2 + shift),
-                               (f"( {a} - {b} ) / 3 + {shift}", (a - b) / 3 + shift),
-                               (f"( {a} + 2 * {b} ) / 3", (a + 2 * b) / 3),
-                               (f"( {a} * {b} ) / 100 + {shift}", a * b / 100 + shift)))
+    said, value = draw.choice(
+        (
+            (f"( {a} + {b} ) / 2 + {shift}", (a + b) / 2 + shift),
+            (f"( {a} - {b} ) / 3 + {shift}", (a - b) / 3 + shift),
+            (f"( {a} + 2 * {b} ) / 3", (a + 2 * b) / 3),
+            (f"( {a} * {b} ) / 100 + {shift}", a * b / 100 + shift),
+        )
+    )
     return f"{said} =", str(round(value))
 
 
@@ -85,12 +89,15 @@ def _squares() -> list[tuple[int, ...]]:
     rows = list(permutations(range(4)))
     found = [()]
     for _ in range(4):
-        found = [(*above, row) for above in found for row in rows
-                 if all(a != b for other in above for a, b in zip(other, row))]
+        found = [
+            (*above, row)
+            for above in found
+            for row in rows
+            if all(a != b for other in above for a, b in zip(other, row))
+        ]
     squares = [sum(square, ()) for square in found]
     boxes = [[4 * (i + a) + j + b for a in (0, 1) for b in (0, 1)] for i in (0, 2) for j in (0, 2)]
-    return [square for square in squares
-            if any(len({square[cell] for cell in box}) < 4 for box in boxes)]
+    return [square for square in squares if any(len({square[cell] for cell in box}) < 4 for box in boxes)]
 
 
 def _latin(draw: random.Random) -> Pair:
@@ -101,8 +108,16 @@ def _latin(draw: random.Random) -> Pair:
 
 
 SKILLS: dict[str, Callable[[random.Random], Pair]] = {
-    "sum": _sum, "product": _product, "formula": _formula, "repeat": _repeat, "reverse": _reverse,
-    "sort": _sort, "missing": _missing, "lookup": _lookup, "latin": _latin}
+    "sum": _sum,
+    "product": _product,
+    "formula": _formula,
+    "repeat": _repeat,
+    "reverse": _reverse,
+    "sort": _sort,
+    "missing": _missing,
+    "lookup": _lookup,
+    "latin": _latin,
+}
 
 
 def generate(n: int, seed: int = 0) -> list[Pair]:

@@ -24,8 +24,10 @@ LENGTH = 11
 WORDS = (*map(str, range(10)), ">", ";")
 FILES = {3: "pvr/train_complexity0.jsonl", 4: "pvr/train_complexity0_4ex.jsonl"}  # by the number of examples
 
-_ASKED = ("Figure out the pattern in the following examples and apply it to the test case. Your answer must "
-          "follow the format of the examples.")
+_ASKED = (
+    "Figure out the pattern in the following examples and apply it to the test case. Your answer must "
+    "follow the format of the examples."
+)
 _LINE = re.compile(rf"\[(\d(?:, \d){{{LENGTH - 1}}})\] -> (\d?)")
 
 
@@ -64,11 +66,14 @@ def parse_prompt(text: str) -> Problem:
     lists = [one and tuple(map(int, one[1].split(", "))) for one in found]
     for i, (one, digits) in enumerate(zip(found, lists)):
         if not one or one[2] != ("" if i + 1 == len(lines) else str(solve(digits))):
-            raise DataError(f"Line {i + 2} of a prompt of pointer value retrieval, {lines[i][:60]!r}, is "
-                            f"none: expected {LENGTH} digits and, but for the last line, their answer.")
+            raise DataError(
+                f"Line {i + 2} of a prompt of pointer value retrieval, {lines[i][:60]!r}, is "
+                f"none: expected {LENGTH} digits and, but for the last line, their answer."
+            )
     if head != _ASKED or not lists:
-        raise DataError(f"{text[:60]!r} is no prompt of pointer value retrieval: it must begin with the "
-                        f"instruction.")
+        raise DataError(
+            f"{text[:60]!r} is no prompt of pointer value retrieval: it must begin with the instruction."
+        )
     return Problem(tuple(lists[:-1]), lists[-1])
 
 
@@ -83,8 +88,10 @@ def parse_lines(text: str, source: str) -> list[Problem]:
         except (ValueError, KeyError, TypeError):
             right = False
         if not right:
-            raise DataError(f"{source}, line {number}: expected JSON with input, lists of {LENGTH} digits, "
-                            f"and ideal, found {line[:60]!r}; take a fresh copy of the file.")
+            raise DataError(
+                f"{source}, line {number}: expected JSON with input, lists of {LENGTH} digits, "
+                f"and ideal, found {line[:60]!r}; take a fresh copy of the file."
+            )
         problems.append(problem)
     return problems
 
@@ -92,8 +99,10 @@ def parse_lines(text: str, source: str) -> list[Problem]:
 def read(examples: int = 4) -> list[Problem]:
     """The published problems with 3 examples (1,000) or 4 (250); DataError on another number or no copy."""
     if examples not in FILES:
-        raise DataError(f"No file of pointer value retrieval has {examples!r} examples; choose one of "
-                        f"{', '.join(map(str, FILES))}.")
+        raise DataError(
+            f"No file of pointer value retrieval has {examples!r} examples; choose one of "
+            f"{', '.join(map(str, FILES))}."
+        )
     return parse_lines(files.read(FILES[examples]).decode(), FILES[examples])
 
 
@@ -105,8 +114,10 @@ def rows(problems: Sequence[Problem]) -> list[dict]:
         for digits in problem.examples:
             pieces += [*icl_rows.plain([*map(str, digits), ">"]), (str(solve(digits)), icl_rows.DEDUCIBLE)]
             pieces += icl_rows.plain([";"])
-        pieces += [*icl_rows.plain([*map(str, problem.query), ">"]),
-                   (str(solve(problem.query)), icl_rows.ANSWER)]
+        pieces += [
+            *icl_rows.plain([*map(str, problem.query), ">"]),
+            (str(solve(problem.query)), icl_rows.ANSWER),
+        ]
         made.append(icl_rows.make(pieces, problem=number))
     return made
 
@@ -116,8 +127,9 @@ def load(source: str = "generator", n: int = 250, seed: int = 0, examples: int =
     from datasets import Dataset, DatasetDict
 
     if source not in ("generator", "file"):
-        raise DataError(f"Unknown source {source!r} of pointer value retrieval; choose 'generator' or "
-                        f"'file'.")
+        raise DataError(
+            f"Unknown source {source!r} of pointer value retrieval; choose 'generator' or 'file'."
+        )
     problems = read(examples) if source == "file" else generate(n, seed, examples)
     said = [prompt(problem) for problem in problems]
     return DatasetDict({"train": Dataset.from_dict(dict(zip(("prompt", "response"), map(list, zip(*said)))))})

@@ -38,18 +38,38 @@ FORMATS = ("text", "symbolic")
 ANSWER_SETS = ("published", "balanced")
 PARTS = ("train", "val", "test")
 LETTERS = "ABCDEFGH"  # of the answers
-LEVELS = {"size": tuple("ABCDEF"), "color": tuple("ABCDEFGHIJ"), "type": tuple("BCDEF"),
-          "angle": tuple(LETTERS)}
+LEVELS = {
+    "size": tuple("ABCDEF"),
+    "color": tuple("ABCDEFGHIJ"),
+    "type": tuple("BCDEF"),
+    "angle": tuple(LETTERS),
+}
 GOVERNED = ("type", "size", "color")  # by a rule of their own
 
 _SAID = {"size": SIZES, "color": COLOURS, "type": SHAPES, "angle": tuple(f"{angle}deg" for angle in ANGLES)}
-_TOKENS = {"symbolic": {attribute: tuple(f"{attribute[0]}{letter}" for letter in letters)
-                        for attribute, letters in LEVELS.items()}, "text": _SAID}
-_PLACE_TOKENS = {"symbolic": {place: f"p{place}" for place in PLACES},
-                 "text": {place: said.replace(" ", "-") for place, said in PLACES.items()}}
-WORDS = (",", "|", ";", "/", "a", "rotated", "outside", "inside",
-         *(word for tokens in _TOKENS.values() for words in tokens.values() for word in words),
-         *(word for tokens in _PLACE_TOKENS.values() for word in tokens.values()))
+_TOKENS = {
+    "symbolic": {
+        attribute: tuple(f"{attribute[0]}{letter}" for letter in letters)
+        for attribute, letters in LEVELS.items()
+    },
+    "text": _SAID,
+}
+_PLACE_TOKENS = {
+    "symbolic": {place: f"p{place}" for place in PLACES},
+    "text": {place: said.replace(" ", "-") for place, said in PLACES.items()},
+}
+WORDS = (
+    ",",
+    "|",
+    ";",
+    "/",
+    "a",
+    "rotated",
+    "outside",
+    "inside",
+    *(word for tokens in _TOKENS.values() for words in tokens.values() for word in words),
+    *(word for tokens in _PLACE_TOKENS.values() for word in tokens.values()),
+)
 
 
 @dataclass(frozen=True)
@@ -105,8 +125,11 @@ def _thirds(values: Sequence[int], attribute: str) -> set[int]:
     if len(steps) == 1 and steps <= {*_STEPS}:
         found.add(int(rows[2, 1]) + steps.pop())
     if attribute in _OFFSET:
-        found |= {int(rows[2, 0]) + sign * (int(rows[2, 1]) + _OFFSET[attribute]) for sign in (1, -1)
-                  if _adds_up(rows, attribute, sign)}
+        found |= {
+            int(rows[2, 0]) + sign * (int(rows[2, 1]) + _OFFSET[attribute])
+            for sign in (1, -1)
+            if _adds_up(rows, attribute, sign)
+        }
     found |= _turns([row.tolist() for row in rows])
     return {value for value in found if 0 <= value < len(LEVELS[attribute])}
 
@@ -195,8 +218,10 @@ def allowed(context: Sequence[Panel]) -> tuple[Allowed, ...]:
     """
     left = []
     for component in zip(*context):
-        rows = [[frozenset(one.position for one in component[i]) for i in range(start, min(start + 3, 8))]
-                for start in (0, 3, 6)]
+        rows = [
+            [frozenset(one.position for one in component[i]) for i in range(start, min(start + 3, 8))]
+            for start in (0, 3, 6)
+        ]
         places = _third_places(rows) if rows[0][0] != {""} else {rows[0][0]}
         left.append(Allowed(frozenset(places), {name: _levels(component, name) for name in LEVELS}))
     return tuple(left)
@@ -210,16 +235,24 @@ def ninth(context: Sequence[Panel]) -> list[Panel]:
     left = allowed(context)
     if any(len(component) > 1 or component[0].position for panel in context for component in panel):
         raise DataError("The ninth panels of a grid cannot be listed: use solve() with its answers.")
-    options = [[(Entity(*(level for (level,) in levels)),) for levels in product(
-        *(sorted(one.levels[name] or ()) for name in LEVELS))] for one in left]
+    options = [
+        [
+            (Entity(*(level for (level,) in levels)),)
+            for levels in product(*(sorted(one.levels[name] or ()) for name in LEVELS))
+        ]
+        for one in left
+    ]
     return list(product(*options))
 
 
 def consistent(problem: Problem) -> tuple[int, ...]:
     """Places of the candidates that the rules leave."""
     left = allowed(problem.context)
-    return tuple(i for i, panel in enumerate(problem.candidates)
-                 if all(one.fits(component) for one, component in zip(left, panel)))
+    return tuple(
+        i
+        for i, panel in enumerate(problem.candidates)
+        if all(one.fits(component) for one, component in zip(left, panel))
+    )
 
 
 def solve(problem: Problem) -> int:
@@ -228,8 +261,11 @@ def solve(problem: Problem) -> int:
 
 
 def _features(panel: Panel) -> list:
-    return [tuple(getattr(one, name) for one in component) for component in panel
-            for name in (*LEVELS, "position")]
+    return [
+        tuple(getattr(one, name) for one in component)
+        for component in panel
+        for name in (*LEVELS, "position")
+    ]
 
 
 def majority_vote(candidates: Sequence[Panel]) -> int:
@@ -241,18 +277,25 @@ def majority_vote(candidates: Sequence[Panel]) -> int:
 
 # The source's prompts.
 
-_CHOOSE = ("Find the pattern number 9 that completes the sequence. Pick the letter in front of the correct "
-           "pattern that logically follows in the sequence from the answer set. Patterns in the sequence are "
-           "preceded by a number from 1 to 8. Patterns in the answer set are preceded by a letter from A to "
-           "H. Only return the letter in front of the correct pattern.")
-_WRITE = ("Find the pattern number 9 that completes the sequence. Write the correct pattern with the same "
-          "format as in the examples. Patterns in the sequence are preceded by a number from 1 to 8. ")
+_CHOOSE = (
+    "Find the pattern number 9 that completes the sequence. Pick the letter in front of the correct "
+    "pattern that logically follows in the sequence from the answer set. Patterns in the sequence are "
+    "preceded by a number from 1 to 8. Patterns in the answer set are preceded by a letter from A to "
+    "H. Only return the letter in front of the correct pattern."
+)
+_WRITE = (
+    "Find the pattern number 9 that completes the sequence. Write the correct pattern with the same "
+    "format as in the examples. Patterns in the sequence are preceded by a number from 1 to 8. "
+)
 _LAST = {False: "The answer is ", True: "The pattern that logically follows is:\n9. "}
 _LINE = "\n---------------"
 _ENTITY = {
     "symbolic": re.compile(r"\(([A-F]), ([A-J]), ([B-F]), ([A-H]),(?: (TL|TR|BL|BR))?\)"),
-    "text": re.compile(rf"a ({'|'.join(SIZES)}) ({'|'.join(COLOURS)}) ({'|'.join(SHAPES)}) rotated at "
-                       rf"(-?\d+) degrees(?: in the ({'|'.join(PLACES.values())}))?")}
+    "text": re.compile(
+        rf"a ({'|'.join(SIZES)}) ({'|'.join(COLOURS)}) ({'|'.join(SHAPES)}) rotated at "
+        rf"(-?\d+) degrees(?: in the ({'|'.join(PLACES.values())}))?"
+    ),
+}
 _SHOWN = {"symbolic": LEVELS, "text": {**_SAID, "angle": tuple(map(str, ANGLES))}}
 _SHOWN_PLACES = {"symbolic": {place: place for place in PLACES}, "text": PLACES}
 _INSIDE = {"symbolic": f" {_LINE}\n", "text": ". Inside: "}
@@ -278,18 +321,30 @@ def show_panel(panel: Panel, format: str = "text") -> str:
     parts = [", ".join(_show_entity(one, format) for one in component) for component in panel]
     if format == "symbolic":
         return f"[{parts[0]}] " if len(parts) == 1 else "\n".join(f"[{part}] {_LINE}" for part in parts)
-    return f"On an image, {parts[0]}. " if len(parts) == 1 else (
-        f"On an image, a second figure is displayed inside a first one. Outside: {parts[0]}. "
-        f"Inside: {parts[1]}. ")
+    return (
+        f"On an image, {parts[0]}. "
+        if len(parts) == 1
+        else (
+            f"On an image, a second figure is displayed inside a first one. Outside: {parts[0]}. "
+            f"Inside: {parts[1]}. "
+        )
+    )
 
 
 def parse_panel(text: str, format: str = "text") -> Panel:
     """The panel of show_panel(): its inverse. DataError if the text is none."""
     _check_format(format)
     names = {said: place for place, said in _SHOWN_PLACES[format].items()}
-    panel = tuple(tuple(Entity(*(_SHOWN[format][name].index(word) for name, word in zip(LEVELS, said)),
-                               names.get(said[4], "")) for said in _ENTITY[format].findall(part))
-                  for part in text.split(_INSIDE[format]))
+    panel = tuple(
+        tuple(
+            Entity(
+                *(_SHOWN[format][name].index(word) for name, word in zip(LEVELS, said)),
+                names.get(said[4], ""),
+            )
+            for said in _ENTITY[format].findall(part)
+        )
+        for part in text.split(_INSIDE[format])
+    )
     if not all(panel) or show_panel(panel, format) != text:
         raise DataError(f"{text[:60]!r} is no {format} panel of RAVEN, or not a whole one.")
     return panel
@@ -314,13 +369,17 @@ def parse_prompt(text: str, format: str = "text") -> tuple[tuple[Panel, ...], tu
         if text.startswith(f"{head}\n") and text.endswith(f"\n{_LAST[open]}"):
             break
     else:
-        raise DataError(f"{text[:60]!r} is no prompt of RAVEN: it must begin with an instruction and end "
-                        f"with a question of the source.")
-    _, *cut = _MARK.split(text[len(head) + 1:-len(_LAST[open])])
+        raise DataError(
+            f"{text[:60]!r} is no prompt of RAVEN: it must begin with an instruction and end "
+            f"with a question of the source."
+        )
+    _, *cut = _MARK.split(text[len(head) + 1 : -len(_LAST[open])])
     marks, said = cut[::2], [one.removesuffix("\n") for one in cut[1::2]]
     if marks != [*map(str, range(1, 9)), *("" if open else LETTERS)]:
-        raise DataError(f"A prompt of RAVEN has panels {', '.join(marks)}: expected 1 to 8"
-                        f"{'' if open else ' and A to H'}.")
+        raise DataError(
+            f"A prompt of RAVEN has panels {', '.join(marks)}: expected 1 to 8"
+            f"{'' if open else ' and A to H'}."
+        )
     panels = tuple(parse_panel(one, format) for one in said)
     return panels[:8], panels[8:]
 
@@ -346,14 +405,17 @@ def parse_lines(text: str, source: str, format: str = "text") -> list[Problem]:
             candidates = candidates or (parse_panel(row["ideal"], format),)
         except (ValueError, KeyError, TypeError) as error:
             why = str(error) if isinstance(error, DataError) else f"it reads {line[:60]!r}."
-            raise DataError(f"{source}, line {number} is no {format} problem of RAVEN: {why} Take a fresh "
-                            f"copy of the file.") from None
+            raise DataError(
+                f"{source}, line {number} is no {format} problem of RAVEN: {why} Take a fresh "
+                f"copy of the file."
+            ) from None
         problems.append(Problem(configuration_of(context[0]), context, candidates, target))
     return problems
 
 
-def read(configuration: str = "center_single", part: str = "test", format: str = "symbolic",
-         open: bool = False) -> list[Problem]:
+def read(
+    configuration: str = "center_single", part: str = "test", format: str = "symbolic", open: bool = False
+) -> list[Problem]:
     """The published problems; the other configurations have a test part alone. DataError if there is no copy.
 
     center_single: 8,000, 1,000 and 1,000 of train, val and test; the others 2,000. Only val and test of
@@ -363,8 +425,10 @@ def read(configuration: str = "center_single", part: str = "test", format: str =
     _check_format(format)
     single = configuration == CONFIGURATIONS[0]
     if not single and part != "test" or open and (not single or part == "train"):
-        raise DataError(f"RAVEN has no {'open ' if open else ''}file of {configuration}, part {part}; take "
-                        f"test, or generate().")
+        raise DataError(
+            f"RAVEN has no {'open ' if open else ''}file of {configuration}, part {part}; take "
+            f"test, or generate()."
+        )
     stem = f"{configuration}_{part}" if single else configuration
     name = f"raven/{format}{'-open' if open else ''}/{stem}.jsonl"
     return parse_lines(files.read(name).decode(), name, format)
@@ -427,7 +491,7 @@ def _in_turn(draw: np.random.Generator, values: Sequence) -> list[list]:
     """Rows of the same three of the values, each a shift of the one before."""
     order = [values[i] for i in draw.permutation(len(values))[:3]]
     shift = int(draw.integers(1, 3))
-    return [order[i * shift % 3:] + order[:i * shift % 3] for i in range(3)]
+    return [order[i * shift % 3 :] + order[: i * shift % 3] for i in range(3)]
 
 
 def _three(draw: np.random.Generator, attribute: str, levels: range) -> list:
@@ -437,8 +501,9 @@ def _three(draw: np.random.Generator, attribute: str, levels: range) -> list:
 def _arithmetic(draw: np.random.Generator, attribute: str, levels: range) -> list | None:
     """Rows a, b, a + b or a, b, a - b; a size is its level and one; b is not 0 in both of the first rows."""
     sign, offset = _pick(draw, (-1, 1)), _OFFSET[attribute]
-    seconds = {level: [other for other in levels if level + sign * (other + offset) in levels]
-               for level in levels}
+    seconds = {
+        level: [other for other in levels if level + sign * (other + offset) in levels] for level in levels
+    }
     firsts = [level for level in levels if seconds[level]]
     while firsts:
         rows = [[first, _pick(draw, seconds[first])] for first in draw.choice(firsts, 3).tolist()]
@@ -456,6 +521,7 @@ def _some(draw: np.random.Generator, n: int) -> tuple[str, ...]:
 
 # Layouts: the places of nine panels, in the order of their entities; whether entities stay as they are along
 # a row; whether the rule is about their number. Numbers and conditions are those of the published sets.
+
 
 def _layout_constant(draw: np.random.Generator) -> tuple:
     return [[_some(draw, n)] * 3 for n in draw.integers(1, 5, 3).tolist()], True, False
@@ -576,8 +642,9 @@ def _changeable(told: list[Told], plans: list[_Plan], halved: bool = False) -> l
             movable = not plan.counted and len(said["position"]) < len(PLACES)
             options += [(i, "number")] if not (halved and movable) else []
             options += [(i, "position")] if movable else []
-        options += [(i, name) for name in GOVERNED if len(plan.levels[name]) > 1
-                    and (name in plan.rules or plan.kept)]
+        options += [
+            (i, name) for name in GOVERNED if len(plan.levels[name]) > 1 and (name in plan.rules or plan.kept)
+        ]
     return options
 
 
@@ -604,7 +671,7 @@ def _published(draw: np.random.Generator, told: list[Told], plans: list[_Plan]) 
         i, name = where = _pick(draw, [one for one in room if room[one]])
         while tuple(map(frozenset, panel)) in found:
             other = _other(draw, told[i], name, plans[i].levels, alike=False)
-            panel = _panel([*told[:i], other, *told[i + 1:]])
+            panel = _panel([*told[:i], other, *told[i + 1 :]])
         found[tuple(map(frozenset, panel))] = panel
         room[where] -= 1
     return [*found.values()]
@@ -620,8 +687,14 @@ def _balanced(draw: np.random.Generator, told: list[Told], plans: list[_Plan]) -
     """The answer and all other ways to keep or change three things; empty if there are not three."""
     options, found = _changeable(told, plans, halved=True), []
     chosen = [options[k] for k in draw.permutation(len(options))[:3]]
-    changes = [(i, "position" if name == "number" else name,
-                _other(draw, told[i], name, plans[i].levels, alike=True)) for i, name in chosen]
+    changes = [
+        (
+            i,
+            "position" if name == "number" else name,
+            _other(draw, told[i], name, plans[i].levels, alike=True),
+        )
+        for i, name in chosen
+    ]
     for kept in product((True, False), repeat=3):
         copy = [dict(said) for said in told]
         for (i, name, other), same in zip(changes, kept):
@@ -634,8 +707,9 @@ def _balanced(draw: np.random.Generator, told: list[Told], plans: list[_Plan]) -
 _ANSWERS = {"published": _published, "balanced": _balanced}
 
 
-def generate(configuration: str = "center_single", n: int = 1000, seed: int = 0,
-             answer_set: str = "published") -> list[Problem]:
+def generate(
+    configuration: str = "center_single", n: int = 1000, seed: int = 0, answer_set: str = "published"
+) -> list[Problem]:
     """n problems of a configuration; DataError on an unknown one, or on another answer set.
 
     published: seven copies of the answer with one attribute changed; balanced: all ways of keeping or
@@ -650,12 +724,19 @@ def generate(configuration: str = "center_single", n: int = 1000, seed: int = 0,
         candidates = _ANSWERS[answer_set](draw, answer, plans)
         if candidates:
             order = draw.permutation(len(LETTERS)).tolist()
-            problems.append(Problem(configuration, tuple(map(_panel, context)),
-                                    tuple(candidates[i] for i in order), order.index(0)))
+            problems.append(
+                Problem(
+                    configuration,
+                    tuple(map(_panel, context)),
+                    tuple(candidates[i] for i in order),
+                    order.index(0),
+                )
+            )
     return problems
 
 
 # Compact rows.
+
 
 def _words(panel: Panel, format: str) -> list[str]:
     """Words of a panel in the compact encoding."""
@@ -667,8 +748,15 @@ def _words(panel: Panel, format: str) -> list[str]:
             said.append("/")
         for k, one in enumerate(component):
             size, color, shape, angle = (_TOKENS[format][name][getattr(one, name)] for name in LEVELS)
-            said += [*([","] if k else []), *(["a"] if format == "text" else []), size, color, shape,
-                     *(["rotated"] if format == "text" else []), angle]
+            said += [
+                *([","] if k else []),
+                *(["a"] if format == "text" else []),
+                size,
+                color,
+                shape,
+                *(["rotated"] if format == "text" else []),
+                angle,
+            ]
             said += [_PLACE_TOKENS[format][one.position]] if one.position else []
     return said
 
@@ -694,7 +782,7 @@ def read_words(words: Sequence[str], format: str) -> Panel:
 
 def _entities(values: list) -> Iterable[Entity]:
     wide = len(LEVELS) + any(isinstance(value, str) for value in values)
-    return [Entity(*values[i:i + wide]) for i in range(0, len(values) - wide + 1, wide)]
+    return [Entity(*values[i : i + wide]) for i in range(0, len(values) - wide + 1, wide)]
 
 
 def rows(problems: Sequence[Problem], format: str = "symbolic") -> list[dict]:
@@ -713,8 +801,9 @@ def rows(problems: Sequence[Problem], format: str = "symbolic") -> list[dict]:
             pieces += icl_rows.plain([";" if i % 3 == 2 else "|"])
         candidates = [_words(panel, format) for panel in problem.candidates]
         pieces += [(word, icl_rows.ANSWER) for word in candidates[problem.target]]
-        made.append(icl_rows.make(pieces, format=format, problem=number, candidates=candidates,
-                                  target=problem.target))
+        made.append(
+            icl_rows.make(pieces, format=format, problem=number, candidates=candidates, target=problem.target)
+        )
     return made
 
 
@@ -729,9 +818,16 @@ def read_row(row: dict) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def load(configuration: str = "center_single", source: str = "generator", n_train: int = 2000,
-         n_test: int = 500, seed: int = 0, format: str = "text", open: bool = False,
-         answer_set: str = "published") -> DatasetDict:
+def load(
+    configuration: str = "center_single",
+    source: str = "generator",
+    n_train: int = 2000,
+    n_test: int = 500,
+    seed: int = 0,
+    format: str = "text",
+    open: bool = False,
+    answer_set: str = "published",
+) -> DatasetDict:
     """DatasetDict train/test with prompt, response, target (the place of the answer).
 
     source="generator" draws n_train and n_test problems; "file" reads the published ones, of which many need
@@ -742,16 +838,23 @@ def load(configuration: str = "center_single", source: str = "generator", n_trai
     if source not in ("generator", "file"):
         raise DataError(f"Unknown source {source!r} of RAVEN; choose 'generator' or 'file'.")
     if source == "file" and answer_set != "published":
-        raise DataError(f"The files have the published answer sets, not {answer_set!r}: use "
-                        f"source='generator'.")
+        raise DataError(
+            f"The files have the published answer sets, not {answer_set!r}: use source='generator'."
+        )
     if source == "file":
-        parts = {part: read(configuration, part, format) for part in ("train", "test")
-                 if part == "test" or configuration == CONFIGURATIONS[0]}
+        parts = {
+            part: read(configuration, part, format)
+            for part in ("train", "test")
+            if part == "test" or configuration == CONFIGURATIONS[0]
+        }
     else:
         drawn = generate(configuration, n_train + n_test, seed, answer_set)
         parts = {"train": drawn[:n_train], "test": drawn[n_train:]}
-    said = {part: [(*prompt(problem, format, open), problem.target) for problem in problems]
-            for part, problems in parts.items()}
+    said = {
+        part: [(*prompt(problem, format, open), problem.target) for problem in problems]
+        for part, problems in parts.items()
+    }
     columns = ("prompt", "response", "target")
-    return DatasetDict({part: Dataset.from_dict(dict(zip(columns, map(list, zip(*rows)))))
-                        for part, rows in said.items()})
+    return DatasetDict(
+        {part: Dataset.from_dict(dict(zip(columns, map(list, zip(*rows))))) for part, rows in said.items()}
+    )

@@ -28,40 +28,82 @@ from causalnb.tasks import answers, files
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-SYNTHETIC = {"purchases": "gsm8k", "equations": "math500", "ordering": "gpqa", "formulas": "mmlu_stem",
-             "kinds": "arc_c", "systems": "sat"}  # and the real task each stands for
+SYNTHETIC = {
+    "purchases": "gsm8k",
+    "equations": "math500",
+    "ordering": "gpqa",
+    "formulas": "mmlu_stem",
+    "kinds": "arc_c",
+    "systems": "sat",
+}  # and the real task each stands for
 REAL = ("gsm8k", "math500", "sat", "arc_c")
-HUB = {"gpqa": ("Idavidrein/gpqa", "gpqa_main"), "mmlu_stem": ("TIGER-Lab/MMLU-STEM", None),
-       "s1k": ("simplescaling/s1K-1.1", None)}
+HUB = {
+    "gpqa": ("Idavidrein/gpqa", "gpqa_main"),
+    "mmlu_stem": ("TIGER-Lab/MMLU-STEM", None),
+    "s1k": ("simplescaling/s1K-1.1", None),
+}
 ANNOTATED = ("gsm8k_val", "mawps_train", "svamp_train")
-KINDS = {"gsm8k": "number", "purchases": "number", "math500": "math", "equations": "math", "s1k": "math",
-         **dict.fromkeys(("gpqa", "mmlu_stem", "arc_c", "sat", "ordering", "formulas", "kinds", "systems"),
-                         "choice")}
+KINDS = {
+    "gsm8k": "number",
+    "purchases": "number",
+    "math500": "math",
+    "equations": "math",
+    "s1k": "math",
+    **dict.fromkeys(
+        ("gpqa", "mmlu_stem", "arc_c", "sat", "ordering", "formulas", "kinds", "systems"), "choice"
+    ),
+}
 PEOPLE = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana")
 THINGS = ("apples", "books", "coins", "eggs", "pens", "stamps")
-FORMULAS = {"distance": ("speed", "*", "time"), "force": ("mass", "*", "acceleration"),
-            "voltage": ("current", "*", "resistance"), "work": ("force", "*", "distance"),
-            "momentum": ("mass", "*", "speed"), "density": ("mass", "/", "volume"),
-            "pressure": ("force", "/", "area"), "charge": ("current", "*", "time")}
+FORMULAS = {
+    "distance": ("speed", "*", "time"),
+    "force": ("mass", "*", "acceleration"),
+    "voltage": ("current", "*", "resistance"),
+    "work": ("force", "*", "distance"),
+    "momentum": ("mass", "*", "speed"),
+    "density": ("mass", "/", "volume"),
+    "pressure": ("force", "/", "area"),
+    "charge": ("current", "*", "time"),
+}
 CREATURES = ("wug", "dax", "mip", "blick", "fep", "toma")
 COLOURS = ("red", "blue", "green", "black", "white", "brown")
 PETS = ("Rex", "Kit", "Lola", "Otto")
-_SAYINGS = ("has buys boxes of gives to How many does have now ? . * + - / = #### Solve for x y \\boxed{ } > "
-            "is older than Who the oldest The What ( ) A B C D Answer : Every a and")
-WORDS = tuple(dict.fromkeys((
-    *_SAYINGS.split(), *PEOPLE, *THINGS, *FORMULAS, *(word for rule in FORMULAS.values() for word in rule),
-    *CREATURES, *COLOURS, *PETS)))  # beside whole numbers
+_SAYINGS = (
+    "has buys boxes of gives to How many does have now ? . * + - / = #### Solve for x y \\boxed{ } > "
+    "is older than Who the oldest The What ( ) A B C D Answer : Every a and"
+)
+WORDS = tuple(
+    dict.fromkeys(
+        (
+            *_SAYINGS.split(),
+            *PEOPLE,
+            *THINGS,
+            *FORMULAS,
+            *(word for rule in FORMULAS.values() for word in rule),
+            *CREATURES,
+            *COLOURS,
+            *PETS,
+        )
+    )
+)  # beside whole numbers
 
-_FILES = {"gsm8k": {"train": "gsm8k/train.jsonl", "test": "gsm8k/test.jsonl"},
-          "math500": {"test": "math500/test.jsonl"}, "sat": {"test": "sat/sat-math.jsonl"},
-          "arc_c": {"test": "arc/ARC-Challenge_test_llm_adapters.json"}}
+_FILES = {
+    "gsm8k": {"train": "gsm8k/train.jsonl", "test": "gsm8k/test.jsonl"},
+    "math500": {"test": "math500/test.jsonl"},
+    "sat": {"test": "sat/sat-math.jsonl"},
+    "arc_c": {"test": "arc/ARC-Challenge_test_llm_adapters.json"},
+}
 _LETTERS = "ABCDE"
 
 
 def _row(question: str, steps: dict[str, list[str]], answer: str, close: str, last: list[str]) -> dict:
     """A row whose response says `steps` (effect -> causes) and then `close`, which follows from `last`."""
-    return {"prompt": question, "response": f"{' . '.join(steps)} . {close}", "answer": answer,
-            "graph": {**steps, close: last}}
+    return {
+        "prompt": question,
+        "response": f"{' . '.join(steps)} . {close}",
+        "answer": answer,
+        "graph": {**steps, close: last},
+    }
 
 
 def _choose(draw: random.Random, right: str, wrong: list[str]) -> tuple[str, str]:
@@ -80,22 +122,31 @@ def _purchases(draw: random.Random) -> dict:
     first, boxes, each = draw.randint(2, 30), draw.randint(2, 9), draw.randint(2, 9)
     bought, total = boxes * each, first + boxes * each
     given = draw.randint(1, total - 1)
-    facts = [f"{who} has {first} {what}", f"{who} buys {boxes} boxes of {each} {what}",
-             f"{who} gives {given} {what} to {other}"]
+    facts = [
+        f"{who} has {first} {what}",
+        f"{who} buys {boxes} boxes of {each} {what}",
+        f"{who} gives {given} {what} to {other}",
+    ]
     steps = {f"{boxes} * {each} = {bought}": [facts[1]]}
     steps[f"{first} + {bought} = {total}"] = [facts[0], *steps]
     left = f"{total} - {given} = {total - given}"
     steps[left] = [list(steps)[1], facts[2]]
-    return _row(f"{' . '.join(facts)} . How many {what} does {who} have now ?", steps, str(total - given),
-                f"#### {total - given}", [left])
+    return _row(
+        f"{' . '.join(facts)} . How many {what} does {who} have now ?",
+        steps,
+        str(total - given),
+        f"#### {total - given}",
+        [left],
+    )
 
 
 def _equations(draw: random.Random) -> dict:
     factor, x, shift = draw.randint(2, 9), draw.randint(-4, 12), draw.randint(1, 30)
     equation, moved = f"{factor} x + {shift} = {factor * x + shift}", f"{factor} x = {factor * x}"
     found = f"x = {factor * x} / {factor} = {x}"
-    return _row(f"Solve {equation} for x .", {moved: [equation], found: [moved]}, str(x),
-                f"\\boxed{{ {x} }}", [found])
+    return _row(
+        f"Solve {equation} for x .", {moved: [equation], found: [moved]}, str(x), f"\\boxed{{ {x} }}", [found]
+    )
 
 
 def _ordering(draw: random.Random) -> dict:
@@ -107,8 +158,13 @@ def _ordering(draw: random.Random) -> dict:
     steps[f"{chain[2]} > {chain[3]}"] = facts[2:]
     oldest = f"{chain[0]} is the oldest"
     steps[oldest] = list(steps)
-    return _row(f"{' . '.join(said)} . Who is the oldest ? {options}", steps, letter, f"Answer : {letter}",
-                [oldest, f"( {letter} ) {chain[0]}"])
+    return _row(
+        f"{' . '.join(said)} . Who is the oldest ? {options}",
+        steps,
+        letter,
+        f"Answer : {letter}",
+        [oldest, f"( {letter} ) {chain[0]}"],
+    )
 
 
 def _formulas(draw: random.Random) -> dict:
@@ -120,20 +176,33 @@ def _formulas(draw: random.Random) -> dict:
     options, letter = _choose(draw, str(value), _near(draw, value))
     rule, found = f"{wanted} = {left} {sign} {right}", f"= {a} {sign} {b} = {value}"
     question = f"{' . '.join(draw.sample(facts, 3))} . What is the {wanted} ? {options}"
-    return _row(question, {rule: [f"What is the {wanted}"], found: [rule, *facts[:2]]}, letter,
-                f"Answer : {letter}", [found, f"( {letter} ) {value}"])
+    return _row(
+        question,
+        {rule: [f"What is the {wanted}"], found: [rule, *facts[:2]]},
+        letter,
+        f"Answer : {letter}",
+        [found, f"( {letter} ) {value}"],
+    )
 
 
 def _kinds(draw: random.Random) -> dict:
     kinds, colours, pet = draw.sample(CREATURES, 4), draw.sample(COLOURS, 4), draw.choice(PETS)
-    facts = [f"{pet} is a {kinds[0]}", f"Every {kinds[0]} is a {kinds[1]}",
-             f"Every {kinds[1]} is {colours[0]}"]
+    facts = [
+        f"{pet} is a {kinds[0]}",
+        f"Every {kinds[0]} is a {kinds[1]}",
+        f"Every {kinds[1]} is {colours[0]}",
+    ]
     others = [f"Every {kind} is {colour}" for kind, colour in zip(kinds[2:], colours[1:])]
     options, letter = _choose(draw, colours[0], colours[1:])
     steps = {f"{pet} is a {kinds[1]}": facts[:2]}
     steps[f"{pet} is {colours[0]}"] = [*steps, facts[2]]
-    return _row(f"{' . '.join(draw.sample([*facts, *others], 5))} . What is {pet} ? {options}", steps, letter,
-                f"Answer : {letter}", [f"{pet} is {colours[0]}", f"( {letter} ) {colours[0]}"])
+    return _row(
+        f"{' . '.join(draw.sample([*facts, *others], 5))} . What is {pet} ? {options}",
+        steps,
+        letter,
+        f"Answer : {letter}",
+        [f"{pet} is {colours[0]}", f"( {letter} ) {colours[0]}"],
+    )
 
 
 def _systems(draw: random.Random) -> dict:
@@ -142,13 +211,19 @@ def _systems(draw: random.Random) -> dict:
     options, letter = _choose(draw, str(x), _near(draw, x))
     double, found = f"2 * x = {x + y} + {x - y} = {2 * x}", f"x = {2 * x} / 2 = {x}"
     question = f"{facts[0]} and {facts[1]} . What is x ? {options}"
-    return _row(question, {double: facts, found: [double]}, letter, f"Answer : {letter}",
-                [found, f"( {letter} ) {x}"])
+    return _row(
+        question, {double: facts, found: [double]}, letter, f"Answer : {letter}", [found, f"( {letter} ) {x}"]
+    )
 
 
 _MAKERS: dict[str, Callable[[random.Random], dict]] = {
-    "purchases": _purchases, "equations": _equations, "ordering": _ordering, "formulas": _formulas,
-    "kinds": _kinds, "systems": _systems}
+    "purchases": _purchases,
+    "equations": _equations,
+    "ordering": _ordering,
+    "formulas": _formulas,
+    "kinds": _kinds,
+    "systems": _systems,
+}
 
 
 def find(concept: str, text: str) -> list[tuple[int, int]]:
@@ -182,8 +257,10 @@ def generate(task: str, n: int, seed: int = 0) -> list[dict]:
         if all(text.count(concept) == 1 or len(find(concept, text)) == 1 for concept in concepts):
             found.setdefault(row["prompt"], row)
     if n < 1 or len(found) < n:
-        raise DataError(f"{n} different rows of {task!r} were not found: ask for at least one, and for fewer "
-                        f"than {max(2, len(found)):,}.")
+        raise DataError(
+            f"{n} different rows of {task!r} were not found: ask for at least one, and for fewer "
+            f"than {max(2, len(found)):,}."
+        )
     return list(found.values())
 
 
@@ -208,12 +285,19 @@ def _sat(row: dict) -> dict:
 
 
 def _arc_c(row: dict) -> dict:
-    return {"prompt": row["instruction"], "response": row["output"],
-            "answer": _LETTERS[int(row["answer"].removeprefix("answer")) - 1]}
+    return {
+        "prompt": row["instruction"],
+        "response": row["output"],
+        "answer": _LETTERS[int(row["answer"].removeprefix("answer")) - 1],
+    }
 
 
-_READERS: dict[str, Callable[[dict], dict]] = {"gsm8k": _gsm8k, "math500": _math500, "sat": _sat,
-                                              "arc_c": _arc_c}
+_READERS: dict[str, Callable[[dict], dict]] = {
+    "gsm8k": _gsm8k,
+    "math500": _math500,
+    "sat": _sat,
+    "arc_c": _arc_c,
+}
 
 
 def parse(task: str, text: str, source: str) -> list[dict]:
@@ -226,8 +310,10 @@ def parse(task: str, text: str, source: str) -> list[dict]:
         for number, row in enumerate(raw, 1):
             rows.append(_READERS[task](row))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise DataError(f"{source}, row {number + (len(rows) == number)}: this is no row of {task} "
-                        f"({type(error).__name__}); take a fresh copy of the file.") from None
+        raise DataError(
+            f"{source}, row {number + (len(rows) == number)}: this is no row of {task} "
+            f"({type(error).__name__}); take a fresh copy of the file."
+        ) from None
     return rows
 
 
@@ -247,8 +333,9 @@ def annotations(name: str) -> list[dict]:
                 graph[effect] = list(dict.fromkeys([*graph.get(effect, ()), *causes]))
             else:
                 malformed += 1
-        rows.append({"prompt": row["input"], "response": row["target"], "graph": graph,
-                     "malformed": malformed})
+        rows.append(
+            {"prompt": row["input"], "response": row["target"], "graph": graph, "malformed": malformed}
+        )
     return rows
 
 
@@ -272,11 +359,15 @@ def _from_hub(task: str, seed: int) -> dict[str, list[dict]]:
         return {"prompt": said, "response": f"The answer is ({letter}).", "answer": letter}
 
     try:
-        return {"train" if task == "s1k" else "test": [row(raw) for raw in
-                                                       data["test" if task == "mmlu_stem" else "train"]]}
+        return {
+            "train" if task == "s1k" else "test": [
+                row(raw) for raw in data["test" if task == "mmlu_stem" else "train"]
+            ]
+        }
     except KeyError as error:
-        raise DataError(f"{home} has no {error}: its columns have changed, so adapt causalnb.tasks.reasoning "
-                        f"to them.") from None
+        raise DataError(
+            f"{home} has no {error}: its columns have changed, so adapt causalnb.tasks.reasoning to them."
+        ) from None
 
 
 def load(task: str = "purchases", n_train: int = 2000, n_test: int = 500, seed: int = 0) -> DatasetDict:
@@ -295,8 +386,17 @@ def load(task: str = "purchases", n_train: int = 2000, n_test: int = 500, seed: 
     elif task in HUB:
         parts = _from_hub(task, seed)
     else:
-        raise DataError(f"Unknown reasoning task {task!r}; choose one of "
-                        f"{', '.join((*SYNTHETIC, *REAL, *HUB))}.")
-    return DatasetDict({part: Dataset.from_dict({
-        **{column: [row[column] for row in rows] for column in ("prompt", "response", "answer")},
-        "graph": [json.dumps(row.get("graph", {})) for row in rows]}) for part, rows in parts.items()})
+        raise DataError(
+            f"Unknown reasoning task {task!r}; choose one of {', '.join((*SYNTHETIC, *REAL, *HUB))}."
+        )
+    return DatasetDict(
+        {
+            part: Dataset.from_dict(
+                {
+                    **{column: [row[column] for row in rows] for column in ("prompt", "response", "answer")},
+                    "graph": [json.dumps(row.get("graph", {})) for row in rows],
+                }
+            )
+            for part, rows in parts.items()
+        }
+    )

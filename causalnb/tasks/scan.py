@@ -34,20 +34,36 @@ VERBS = ("walk", "look", "run", "jump")
 DIRECTIONS = ("left", "right")
 WORDS = (*VERBS, "turn", *DIRECTIONS, "opposite", "around", "twice", "thrice", "and", "after")
 ACTIONS = (*(f"I_{verb.upper()}" for verb in VERBS), *(f"I_TURN_{d.upper()}" for d in DIRECTIONS))
-SPECIALS = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>", "sep_token": "<sep>",
-            "unk_token": "<unk>"}
+SPECIALS = {
+    "pad_token": "<pad>",
+    "bos_token": "<bos>",
+    "eos_token": "<eos>",
+    "sep_token": "<sep>",
+    "unk_token": "<unk>",
+}
 VOCABULARY = {token: i for i, token in enumerate((*SPECIALS.values(), *WORDS, *ACTIONS))}
 LEVELS = ("verb", "verb_coindexed", "verb_direction")
 
-_ADDED = {"add_prim_jump": "jump", "add_prim_turn_left": "turn left", "add_prim_walk": "walk",
-          "add_prim_look": "look", "add_prim_run": "run"}
-_TEMPLATES = {"template_around_right": (VERBS, "around right"),
-              "template_opposite_right": (VERBS, "opposite right"),
-              "template_right": (VERBS, "right"), "template_jump_around_right": (("jump",), "around right")}
-_FILES = {"simple": ("simple_split", "simple"), "length": ("length_split", "length"),
-          "add_prim_jump": ("add_prim_split", "addprim_jump"),
-          "add_prim_turn_left": ("add_prim_split", "addprim_turn_left"),
-          "template_around_right": ("template_split", "template_around_right")}
+_ADDED = {
+    "add_prim_jump": "jump",
+    "add_prim_turn_left": "turn left",
+    "add_prim_walk": "walk",
+    "add_prim_look": "look",
+    "add_prim_run": "run",
+}
+_TEMPLATES = {
+    "template_around_right": (VERBS, "around right"),
+    "template_opposite_right": (VERBS, "opposite right"),
+    "template_right": (VERBS, "right"),
+    "template_jump_around_right": (("jump",), "around right"),
+}
+_FILES = {
+    "simple": ("simple_split", "simple"),
+    "length": ("length_split", "length"),
+    "add_prim_jump": ("add_prim_split", "addprim_jump"),
+    "add_prim_turn_left": ("add_prim_split", "addprim_turn_left"),
+    "template_around_right": ("template_split", "template_around_right"),
+}
 PUBLISHED = ("simple", "length", "add_prim_jump", "add_prim_turn_left", *_TEMPLATES)
 DEVELOPMENT = ("add_prim_walk", "add_prim_look", "add_prim_run")
 SPLITS = (*PUBLISHED, *DEVELOPMENT)
@@ -59,8 +75,10 @@ def parse(command: str) -> tuple:
     words = _words(command)
     tree, end = _command(words, 0)
     if end < len(words):
-        raise DataError(f"{command!r} is not a SCAN command: {words[end]!r} cannot follow {words[end - 1]!r} "
-                        f"as word {end + 1}; at most one 'and' or 'after', a 'twice' or 'thrice' a side.")
+        raise DataError(
+            f"{command!r} is not a SCAN command: {words[end]!r} cannot follow {words[end - 1]!r} "
+            f"as word {end + 1}; at most one 'and' or 'after', a 'twice' or 'thrice' a side."
+        )
     return tree
 
 
@@ -78,8 +96,10 @@ def _expect(words: list[str], i: int, allowed: tuple[str, ...]) -> str:
     if i < len(words) and words[i] in allowed:
         return words[i]
     found = repr(words[i]) if i < len(words) else "the end"
-    raise DataError(f"{' '.join(words)!r} is not a SCAN command: word {i + 1} must be one of "
-                    f"{', '.join(allowed)}, found {found}.")
+    raise DataError(
+        f"{' '.join(words)!r} is not a SCAN command: word {i + 1} must be one of "
+        f"{', '.join(allowed)}, found {found}."
+    )
 
 
 def _at(words: list[str], i: int, allowed: tuple[str, ...]) -> bool:
@@ -140,16 +160,25 @@ def _pairs() -> tuple[Pair, ...]:
     def phrase(head: str) -> list[Pair]:
         act = () if head == "turn" else (f"I_{head.upper()}",)
         plain = [(head, " ".join(act))] if act else []
-        turned = [(f"{head} {how}{d}", " ".join(((f"I_TURN_{d.upper()}",) * turns + act) * times))
-                  for how, turns, times in (("", 1, 1), ("opposite ", 2, 1), ("around ", 1, 4))
-                  for d in DIRECTIONS]
+        turned = [
+            (f"{head} {how}{d}", " ".join(((f"I_TURN_{d.upper()}",) * turns + act) * times))
+            for how, turns, times in (("", 1, 1), ("opposite ", 2, 1), ("around ", 1, 4))
+            for d in DIRECTIONS
+        ]
         return plain + turned
 
     phrases = [pair for head in (*VERBS, "turn") for pair in phrase(head)]  # 34
-    repeated = [(command + suffix, " ".join([actions] * times)) for command, actions in phrases
-                for suffix, times in (("", 1), (" twice", 2), (" thrice", 3))]  # 102
-    joined = [(f"{a} {word} {b}", f"{x} {y}" if word == "and" else f"{y} {x}") for word in ("and", "after")
-              for a, x in repeated for b, y in repeated]  # 2 * 102 ** 2
+    repeated = [
+        (command + suffix, " ".join([actions] * times))
+        for command, actions in phrases
+        for suffix, times in (("", 1), (" twice", 2), (" thrice", 3))
+    ]  # 102
+    joined = [
+        (f"{a} {word} {b}", f"{x} {y}" if word == "and" else f"{y} {x}")
+        for word in ("and", "after")
+        for a, x in repeated
+        for b, y in repeated
+    ]  # 2 * 102 ** 2
     return tuple(repeated + joined)
 
 
@@ -201,18 +230,24 @@ def split(name: str, seed: int | None = None) -> tuple[list[Pair], list[Pair]]:
     if name not in SPLITS:
         raise DataError(f"Unknown SCAN split {name!r}; choose one of {', '.join(SPLITS)}.")
     if seed is not None and (name != "simple" or not isinstance(seed, int) or seed < 0):
-        raise DataError(f"Seed {seed!r} for SCAN split {name!r}: only 'simple' is a random draw, with an "
-                        f"integer >= 0; leave the seed out for the published split.")
+        raise DataError(
+            f"Seed {seed!r} for SCAN split {name!r}: only 'simple' is a random draw, with an "
+            f"integer >= 0; leave the seed out for the published split."
+        )
     pairs = generate()
     if name == "simple":
         chosen = _published_draw()
         if seed is not None:
             chosen = set(random.Random(seed).sample(range(len(pairs)), len(chosen)))
-        return ([p for i, p in enumerate(pairs) if i in chosen],
-                [p for i, p in enumerate(pairs) if i not in chosen])
+        return (
+            [p for i, p in enumerate(pairs) if i in chosen],
+            [p for i, p in enumerate(pairs) if i not in chosen],
+        )
     if name == "length":
-        return ([p for p in pairs if _n_actions(p) <= _LONGEST_TRAIN],
-                [p for p in pairs if _n_actions(p) > _LONGEST_TRAIN])
+        return (
+            [p for p in pairs if _n_actions(p) <= _LONGEST_TRAIN],
+            [p for p in pairs if _n_actions(p) > _LONGEST_TRAIN],
+        )
     if name in _ADDED:
         primitive = _ADDED[name]
         test = [p for p in pairs if _has(primitive, p) and p[0] != primitive]
@@ -244,8 +279,10 @@ def parse_lines(text: str, source: str) -> list[Pair]:
     for number, line in enumerate(text.splitlines(), 1):
         found = re.fullmatch(r"IN: (\S.*?) OUT: (\S.*?)\s*", line)
         if not found:
-            raise DataError(f"{source}, line {number}: expected 'IN: <command> OUT: <actions>', found "
-                            f"{line[:60]!r}; take a fresh copy of the file.")
+            raise DataError(
+                f"{source}, line {number}: expected 'IN: <command> OUT: <actions>', found "
+                f"{line[:60]!r}; take a fresh copy of the file."
+            )
         pairs.append((found[1], found[2]))
     return pairs
 
@@ -253,8 +290,9 @@ def parse_lines(text: str, source: str) -> list[Pair]:
 def file_names(name: str) -> tuple[str, str]:
     """Registry names of the published (train, test) files of a split; DataError if none are registered."""
     if name not in _FILES:
-        raise DataError(f"SCAN split {name!r} has no registered file ({', '.join(_FILES)} have); "
-                        f"use source='generator'.")
+        raise DataError(
+            f"SCAN split {name!r} has no registered file ({', '.join(_FILES)} have); use source='generator'."
+        )
     folder, stem = _FILES[name]
     return f"scan/{folder}/tasks_train_{stem}.txt", f"scan/{folder}/tasks_test_{stem}.txt"
 
@@ -262,8 +300,9 @@ def file_names(name: str) -> tuple[str, str]:
 _split = split  # load() has an argument of this name
 
 
-def load(split: str = "simple", source: str = "generator", seed: int | None = None,
-         level: str = "verb") -> DatasetDict:
+def load(
+    split: str = "simple", source: str = "generator", seed: int | None = None, level: str = "verb"
+) -> DatasetDict:
     """DatasetDict train/test with columns command, actions, structure (at `level`), n_actions.
 
     source="generator" needs nothing; "file" reads the published files, in their order. DataError on others.
@@ -276,10 +315,19 @@ def load(split: str = "simple", source: str = "generator", seed: int | None = No
         parts = tuple(parse_lines(files.read(name).decode(), name) for name in file_names(split))
     else:
         raise DataError(f"SCAN source {source!r} with seed {seed!r}: choose 'generator', or 'file' unseeded.")
-    return DatasetDict({part: Dataset.from_dict({
-        "command": [command for command, _ in pairs], "actions": [actions for _, actions in pairs],
-        "structure": [structure(command, level) for command, _ in pairs],
-        "n_actions": [_n_actions(pair) for pair in pairs]}) for part, pairs in zip(("train", "test"), parts)})
+    return DatasetDict(
+        {
+            part: Dataset.from_dict(
+                {
+                    "command": [command for command, _ in pairs],
+                    "actions": [actions for _, actions in pairs],
+                    "structure": [structure(command, level) for command, _ in pairs],
+                    "n_actions": [_n_actions(pair) for pair in pairs],
+                }
+            )
+            for part, pairs in zip(("train", "test"), parts)
+        }
+    )
 
 
 def tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
@@ -289,8 +337,9 @@ def tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
 
     core = Tokenizer(models.WordLevel(VOCABULARY, unk_token=SPECIALS["unk_token"]))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=core, padding_side=padding_side,
-                                   clean_up_tokenization_spaces=False, **SPECIALS)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, padding_side=padding_side, clean_up_tokenization_spaces=False, **SPECIALS
+    )
 
 
 def encode(command: str, actions: str | None = None) -> dict[str, list[int]]:
@@ -301,8 +350,10 @@ def encode(command: str, actions: str | None = None) -> dict[str, list[int]]:
     """
     prompt = ["<bos>", *_words(command), "<sep>"]
     answer = [] if actions is None else [*_words(actions, ACTIONS), "<eos>"]
-    encoded = {"input_ids": [VOCABULARY[token] for token in prompt + answer],
-               "prompt_mask": [1] * len(prompt) + [0] * len(answer)}
+    encoded = {
+        "input_ids": [VOCABULARY[token] for token in prompt + answer],
+        "prompt_mask": [1] * len(prompt) + [0] * len(answer),
+    }
     if actions is not None:
-        encoded["labels"] = [-100] * len(prompt) + encoded["input_ids"][len(prompt):]
+        encoded["labels"] = [-100] * len(prompt) + encoded["input_ids"][len(prompt) :]
     return encoded

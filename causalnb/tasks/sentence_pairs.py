@@ -35,15 +35,20 @@ def statistics(rows: Iterable[dict], label: int = 0) -> dict[str, float]:
     and among those where it is below 0.5. DataError if there is no such pair.
     """
     found = [(overlap(row["sentence1"], row["sentence2"]), row["label"] == label) for row in rows]
-    groups = {"": [is_label for _, is_label in found],
-              "_overlapping": [is_label for share, is_label in found if share == 1],
-              "_apart": [is_label for share, is_label in found if share < 0.5]}
+    groups = {
+        "": [is_label for _, is_label in found],
+        "_overlapping": [is_label for share, is_label in found if share == 1],
+        "_apart": [is_label for share, is_label in found if share < 0.5],
+    }
     for name, group in groups.items():
         if not group:
-            raise DataError(f"None of {len(found)} pairs is in the group {name.strip('_') or 'all'!r}: give "
-                            f"pairs of every degree of overlap.")
-    return ({f"pairs{name}": len(group) for name, group in groups.items()}
-            | {f"share{name}": sum(group) / len(group) for name, group in groups.items()})
+            raise DataError(
+                f"None of {len(found)} pairs is in the group {name.strip('_') or 'all'!r}: give "
+                f"pairs of every degree of overlap."
+            )
+    return {f"pairs{name}": len(group) for name, group in groups.items()} | {
+        f"share{name}": sum(group) / len(group) for name, group in groups.items()
+    }
 
 
 def table(text: str, source: str, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
@@ -55,9 +60,11 @@ def table(text: str, source: str, columns: Sequence[str]) -> list[tuple[int, dic
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         cells = line.rstrip("\r").split("\t")
         if len(cells) != len(columns) or number == 1 and cells != [*columns]:
-            raise DataError(f"{source}, line {number}: expected {len(columns)} columns "
-                            f"({', '.join(columns)}) with tabs between them, found {line[:60]!r}; take a "
-                            f"fresh copy of the file.")
+            raise DataError(
+                f"{source}, line {number}: expected {len(columns)} columns "
+                f"({', '.join(columns)}) with tabs between them, found {line[:60]!r}; take a "
+                f"fresh copy of the file."
+            )
         rows.append((number, dict(zip(columns, cells))))
     return rows[1:]
 
@@ -65,8 +72,10 @@ def table(text: str, source: str, columns: Sequence[str]) -> list[tuple[int, dic
 def label_of(name: str, labels: Sequence[str], source: str, number: int) -> int:
     """Index of a label's name; DataError names `source` and the line if it is none."""
     if name not in labels:
-        raise DataError(f"{source}, line {number}: {name!r} is no label; expected one of "
-                        f"{', '.join(labels)}: take a fresh copy of the file.")
+        raise DataError(
+            f"{source}, line {number}: {name!r} is no label; expected one of "
+            f"{', '.join(labels)}: take a fresh copy of the file."
+        )
     return labels.index(name)
 
 
@@ -88,8 +97,9 @@ def fresh(make: Callable[[], dict], seen: set[str], columns: Sequence[str] = ("s
         if not said & seen:
             seen |= said
             return row
-    raise DataError(f"Beside {len(seen)} sentences no new one like {row['sentence1']!r} was found: ask for "
-                    f"fewer pairs.")
+    raise DataError(
+        f"Beside {len(seen)} sentences no new one like {row['sentence1']!r} was found: ask for fewer pairs."
+    )
 
 
 def counterexamples(n: int, minority: float) -> int:
@@ -98,13 +108,21 @@ def counterexamples(n: int, minority: float) -> int:
     DataError unless 0 <= minority <= 0.5.
     """
     if not 0 <= minority <= 0.5:
-        raise DataError(f"A minority of {minority!r} cannot be had with balanced labels: give a share from 0 "
-                        f"to 0.5.")
+        raise DataError(
+            f"A minority of {minority!r} cannot be had with balanced labels: give a share from 0 to 0.5."
+        )
     return round(n * minority / (1 - minority))
 
 
-def parts(challenge: Callable, n_challenge: int, pairs: Callable, sizes: dict[str, int], minority: float,
-          family: str, seed: int) -> dict[str, list[dict]]:
+def parts(
+    challenge: Callable,
+    n_challenge: int,
+    pairs: Callable,
+    sizes: dict[str, int],
+    minority: float,
+    family: str,
+    seed: int,
+) -> dict[str, list[dict]]:
     """{part: rows} of a task with FAMILIES: pairs() of `sizes`, challenge_train, challenge, and held_out.
 
     held_out, of the family "other", is there for "main" alone. Parts are drawn from the last to the first
@@ -135,15 +153,17 @@ def dataset(parts: dict[str, Sequence[dict]], labels: Sequence[str]) -> DatasetD
         if not rows:
             raise DataError(f"The part {name!r} would have no row: ask for at least one.")
         columns = {key: [row[key] for row in rows] for key in rows[0]}
-        features = Features({key: ClassLabel(names=[*labels]) if key == "label" else Value("string")
-                             for key in columns})
+        features = Features(
+            {key: ClassLabel(names=[*labels]) if key == "label" else Value("string") for key in columns}
+        )
         return Dataset.from_dict(columns, features=features)
 
     return DatasetDict({name: part(name, rows) for name, rows in parts.items()})
 
 
-def from_hub(home: str, config: str | None, parts: dict[str, str], columns: tuple[str, str],
-             labels: Sequence[str]) -> DatasetDict:
+def from_hub(
+    home: str, config: str | None, parts: dict[str, str], columns: tuple[str, str], labels: Sequence[str]
+) -> DatasetDict:
     """Pairs of a data set of the Hugging Face hub: {our part: its part}, its names of the two sentences.
 
     Pairs without a label (-1) are left out. DataError if its parts or columns have other names.
@@ -153,11 +173,15 @@ def from_hub(home: str, config: str | None, parts: dict[str, str], columns: tupl
     data = load_dataset(home, config) if config else load_dataset(home)
 
     def rows(part: str) -> list[dict]:
-        return [{"sentence1": one, "sentence2": two, "label": label} for one, two, label in zip(
-            *(data[part][column] for column in (*columns, "label"))) if label >= 0]
+        return [
+            {"sentence1": one, "sentence2": two, "label": label}
+            for one, two, label in zip(*(data[part][column] for column in (*columns, "label")))
+            if label >= 0
+        ]
 
     try:
         return dataset({ours: rows(theirs) for ours, theirs in parts.items()}, labels)
     except KeyError as error:
-        raise DataError(f"{home} on the hub has no {error}: its names have changed, so adapt the loader to "
-                        f"them.") from None
+        raise DataError(
+            f"{home} on the hub has no {error}: its names have changed, so adapt the loader to them."
+        ) from None

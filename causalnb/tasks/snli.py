@@ -17,19 +17,49 @@ if TYPE_CHECKING:
 
 LABELS = ("entailment", "neutral", "contradiction")
 SOURCES = ("generator", "snli", "mnli", "snli_full", "mnli_full")
-FILES = {"train": "snli/becel_snli_validation.tsv", "test": "snli/becel_snli_test.tsv",
-         "mnli": "mnli/MNLI-NUM.tsv"}
-HUB = {"snli_full": ("stanfordnlp/snli", None, {part: part for part in ("train", "validation", "test")}),
-       "mnli_full": ("nyu-mll/glue", "mnli", {"train": "train", "validation": "validation_matched",
-                                              "mismatched": "validation_mismatched"})}
-PEOPLE = {**dict.fromkeys(("man", "woman", "farmer", "nurse", "soldier", "grandmother", "grandfather"),
-                          "adult"),
-          **dict.fromkeys(("boy", "girl", "schoolboy", "schoolgirl", "toddler"), "child")}
-DEEDS = ("sleeping", "running", "cooking", "reading", "swimming", "dancing", "eating", "painting", "singing",
-         "kneeling", "climbing", "jumping", "knitting", "waving")
-PLACES = {"in a park": "outdoors", "on a beach": "outdoors", "near a river": "outdoors",
-          "on a mountain": "outdoors", "in a kitchen": "indoors", "in an office": "indoors",
-          "in a classroom": "indoors", "in a library": "indoors"}
+FILES = {
+    "train": "snli/becel_snli_validation.tsv",
+    "test": "snli/becel_snli_test.tsv",
+    "mnli": "mnli/MNLI-NUM.tsv",
+}
+HUB = {
+    "snli_full": ("stanfordnlp/snli", None, {part: part for part in ("train", "validation", "test")}),
+    "mnli_full": (
+        "nyu-mll/glue",
+        "mnli",
+        {"train": "train", "validation": "validation_matched", "mismatched": "validation_mismatched"},
+    ),
+}
+PEOPLE = {
+    **dict.fromkeys(("man", "woman", "farmer", "nurse", "soldier", "grandmother", "grandfather"), "adult"),
+    **dict.fromkeys(("boy", "girl", "schoolboy", "schoolgirl", "toddler"), "child"),
+}
+DEEDS = (
+    "sleeping",
+    "running",
+    "cooking",
+    "reading",
+    "swimming",
+    "dancing",
+    "eating",
+    "painting",
+    "singing",
+    "kneeling",
+    "climbing",
+    "jumping",
+    "knitting",
+    "waving",
+)
+PLACES = {
+    "in a park": "outdoors",
+    "on a beach": "outdoors",
+    "near a river": "outdoors",
+    "on a mountain": "outdoors",
+    "in a kitchen": "indoors",
+    "in an office": "indoors",
+    "in a classroom": "indoors",
+    "in a library": "indoors",
+}
 COLOURS = ("red", "blue", "green", "black", "white", "yellow", "brown", "gray")
 ADDED = ("tall", "friendly", "famous", "hungry", "married", "nervous")
 REASONS = ("to win a prize", "for a friend", "for the first time", "after a long day", "because of a bet")
@@ -42,14 +72,28 @@ def _caption(draw: random.Random, label: int) -> dict:
         return draw.choice([one for one in known if one != said])
 
     far = [one for one, kind in PLACES.items() if kind != PLACES[place]]
-    second = draw.choice({
-        "entailment": (f"a {who} is {deed}", f"a {who} is {place}", f"a {who} in {colour} is {deed}",
-                       f"the {PEOPLE[who]} is {PLACES[place]}", f"someone is {deed} {place}"),
-        "neutral": (f"a {draw.choice(ADDED)} {who} is {deed}", f"a {who} is {deed} {draw.choice(REASONS)}",
-                    f"the {PEOPLE[who]} is {draw.choice(ADDED)}"),
-        "contradiction": (f"a {who} is {other(DEEDS, deed)}", f"a {who} is {deed} {draw.choice(far)}",
-                          f"a {who} in {other(COLOURS, colour)} is {deed}", f"nobody is {deed}"),
-    }[LABELS[label]])
+    second = draw.choice(
+        {
+            "entailment": (
+                f"a {who} is {deed}",
+                f"a {who} is {place}",
+                f"a {who} in {colour} is {deed}",
+                f"the {PEOPLE[who]} is {PLACES[place]}",
+                f"someone is {deed} {place}",
+            ),
+            "neutral": (
+                f"a {draw.choice(ADDED)} {who} is {deed}",
+                f"a {who} is {deed} {draw.choice(REASONS)}",
+                f"the {PEOPLE[who]} is {draw.choice(ADDED)}",
+            ),
+            "contradiction": (
+                f"a {who} is {other(DEEDS, deed)}",
+                f"a {who} is {deed} {draw.choice(far)}",
+                f"a {who} in {other(COLOURS, colour)} is {deed}",
+                f"nobody is {deed}",
+            ),
+        }[LABELS[label]]
+    )
     first = f"a {who} in {colour} is {deed} {place}."
     return {"sentence1": first.capitalize(), "sentence2": f"{second.capitalize()}.", "label": label}
 
@@ -73,10 +117,14 @@ def parse_mnli(text: str, source: str) -> list[dict]:
 def _rows(text: str, source: str, columns: tuple[str, ...], labels: tuple[str, ...]) -> list[dict]:
     """Rows of a table whose last three columns are both sentences and the label."""
     *_, one, two, label = columns
-    return [{"sentence1": sentence_pairs.said(cells[one], one, source, number),
-             "sentence2": sentence_pairs.said(cells[two], two, source, number),
-             "label": sentence_pairs.label_of(cells[label], labels, source, number)}
-            for number, cells in sentence_pairs.table(text, source, columns)]
+    return [
+        {
+            "sentence1": sentence_pairs.said(cells[one], one, source, number),
+            "sentence2": sentence_pairs.said(cells[two], two, source, number),
+            "label": sentence_pairs.label_of(cells[label], labels, source, number),
+        }
+        for number, cells in sentence_pairs.table(text, source, columns)
+    ]
 
 
 def read(part: str = "test") -> list[dict]:
@@ -102,12 +150,15 @@ def hold_out(rows: list[dict], n: int, seed: int = 0) -> tuple[list[dict], list[
     while total < min(n, len(rows)):
         out.add(premises[-1])
         total += counts[premises.pop()]
-    return ([row for row in rows if row["sentence1"] not in out],
-            [row for row in rows if row["sentence1"] in out])
+    return (
+        [row for row in rows if row["sentence1"] not in out],
+        [row for row in rows if row["sentence1"] in out],
+    )
 
 
-def load(source: str = "generator", n_train: int = 3000, n_validation: int = 900, n_test: int = 900,
-         seed: int = 0) -> DatasetDict:
+def load(
+    source: str = "generator", n_train: int = 3000, n_validation: int = 900, n_test: int = 900, seed: int = 0
+) -> DatasetDict:
     """DatasetDict with columns sentence1, sentence2, label (entailment, neutral, contradiction).
 
     "generator": captions, train, validation and test. "snli": the published validation set as train, from

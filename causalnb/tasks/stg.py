@@ -34,34 +34,55 @@ IRRELEVANT = ("Certain gene", "Room size")
 ATTRIBUTES = (*CAUSES, *SPURIOUS, *IRRELEVANT)
 LABELS = ("High Risk", "Middle Risk", "Low Risk")
 GRAPH = {"Risk": CAUSES, **SPURIOUS}  # effect -> causes, in training; o.o.d. only the first entry holds
-CAUSES_H = ("Industrial Emissions", "Vehicle Emissions", "Coal Dependency", "Agricultural Burning",
-            "Urban Green Coverage", "Meteorological Dispersion")
-SPURIOUS_H = {"Ice Cream Sales Index": ("Meteorological Dispersion",),
-              "Allergy Complaints Level": ("Agricultural Burning",),
-              "Renewable Stock Index": ("Industrial Emissions",),
-              "Public Transport Subscriptions (k)": ("Vehicle Emissions",),
-              "Water Awareness Score": ("Urban Green Coverage",)}
+CAUSES_H = (
+    "Industrial Emissions",
+    "Vehicle Emissions",
+    "Coal Dependency",
+    "Agricultural Burning",
+    "Urban Green Coverage",
+    "Meteorological Dispersion",
+)
+SPURIOUS_H = {
+    "Ice Cream Sales Index": ("Meteorological Dispersion",),
+    "Allergy Complaints Level": ("Agricultural Burning",),
+    "Renewable Stock Index": ("Industrial Emissions",),
+    "Public Transport Subscriptions (k)": ("Vehicle Emissions",),
+    "Water Awareness Score": ("Urban Green Coverage",),
+}
 IRRELEVANT_H = ("City Anniversary", "Average Internet Speed", "Number of Libraries")
 ATTRIBUTES_H = (*CAUSES_H, *SPURIOUS_H, *IRRELEVANT_H)
 GRAPH_H = {"Answer": CAUSES_H, **SPURIOUS_H}
 SIZES = {"S": 400, "M": 800, "L": 1600, "H": 3000}  # training rows
 MIDDLE = ("published", "intended")
 ENCODINGS = ("text", "compact")
-WORDS = (*(name.replace(" ", "_") for name in (*ATTRIBUTES, *ATTRIBUTES_H)), "High", "Middle", "Low",
-         "Answer", "-0", *(f".{digit}" for digit in range(10)))  # of the compact encoding, and whole numbers
+WORDS = (
+    *(name.replace(" ", "_") for name in (*ATTRIBUTES, *ATTRIBUTES_H)),
+    "High",
+    "Middle",
+    "Low",
+    "Answer",
+    "-0",
+    *(f".{digit}" for digit in range(10)),
+)  # of the compact encoding, and whole numbers
 
-_FILES = {"S": ("spurious_token_game_train3_S", "spurious_token_game_test3", "spurious_token_game_ood3_2"),
-          "M": ("spurious_token_game_train3_M", "spurious_token_game_test3", "spurious_token_game_ood3_2"),
-          "L": ("spurious_token_game_train3", "spurious_token_game_test3", "spurious_token_game_ood3_2"),
-          "H": ("STG_H_train", "STG_H_iid_test", "STG_H_ood_test")}
+_FILES = {
+    "S": ("spurious_token_game_train3_S", "spurious_token_game_test3", "spurious_token_game_ood3_2"),
+    "M": ("spurious_token_game_train3_M", "spurious_token_game_test3", "spurious_token_game_ood3_2"),
+    "L": ("spurious_token_game_train3", "spurious_token_game_test3", "spurious_token_game_ood3_2"),
+    "H": ("STG_H_train", "STG_H_iid_test", "STG_H_ood_test"),
+}
 _PARTS = ("train", "test", "ood")
 _RANGES = ((30, 70), (20, 60), (10, 50), (10, 30), (40, 80), (50, 90))  # of CAUSES_H
 _NOISE = (2, 2, 1.5, 1, 3, 3)  # its standard deviation
 _WEIGHTS = (0.3, 0.25, 0.2, 0.15, -0.2, -0.3)
 _FOLLOWS = ((5, 0.4, 2), (3, 0.2, 3), (0, 1.1, 1.5), (1, 0.15, 2), (4, -0.1, 1))  # cause, factor, noise
 _ALONE = ((5, 9), (2, 6), (3, 7), (3, 9), (-8, -4))  # ranges of SPURIOUS_H, o.o.d.
-_UNITS = {"Coal Dependency": "%", "Urban Green Coverage": "%", "City Anniversary": "th",
-          "Average Internet Speed": "Mbps"}
+_UNITS = {
+    "Coal Dependency": "%",
+    "Urban Green Coverage": "%",
+    "City Anniversary": "th",
+    "Average Internet Speed": "Mbps",
+}
 _WHOLE = ("Renewable Stock Index", "City Anniversary", "Number of Libraries")
 _ENDS = {"Meteorological Dispersion": ". ", "Water Awareness Score": ". ", "Number of Libraries": ". "}
 _NAMES = "|".join(map(re.escape, sorted((*ATTRIBUTES, *ATTRIBUTES_H), key=len, reverse=True)))
@@ -84,12 +105,15 @@ def risk(smoking: int, weight: int, exercise: int, middle: str = "published") ->
 
 
 def _prompt(said: list[tuple[str, int]]) -> str:
-    return ("Here is the statistical data for a person. Please predict the probability of cancer. "
-            f"{', '.join(f'{name}: {value}' for name, value in said)} Answer: ")
+    return (
+        "Here is the statistical data for a person. Please predict the probability of cancer. "
+        f"{', '.join(f'{name}: {value}' for name, value in said)} Answer: "
+    )
 
 
-def generate(seed: int = 42, n_train: int = 1600, n_test: int = 400, n_ood: int = 400,
-             middle: str = "published") -> dict[str, list[Pair]]:
+def generate(
+    seed: int = 42, n_train: int = 1600, n_test: int = 400, n_ood: int = 400, middle: str = "published"
+) -> dict[str, list[Pair]]:
     """(prompt, label) of train, test (i.i.d.) and ood; seed 42 with the default sizes is the published data.
 
     Drawn in this order: test, train, ood. Training rows of M and S are the first 800 and 400.
@@ -98,8 +122,10 @@ def generate(seed: int = 42, n_train: int = 1600, n_test: int = 400, n_ood: int 
 
     def row(ood: bool) -> Pair:
         causes = [draw.randint(1, 10) for _ in CAUSES]
-        follow = [draw.randint(1, 10) if ood else int(factor * value)
-                  for factor, value in zip((1.5, 1, 0.5), causes)]
+        follow = [
+            draw.randint(1, 10) if ood else int(factor * value)
+            for factor, value in zip((1.5, 1, 0.5), causes)
+        ]
         said = list(zip(ATTRIBUTES, (*causes, *follow, *(draw.randint(1, 10) for _ in IRRELEVANT))))
         draw.shuffle(said)
         return _prompt(said), risk(*causes, middle)
@@ -118,21 +144,29 @@ def _draw_h(draw: np.random.Generator, n: int, ood: bool) -> list[Pair]:
     else:
         which, factor, noise = np.array(_FOLLOWS).T
         follow = causes[:, which.astype(int)] * factor + draw.normal(0, noise, (n, 5))
-    rest = np.stack([draw.integers(1, 101, n), draw.uniform(80, 120, n) + draw.normal(0, 3, n),
-                     draw.integers(10, 51, n)], axis=1)
+    rest = np.stack(
+        [draw.integers(1, 101, n), draw.uniform(80, 120, n) + draw.normal(0, 3, n), draw.integers(10, 51, n)],
+        axis=1,
+    )
     rows = np.concatenate([causes, follow, rest], axis=1)  # (n, 14)
     return [(_prompt_h(row), str(answer)) for row, answer in zip(rows.tolist(), index.tolist())]
 
 
 def _prompt_h(row: list[float]) -> str:
-    said = [f"{name}: {round(value) if name in _WHOLE else format(value, '.1f')}{_UNITS.get(name, '')}"
-            f"{_ENDS.get(name, '; ')}" for name, value in zip(ATTRIBUTES_H, row)]
-    return ("".join(said) + "Given these diverse conditions, what is the projected Air Quality Index (AQI) "
-            "on a 0-100 scale? Answer: ")
+    said = [
+        f"{name}: {round(value) if name in _WHOLE else format(value, '.1f')}{_UNITS.get(name, '')}"
+        f"{_ENDS.get(name, '; ')}"
+        for name, value in zip(ATTRIBUTES_H, row)
+    ]
+    return (
+        "".join(said) + "Given these diverse conditions, what is the projected Air Quality Index (AQI) "
+        "on a 0-100 scale? Answer: "
+    )
 
 
-def generate_h(seed: int = 42, n_train: int = 3000, n_test: int = 1000,
-               n_ood: int = 1000) -> dict[str, list[Pair]]:
+def generate_h(
+    seed: int = 42, n_train: int = 3000, n_test: int = 1000, n_ood: int = 1000
+) -> dict[str, list[Pair]]:
     """(prompt, index) of train, test (i.i.d.) and ood of size H, distributed as in the published files."""
     draw = np.random.default_rng(seed)
     return {part: _draw_h(draw, n, part == "ood") for part, n in zip(_PARTS, (n_train, n_test, n_ood))}
@@ -141,8 +175,10 @@ def generate_h(seed: int = 42, n_train: int = 3000, n_test: int = 1000,
 def _found(prompt: str) -> list[re.Match]:
     found = list(_SAID.finditer(prompt))
     if sorted(_name(one) for one in found) not in (sorted(ATTRIBUTES), sorted(ATTRIBUTES_H)):
-        raise DataError(f"{prompt[:60]!r} is no prompt of the spurious token game: it must state each of the "
-                        f"{len(ATTRIBUTES)} attributes of S, M, L or the {len(ATTRIBUTES_H)} of H once.")
+        raise DataError(
+            f"{prompt[:60]!r} is no prompt of the spurious token game: it must state each of the "
+            f"{len(ATTRIBUTES)} attributes of S, M, L or the {len(ATTRIBUTES_H)} of H once."
+        )
     return found
 
 
@@ -152,8 +188,10 @@ def _name(found: re.Match) -> str:
 
 def values(prompt: str) -> dict[str, float]:
     """{attribute: number} of a prompt of any size and encoding, in its order; DataError if it is none."""
-    return {_name(one): float(one[2] + (one[3] or "").strip()) if one[3] else int(one[2])
-            for one in _found(prompt)}
+    return {
+        _name(one): float(one[2] + (one[3] or "").strip()) if one[3] else int(one[2])
+        for one in _found(prompt)
+    }
 
 
 def spans(prompt: str, response: str) -> dict[str, tuple[int, int, int]]:
@@ -177,8 +215,10 @@ def graph(prompt: str, response: str) -> dict[str, list[str]]:
 
 def compact(prompt: str, response: str) -> tuple[str, str]:
     """(prompt, response) in single words: "Room_size 2 ..." and "High"; of H "43 .1" and "Answer 52"."""
-    said = [f"{_name(one).replace(' ', '_')} {one[2]}{f' {one[3].strip()}' if one[3] else ''}"
-            for one in _found(prompt)]
+    said = [
+        f"{_name(one).replace(' ', '_')} {one[2]}{f' {one[3].strip()}' if one[3] else ''}"
+        for one in _found(prompt)
+    ]
     label = response.removesuffix(" Risk")
     return " ".join(said), label if response in LABELS else f"Answer {label}"
 
@@ -192,8 +232,10 @@ def parse_lines(text: str, source: str) -> list[Pair]:
             pair = (row["input"], str(row["target"]))
             _found(pair[0])
         except (ValueError, KeyError, TypeError):
-            raise DataError(f"{source}, line {number}: expected JSON with input and target, found "
-                            f"{line[:60]!r}; take a fresh copy of the file.") from None
+            raise DataError(
+                f"{source}, line {number}: expected JSON with input and target, found "
+                f"{line[:60]!r}; take a fresh copy of the file."
+            ) from None
         pairs.append(pair)
     return pairs
 
@@ -201,14 +243,20 @@ def parse_lines(text: str, source: str) -> list[Pair]:
 def file_names(size: str) -> tuple[str, str, str]:
     """Registry names of the published train, test and ood files of a size of SIZES; DataError on another."""
     if size not in SIZES:
-        raise DataError(f"Unknown size {size!r} of the spurious token game; choose one of "
-                        f"{', '.join(SIZES)}.")
+        raise DataError(
+            f"Unknown size {size!r} of the spurious token game; choose one of {', '.join(SIZES)}."
+        )
     folder = "stg_h" if size == "H" else "stg"
     return tuple(f"{folder}/{stem}.jsonl" for stem in _FILES[size])
 
 
-def load(size: str = "L", source: str = "generator", seed: int = 42, middle: str = "published",
-         encoding: str = "text") -> DatasetDict:
+def load(
+    size: str = "L",
+    source: str = "generator",
+    seed: int = 42,
+    middle: str = "published",
+    encoding: str = "text",
+) -> DatasetDict:
     """DatasetDict train/test/ood with columns prompt, response, graph (JSON); size S, M, L or H.
 
     source="file" reads the published files, of seed 42 and the published middle. DataError on other values.
@@ -217,23 +265,30 @@ def load(size: str = "L", source: str = "generator", seed: int = 42, middle: str
 
     names = file_names(size)
     if encoding not in ENCODINGS:
-        raise DataError(f"Unknown encoding {encoding!r} of the spurious token game; choose one of "
-                        f"{', '.join(ENCODINGS)}.")
+        raise DataError(
+            f"Unknown encoding {encoding!r} of the spurious token game; choose one of {', '.join(ENCODINGS)}."
+        )
     if source == "file" and seed == 42 and middle == "published":
         parts = {part: parse_lines(files.read(name).decode(), name) for part, name in zip(_PARTS, names)}
     elif source == "generator" and size == "H":
         parts = generate_h(seed)
     elif source == "generator":
         parts = generate(seed, middle=middle)
-        parts["train"] = parts["train"][:SIZES[size]]
+        parts["train"] = parts["train"][: SIZES[size]]
     else:
-        raise DataError(f"Source {source!r} of the spurious token game with seed {seed!r} and middle "
-                        f"{middle!r}: choose 'generator', or 'file' with neither.")
+        raise DataError(
+            f"Source {source!r} of the spurious token game with seed {seed!r} and middle "
+            f"{middle!r}: choose 'generator', or 'file' with neither."
+        )
 
     def rows(pairs: list[Pair]) -> Dataset:
         said = [compact(*pair) for pair in pairs] if encoding == "compact" else pairs
-        return Dataset.from_dict({"prompt": [prompt for prompt, _ in said],
-                                  "response": [response for _, response in said],
-                                  "graph": [json.dumps(graph(*pair)) for pair in said]})
+        return Dataset.from_dict(
+            {
+                "prompt": [prompt for prompt, _ in said],
+                "response": [response for _, response in said],
+                "graph": [json.dumps(graph(*pair)) for pair in said],
+            }
+        )
 
     return DatasetDict({part: rows(pairs) for part, pairs in parts.items()})

@@ -27,18 +27,24 @@ CELLS = 16
 _ROW, _COLUMN = np.divmod(np.arange(CELLS), 4)
 _BOX = _ROW // 2 * 2 + _COLUMN // 2
 _UNITS = {"row": _ROW, "column": _COLUMN, "box": _BOX}
-PEERS = tuple(tuple(j for j in range(CELLS) if j != i and any(unit[i] == unit[j] for unit in _UNITS.values()))
-              for i in range(CELLS))  # 7 cells each
-GRAPH = {f"answer {i}": (f"clue {i}", *(f"{part} {j}" for j in PEERS[i] for part in ("clue", "answer")))
-         for i in range(CELLS)}  # effect -> causes: the cell's own clue, and its peers in puzzle and answer
+PEERS = tuple(
+    tuple(j for j in range(CELLS) if j != i and any(unit[i] == unit[j] for unit in _UNITS.values()))
+    for i in range(CELLS)
+)  # 7 cells each
+GRAPH = {
+    f"answer {i}": (f"clue {i}", *(f"{part} {j}" for j in PEERS[i] for part in ("clue", "answer")))
+    for i in range(CELLS)
+}  # effect -> causes: the cell's own clue, and its peers in puzzle and answer
 ENCODINGS = ("text", "compact")
 AMBIGUOUS = ("keep", "drop", "refuse")
 WORDS = tuple("01234")  # of the compact encoding
 TEST_FILE = "sudoku/4x4_test_sudoku.csv"
 GRIDS_FILE = "sudoku/4x4_sudoku_unique_solution.csv"
-_RULES = ("Fill in this 4x4 Sudoku. The 16 digits are its cells, row by row, and 0 is an empty cell. "
-          "Every row, every column and every 2x2 box must hold each of 1, 2, 3 and 4 once. Give all 16 "
-          "digits between <answer> and </answer>.")
+_RULES = (
+    "Fill in this 4x4 Sudoku. The 16 digits are its cells, row by row, and 0 is an empty cell. "
+    "Every row, every column and every 2x2 box must hold each of 1, 2, 3 and 4 once. Give all 16 "
+    "digits between <answer> and </answer>."
+)
 
 
 @lru_cache(maxsize=1)
@@ -81,8 +87,10 @@ def solutions(puzzle: str) -> list[str]:
 def count_solutions(puzzles: Sequence[str]) -> np.ndarray:
     """Number of completions of each puzzle, (n,) of 0 to 288; DataError as solutions."""
     cells = np.array([_cells(puzzle) for puzzle in puzzles], dtype=np.uint8).reshape(-1, 1, CELLS)
-    counts = [((part == 0) | (part == grids())).all(axis=2).sum(axis=1)
-              for part in np.split(cells, range(1000, len(cells), 1000))]
+    counts = [
+        ((part == 0) | (part == grids())).all(axis=2).sum(axis=1)
+        for part in np.split(cells, range(1000, len(cells), 1000))
+    ]
     return np.concatenate(counts)
 
 
@@ -91,8 +99,10 @@ def solve(puzzle: str) -> str:
     found = solutions(puzzle)
     if len(found) > 1:
         free = [i + 1 for i in range(CELLS) if len({grid[i] for grid in found}) > 1]
-        raise DataError(f"Puzzle {puzzle} has {len(found)} solutions: they differ in cells "
-                        f"{', '.join(map(str, free))}; fill in one of these, or take solutions().")
+        raise DataError(
+            f"Puzzle {puzzle} has {len(found)} solutions: they differ in cells "
+            f"{', '.join(map(str, free))}; fill in one of these, or take solutions()."
+        )
     if not found:
         raise DataError(f"Puzzle {puzzle} has no solution: {_clash(puzzle)}; empty a cell or correct it.")
     return found[0]
@@ -139,8 +149,9 @@ def count_unique() -> dict[int, int]:
     return {n: int(by_mask[_n_clues() == n].sum()) for n in range(4, CELLS + 1)}
 
 
-def sample(n: int, blanks: int | None = 8, unique: bool = True, seed: int = 0,
-           exclude: Iterable[str] = ()) -> list[Pair]:
+def sample(
+    n: int, blanks: int | None = 8, unique: bool = True, seed: int = 0, exclude: Iterable[str] = ()
+) -> list[Pair]:
     """`n` different (puzzle, solution), each pair of a grid and a mask as likely; none of `exclude`.
 
     blanks: empty cells, 0 to 12 (to 16 unless unique), None for any number. unique=False draws puzzles with
@@ -158,9 +169,11 @@ def sample(n: int, blanks: int | None = 8, unique: bool = True, seed: int = 0,
             if puzzle not in exclude:
                 pairs.setdefault(puzzle, solution)
     if not 0 < n <= len(pairs):
-        raise DataError(f"{n} different puzzles with {'any number of' if blanks is None else blanks} empty "
-                        f"cells cannot be drawn: there are {len(pairs) or total:,}"
-                        f"{' with one solution' if unique else ''}, and at least one must be asked for.")
+        raise DataError(
+            f"{n} different puzzles with {'any number of' if blanks is None else blanks} empty "
+            f"cells cannot be drawn: there are {len(pairs) or total:,}"
+            f"{' with one solution' if unique else ''}, and at least one must be asked for."
+        )
     return list(pairs.items())[:n]
 
 
@@ -196,9 +209,12 @@ def ambiguity(puzzles: Sequence[str]) -> dict:
         counts[len(found)] = counts.get(len(found), 0) + 1
         cells += np.max([(digits == digit).mean(axis=0) for digit in range(1, 5)], axis=0).sum()
         blanks, whole = blanks + int(empty.sum()), whole + 1 / len(found)
-    return {"n_solutions": dict(sorted(counts.items())),
-            "several": [p for p, n in zip(puzzles, count_solutions(puzzles)) if n > 1],
-            "cell_ceiling": float(cells / max(1, blanks)), "puzzle_ceiling": whole / max(1, len(puzzles))}
+    return {
+        "n_solutions": dict(sorted(counts.items())),
+        "several": [p for p, n in zip(puzzles, count_solutions(puzzles)) if n > 1],
+        "cell_ceiling": float(cells / max(1, blanks)),
+        "puzzle_ceiling": whole / max(1, len(puzzles)),
+    }
 
 
 def render(puzzle: str, solution: str, encoding: str = "text") -> tuple[str, str]:
@@ -215,8 +231,12 @@ def spans(encoding: str = "text") -> dict[str, tuple[int, int, int]]:
     step = {"text": 1, "compact": 2}
     prompt, response = render("0" * CELLS, "0" * CELLS, encoding)
     first = {"clue": len(prompt) - 1 - step[encoding] * (CELLS - 1), "answer": response.index("0")}
-    return {f"{name} {i}": (part, at, at + 1) for part, name in enumerate(first) for i in range(CELLS)
-            for at in [first[name] + step[encoding] * i]}
+    return {
+        f"{name} {i}": (part, at, at + 1)
+        for part, name in enumerate(first)
+        for i in range(CELLS)
+        for at in [first[name] + step[encoding] * i]
+    }
 
 
 def read_answer(response: str) -> str:
@@ -237,8 +257,12 @@ def score(puzzle: str, solution: str, response: str) -> dict[str, int]:
     """
     said = read_answer(response)
     right = [said[i] == solution[i] for i in range(CELLS) if puzzle[i] == "0"]
-    return {"cells": sum(right), "blanks": len(right), "solved": int(all(right)),
-            "valid": int(said in solutions(puzzle))}
+    return {
+        "cells": sum(right),
+        "blanks": len(right),
+        "solved": int(all(right)),
+        "valid": int(said in solutions(puzzle)),
+    }
 
 
 def parse_lines(text: str, source: str) -> list[Pair]:
@@ -247,15 +271,24 @@ def parse_lines(text: str, source: str) -> list[Pair]:
     for number, line in enumerate(text.splitlines()[1:], 2):
         found = re.fullmatch(r"([0-4]{16})[,\t]([1-4]{16})\s*", line)
         if not found or found[2] not in solutions(found[1]):
-            raise DataError(f"{source}, line {number}: expected a puzzle and its solution, 16 digits each, "
-                            f"found {line[:60]!r}; take a fresh copy of the file.")
+            raise DataError(
+                f"{source}, line {number}: expected a puzzle and its solution, 16 digits each, "
+                f"found {line[:60]!r}; take a fresh copy of the file."
+            )
         pairs.append((found[1], found[2]))
     return pairs
 
 
-def load(n_train: int = 5000, n_test: int = 500, blanks: int | None = 8, unique: bool = True,
-         seed: int = 42, source: str = "generator", ambiguous: str = "keep",
-         encoding: str = "text") -> DatasetDict:
+def load(
+    n_train: int = 5000,
+    n_test: int = 500,
+    blanks: int | None = 8,
+    unique: bool = True,
+    seed: int = 42,
+    source: str = "generator",
+    ambiguous: str = "keep",
+    encoding: str = "text",
+) -> DatasetDict:
     """DatasetDict train/test with columns prompt, response, puzzle, solution, n_solutions.
 
     No training puzzle is a test puzzle. source="file": the test part is the published 500 puzzles, and a part
@@ -265,24 +298,34 @@ def load(n_train: int = 5000, n_test: int = 500, blanks: int | None = 8, unique:
     from datasets import Dataset, DatasetDict
 
     if source not in ("generator", "file") or ambiguous not in AMBIGUOUS:
-        raise DataError(f"Sudoku source {source!r} with ambiguous={ambiguous!r}: choose 'generator' or "
-                        f"'file', and one of {', '.join(AMBIGUOUS)}.")
+        raise DataError(
+            f"Sudoku source {source!r} with ambiguous={ambiguous!r}: choose 'generator' or "
+            f"'file', and one of {', '.join(AMBIGUOUS)}."
+        )
     if source == "generator":
         drawn = sample(n_train + n_test, blanks, unique, seed)
         parts = {"train": drawn[:n_train], "test": drawn[n_train:]}
     else:
         test = parse_lines(files.read(TEST_FILE).decode(), TEST_FILE)
         train = sample(n_train, blanks, unique, seed, [puzzle for puzzle, _ in test])
-        parts = {"train": train, "test": [pair for pair in test if _wanted(pair[0], ambiguous)],
-                 "grids": parse_lines(files.read(GRIDS_FILE).decode(), GRIDS_FILE)}
+        parts = {
+            "train": train,
+            "test": [pair for pair in test if _wanted(pair[0], ambiguous)],
+            "grids": parse_lines(files.read(GRIDS_FILE).decode(), GRIDS_FILE),
+        }
 
     def rows(pairs: list[Pair]) -> Dataset:
         said = [render(*pair, encoding) for pair in pairs]
         puzzles = [puzzle for puzzle, _ in pairs]
-        return Dataset.from_dict({
-            "prompt": [prompt for prompt, _ in said], "response": [response for _, response in said],
-            "puzzle": puzzles, "solution": [solution for _, solution in pairs],
-            "n_solutions": count_solutions(puzzles).tolist()})
+        return Dataset.from_dict(
+            {
+                "prompt": [prompt for prompt, _ in said],
+                "response": [response for _, response in said],
+                "puzzle": puzzles,
+                "solution": [solution for _, solution in pairs],
+                "n_solutions": count_solutions(puzzles).tolist(),
+            }
+        )
 
     return DatasetDict({part: rows(pairs) for part, pairs in parts.items()})
 

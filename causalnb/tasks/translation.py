@@ -18,25 +18,70 @@ if TYPE_CHECKING:
 
 Pair = tuple[str, str]
 
-DIRECTIONS = {**dict.fromkeys(("generator", "multi30k", "wmt14"), ("en-de", "de-en")),
-              "wmt16": ("en-de", "de-en", "en-ro", "ro-en")}  # by source
-FILES = {"train": "multi30k/train", "validation": "multi30k/val", "test": "multi30k/test_2016_flickr",
-         "test2017": "multi30k/test_2017_flickr"}
-PEOPLE = {"man": ("Mann", "m"), "boy": ("Junge", "m"), "farmer": ("Bauer", "m"), "waiter": ("Kellner", "m"),
-          "woman": ("Frau", "f"), "teacher": ("Lehrerin", "f"), "singer": ("Sängerin", "f"),
-          "nurse": ("Pflegerin", "f"), "girl": ("Mädchen", "n"), "child": ("Kind", "n")}
-THINGS = {"dog": ("Hund", "m"), "ball": ("Ball", "m"), "hat": ("Hut", "m"), "cat": ("Katze", "f"),
-          "guitar": ("Gitarre", "f"), "flag": ("Fahne", "f"), "horse": ("Pferd", "n"), "book": ("Buch", "n"),
-          "boat": ("Boot", "n"), "bicycle": ("Fahrrad", "n")}
+DIRECTIONS = {
+    **dict.fromkeys(("generator", "multi30k", "wmt14"), ("en-de", "de-en")),
+    "wmt16": ("en-de", "de-en", "en-ro", "ro-en"),
+}  # by source
+FILES = {
+    "train": "multi30k/train",
+    "validation": "multi30k/val",
+    "test": "multi30k/test_2016_flickr",
+    "test2017": "multi30k/test_2017_flickr",
+}
+PEOPLE = {
+    "man": ("Mann", "m"),
+    "boy": ("Junge", "m"),
+    "farmer": ("Bauer", "m"),
+    "waiter": ("Kellner", "m"),
+    "woman": ("Frau", "f"),
+    "teacher": ("Lehrerin", "f"),
+    "singer": ("Sängerin", "f"),
+    "nurse": ("Pflegerin", "f"),
+    "girl": ("Mädchen", "n"),
+    "child": ("Kind", "n"),
+}
+THINGS = {
+    "dog": ("Hund", "m"),
+    "ball": ("Ball", "m"),
+    "hat": ("Hut", "m"),
+    "cat": ("Katze", "f"),
+    "guitar": ("Gitarre", "f"),
+    "flag": ("Fahne", "f"),
+    "horse": ("Pferd", "n"),
+    "book": ("Buch", "n"),
+    "boat": ("Boot", "n"),
+    "bicycle": ("Fahrrad", "n"),
+}
 LOOKS = {"big": "groß", "small": "klein", "old": "alt", "young": "jung", "tired": "müde", "happy": "froh"}
 COLOURS = {"big": "groß", "small": "klein", "old": "alt", "new": "neu", "red": "rot", "green": "grün"}
-DEEDS = {"is holding": "hält", "is looking for": "sucht", "is painting": "malt", "is carrying": "trägt",
-         "is watching": "beobachtet", "is buying": "kauft", "is cleaning": "putzt", "has": "hat"}
-ALONE = {"is sleeping": "schläft", "is laughing": "lacht", "is waiting": "wartet", "is dancing": "tanzt",
-         "is singing": "singt", "is smiling": "lächelt"}
-PLACES = {"in the park": "im Park", "in the garden": "im Garten", "on the beach": "am Strand",
-          "in the city": "in der Stadt", "on the street": "auf der Straße", "at the window": "am Fenster",
-          "in the kitchen": "in der Küche", "in the water": "im Wasser"}
+DEEDS = {
+    "is holding": "hält",
+    "is looking for": "sucht",
+    "is painting": "malt",
+    "is carrying": "trägt",
+    "is watching": "beobachtet",
+    "is buying": "kauft",
+    "is cleaning": "putzt",
+    "has": "hat",
+}
+ALONE = {
+    "is sleeping": "schläft",
+    "is laughing": "lacht",
+    "is waiting": "wartet",
+    "is dancing": "tanzt",
+    "is singing": "singt",
+    "is smiling": "lächelt",
+}
+PLACES = {
+    "in the park": "im Park",
+    "in the garden": "im Garten",
+    "on the beach": "am Strand",
+    "in the city": "in der Stadt",
+    "on the street": "auf der Straße",
+    "at the window": "am Fenster",
+    "in the kitchen": "in der Küche",
+    "in the water": "im Wasser",
+}
 
 _ARTICLES = {"m": ("ein", "einen"), "f": ("eine", "eine"), "n": ("ein", "ein")}  # nominative, accusative
 _ENDINGS = {"m": ("er", "en"), "f": ("e", "e"), "n": ("es", "es")}
@@ -71,14 +116,17 @@ def sentence(draw: random.Random) -> Pair:
     shape = draw.choice(("plain", "place last", "place first", "because"))
     if shape == "because":
         other, second, what = _clause(draw)
-        return (_join(subject[0], verb[0], thing[0], "because", other[0], second[0], what[0]),
-                _join(subject[1], verb[1], thing[1], ", weil", other[1], what[1], second[1]))
+        return (
+            _join(subject[0], verb[0], thing[0], "because", other[0], second[0], what[0]),
+            _join(subject[1], verb[1], thing[1], ", weil", other[1], what[1], second[1]),
+        )
     place = ("", "") if shape == "plain" else draw.choice(list(PLACES.items()))
     if shape == "place first":
-        return (_join(place[0], ",", subject[0], verb[0], thing[0]),
-                _join(place[1], verb[1], subject[1], thing[1]))
-    return (_join(subject[0], verb[0], thing[0], place[0]),
-            _join(subject[1], verb[1], thing[1], place[1]))
+        return (
+            _join(place[0], ",", subject[0], verb[0], thing[0]),
+            _join(place[1], verb[1], subject[1], thing[1]),
+        )
+    return (_join(subject[0], verb[0], thing[0], place[0]), _join(subject[1], verb[1], thing[1], place[1]))
 
 
 def generate(n: int = 3000, seed: int | str = 0, seen: set[str] | None = None) -> list[Pair]:
@@ -95,8 +143,9 @@ def generate(n: int = 3000, seed: int | str = 0, seen: set[str] | None = None) -
             seen.add(pair[0])
             pairs.append(pair)
     if len(pairs) < n:
-        raise DataError(f"{n} different sentences were not found beside {len(seen) - len(pairs)}: ask for "
-                        f"fewer.")
+        raise DataError(
+            f"{n} different sentences were not found beside {len(seen) - len(pairs)}: ask for fewer."
+        )
     return pairs
 
 
@@ -104,14 +153,18 @@ def parse(english: str, german: str, source: str) -> list[Pair]:
     """Pairs of the lines of two files; DataError names `source` and the line where a side is empty."""
     sides = [text.removesuffix("\n").split("\n") for text in (english, german)]
     if len(sides[0]) != len(sides[1]):
-        raise DataError(f"{source}.en has {len(sides[0])} lines and {source}.de has {len(sides[1])}: take "
-                        f"fresh copies of both.")
+        raise DataError(
+            f"{source}.en has {len(sides[0])} lines and {source}.de has {len(sides[1])}: take "
+            f"fresh copies of both."
+        )
     pairs = []
     for number, said in enumerate(zip(*sides), 1):
         pair = tuple(" ".join(one.split()) for one in said)
         if not all(pair):
-            raise DataError(f"{source}.{'de' if pair[0] else 'en'}, line {number}: the sentence is empty; "
-                            f"take a fresh copy of the file.")
+            raise DataError(
+                f"{source}.{'de' if pair[0] else 'en'}, line {number}: the sentence is empty; "
+                f"take a fresh copy of the file."
+            )
         pairs.append(pair)
     return pairs
 
@@ -137,13 +190,26 @@ def _from_hub(source: str, first: str, second: str, max_words: int | None) -> Da
     part = "-".join(sorted((first, second), key=lambda side: side == "en"))  # English comes last in its names
     data = load_dataset(f"wmt/{source}", part).map(
         lambda row: {"source": row["translation"][first], "target": row["translation"][second]},
-        remove_columns=["translation"])
-    return data.filter(lambda row: row["source"].strip() and row["target"].strip()
-                       and _fits((row["source"], row["target"]), max_words))
+        remove_columns=["translation"],
+    )
+    return data.filter(
+        lambda row: (
+            row["source"].strip()
+            and row["target"].strip()
+            and _fits((row["source"], row["target"]), max_words)
+        )
+    )
 
 
-def load(source: str = "generator", direction: str = "en-de", max_words: int | None = None,
-         n_train: int = 3000, n_validation: int = 300, n_test: int = 500, seed: int = 0) -> DatasetDict:
+def load(
+    source: str = "generator",
+    direction: str = "en-de",
+    max_words: int | None = None,
+    n_train: int = 3000,
+    n_validation: int = 300,
+    n_test: int = 500,
+    seed: int = 0,
+) -> DatasetDict:
     """DatasetDict with columns source, target; direction "en-de" or "de-en", in wmt16 also "en-ro", "ro-en".
 
     "generator": the grammar, train, validation and test. "multi30k": the published parts, test of 2016, and
@@ -155,22 +221,37 @@ def load(source: str = "generator", direction: str = "en-de", max_words: int | N
 
     check_source("translation", source, tuple(DIRECTIONS))
     if direction not in DIRECTIONS[source]:
-        raise DataError(f"Unknown direction {direction!r} of {source}; choose one of "
-                        f"{', '.join(DIRECTIONS[source])}.")
+        raise DataError(
+            f"Unknown direction {direction!r} of {source}; choose one of {', '.join(DIRECTIONS[source])}."
+        )
     if source.startswith("wmt"):
         data = _from_hub(source, *direction.split("-"), max_words)
     else:
         seen: set[str] = set()
         sizes = {"test": n_test, "validation": n_validation, "train": n_train}
-        parts = ({part: read(part) for part in FILES} if source == "multi30k" else
-                 {part: generate(sizes[part], f"{seed} {part}", seen) for part in sizes})
-        kept = {part: [pair[::-1] if direction == "de-en" else pair for pair in parts[part]
-                       if _fits(pair, max_words)] for part in FILES if part in parts}
-        data = DatasetDict({part: Dataset.from_dict({"source": [one for one, _ in pairs],
-                                                     "target": [two for _, two in pairs]})
-                            for part, pairs in kept.items()})
+        parts = (
+            {part: read(part) for part in FILES}
+            if source == "multi30k"
+            else {part: generate(sizes[part], f"{seed} {part}", seen) for part in sizes}
+        )
+        kept = {
+            part: [
+                pair[::-1] if direction == "de-en" else pair for pair in parts[part] if _fits(pair, max_words)
+            ]
+            for part in FILES
+            if part in parts
+        }
+        data = DatasetDict(
+            {
+                part: Dataset.from_dict(
+                    {"source": [one for one, _ in pairs], "target": [two for _, two in pairs]}
+                )
+                for part, pairs in kept.items()
+            }
+        )
     for part, rows in data.items():
         if not rows.num_rows:
-            raise DataError(f"No pair of {part} is left with max_words={max_words}: allow more words or more "
-                            f"pairs.")
+            raise DataError(
+                f"No pair of {part} is left with max_words={max_words}: allow more words or more pairs."
+            )
     return data

@@ -14,12 +14,30 @@ from causalnb.tasks import cot_order_perturb, reasoning, stg, sudoku4
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-SPECIALS = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>", "sep_token": "<sep>",
-            "unk_token": "<unk>", "mask_token": "<mask>"}
+SPECIALS = {
+    "pad_token": "<pad>",
+    "bos_token": "<bos>",
+    "eos_token": "<eos>",
+    "sep_token": "<sep>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+}
 NUMBERS = cot_order_perturb.NUMBERS
-VOCABULARY = {word: i for i, word in enumerate(dict.fromkeys((
-    *SPECIALS.values(), *map(str, NUMBERS), *cot_order_perturb.WORDS, *sudoku4.WORDS, *stg.WORDS,
-    *reasoning.WORDS)))}
+VOCABULARY = {
+    word: i
+    for i, word in enumerate(
+        dict.fromkeys(
+            (
+                *SPECIALS.values(),
+                *map(str, NUMBERS),
+                *cot_order_perturb.WORDS,
+                *sudoku4.WORDS,
+                *stg.WORDS,
+                *reasoning.WORDS,
+            )
+        )
+    )
+}
 NUMBER_IDS = {number: VOCABULARY[str(number)] for number in NUMBERS}  # for embeddings that know their order
 
 
@@ -30,8 +48,9 @@ def tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
 
     core = Tokenizer(models.WordLevel(VOCABULARY, unk_token=SPECIALS["unk_token"]))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=core, padding_side=padding_side,
-                                   clean_up_tokenization_spaces=False, **SPECIALS)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, padding_side=padding_side, clean_up_tokenization_spaces=False, **SPECIALS
+    )
 
 
 def encode(prompt: str, response: str | None = None) -> dict[str, list[int]]:
@@ -44,10 +63,14 @@ def encode(prompt: str, response: str | None = None) -> dict[str, list[int]]:
     told = [] if response is None else [*response.split(), "<eos>"]
     for word in asked + told:
         if word not in VOCABULARY:
-            raise DataError(f"Unknown word {word!r} in {prompt[:60]!r}: the vocabulary has the words of the "
-                            f"compact encodings and whole numbers from {NUMBERS[0]} to {NUMBERS[-1]}.")
-    encoded = {"input_ids": [VOCABULARY[word] for word in asked + told],
-               "prompt_mask": [1] * len(asked) + [0] * len(told)}
+            raise DataError(
+                f"Unknown word {word!r} in {prompt[:60]!r}: the vocabulary has the words of the "
+                f"compact encodings and whole numbers from {NUMBERS[0]} to {NUMBERS[-1]}."
+            )
+    encoded = {
+        "input_ids": [VOCABULARY[word] for word in asked + told],
+        "prompt_mask": [1] * len(asked) + [0] * len(told),
+    }
     if response is not None:
-        encoded["labels"] = [-100] * len(asked) + encoded["input_ids"][len(asked):]
+        encoded["labels"] = [-100] * len(asked) + encoded["input_ids"][len(asked) :]
     return encoded

@@ -1,4 +1,5 @@
 """`make bench`: runs main() of every bench_*.py in this folder."""
+
 import importlib
 from pathlib import Path
 

@@ -46,10 +46,19 @@ VOCABULARY, PROMPT, GENERATED, BLOCK = 32_000, 32, 64, 32  # of sampling
 def decoder(width, heads, layers, vocabulary=1000) -> LlamaForCausalLM:
     """A Llama with random weights, its feed-forward layers four times as wide as the model."""
     torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(
-        vocab_size=vocabulary, hidden_size=width, intermediate_size=4 * width, num_hidden_layers=layers,
-        num_attention_heads=heads, max_position_embeddings=2048, pad_token_id=0, bos_token_id=2,
-        eos_token_id=3))
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=vocabulary,
+            hidden_size=width,
+            intermediate_size=4 * width,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            max_position_embeddings=2048,
+            pad_token_id=0,
+            bos_token_id=2,
+            eos_token_id=3,
+        )
+    )
 
 
 def noised(tokens, batch, share, vocabulary=1000) -> dict:
@@ -63,8 +72,15 @@ def noised(tokens, batch, share, vocabulary=1000) -> dict:
     relation[(before == 1) | (before == 2)], relation[(before == -1) | (before == -2)] = 1, -1
     mask = c2dlm.Supervision(concept, relation, number, torch.zeros(tokens), torch.ones(tokens))
     prompt = (torch.arange(tokens) < tokens // 10).long().tolist()
-    rows = [dict(input_ids=torch.randint(4, vocabulary, (tokens,), generator=draw), prompt_mask=prompt,
-                 supervision=mask, draw=i) for i in range(batch)]
+    rows = [
+        dict(
+            input_ids=torch.randint(4, vocabulary, (tokens,), generator=draw),
+            prompt_mask=prompt,
+            supervision=mask,
+            draw=i,
+        )
+        for i in range(batch)
+    ]
     return c2dlm.MaskedDiffusionCollator(MASK, 3)(rows)
 
 
@@ -80,6 +96,7 @@ def model_of(form: str, width, heads, layers, **_) -> c2dlm.MaskedDiffusionModel
 
 def step(model, batch: dict):
     """A call that runs forward, loss and backward, and returns the loss."""
+
     def run():
         model.zero_grad()
         loss = model(**batch).loss
@@ -143,8 +160,10 @@ def sampling() -> dict:
             weight.add_(0.1 * torch.randn_like(weight))  # no ties between tokens
     model = c2dlm.MaskedDiffusionModel.from_base(base, MASK).eval()
     prompt = torch.randint(4, VOCABULARY, (1, PROMPT), generator=torch.Generator().manual_seed(0))
-    runs = {"plain": lambda: plain_sample(model, prompt, GENERATED, BLOCK),
-            "sample": lambda: c2dlm.sample(model, prompt, GENERATED, BLOCK, GENERATED)}
+    runs = {
+        "plain": lambda: plain_sample(model, prompt, GENERATED, BLOCK),
+        "sample": lambda: c2dlm.sample(model, prompt, GENERATED, BLOCK, GENERATED),
+    }
     assert torch.equal(runs["plain"](), runs["sample"]())
     return runs
 
@@ -173,8 +192,12 @@ def measure(repeats: int, say=lambda what: None) -> list[dict]:
 
 def main() -> None:
     """Measure, print a table, and add the rows under "c2dlm" to the file given as --json."""
-    common.show("c2dlm", "C2DLM beside plain diffusion: median CPU time on one thread, peak memory of a step",
-                __doc__.splitlines()[0], measure)
+    common.show(
+        "c2dlm",
+        "C2DLM beside plain diffusion: median CPU time on one thread, peak memory of a step",
+        __doc__.splitlines()[0],
+        measure,
+    )
 
 
 if __name__ == "__main__":

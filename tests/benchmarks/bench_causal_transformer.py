@@ -37,8 +37,9 @@ MEMORY_BAR, LONGEST = 1.2, 2048
 def model_of(arm: str) -> CausalTransformerForSequenceClassification:
     """An encoder of section 4.2's width with random weights, without dropout."""
     torch.manual_seed(0)
-    config = CausalTransformerConfig(VOCABULARY, d_model=512, num_heads=8, d_ff=2048, encoder_layers=LAYERS,
-                                     dropout=0.0, **ARMS[arm])
+    config = CausalTransformerConfig(
+        VOCABULARY, d_model=512, num_heads=8, d_ff=2048, encoder_layers=LAYERS, dropout=0.0, **ARMS[arm]
+    )
     return CausalTransformerForSequenceClassification(config).train()
 
 
@@ -117,8 +118,12 @@ def measure(repeats: int, say=lambda what: None) -> list[dict]:
             add(f"step, T={length}: {arm}", "ms", times["vanilla"], times[arm], BARS.get((length, arm)))
     for length in KEPT_AT:
         times = medians(kept_or_computed(length), repeats)
-        add(f"attention with tau, T={length}: map computed again / kept (kept up to {KEPT})", "ms",
-            times["kept"], times["computed again"])
+        add(
+            f"attention with tau, T={length}: map computed again / kept (kept up to {KEPT})",
+            "ms",
+            times["kept"],
+            times["computed again"],
+        )
     module = "tests.benchmarks.bench_causal_transformer"
     memory = {arm: common.alone(module, f"peak({arm!r})") for arm in ARMS}
     for arm in list(memory)[1:]:
@@ -129,8 +134,12 @@ def measure(repeats: int, say=lambda what: None) -> list[dict]:
 
 def main() -> None:
     """Measure, print a table, and add the rows under "causal_transformer" to the file given as --json."""
-    common.show("causal_transformer", "The Causal Transformer beside a vanilla one: median CPU time on one "
-                "thread, peak memory of a step", __doc__.splitlines()[0], measure)
+    common.show(
+        "causal_transformer",
+        "The Causal Transformer beside a vanilla one: median CPU time on one thread, peak memory of a step",
+        __doc__.splitlines()[0],
+        measure,
+    )
 
 
 if __name__ == "__main__":

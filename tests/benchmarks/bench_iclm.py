@@ -39,9 +39,16 @@ ROWS, FEATURES = 48, 1024  # of the mutual information
 def base() -> LlamaForCausalLM:
     """A Llama with random weights."""
     torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=4 * WIDTH, num_hidden_layers=LAYERS,
-        num_attention_heads=8, max_position_embeddings=TOKENS))
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=WIDTH,
+            intermediate_size=4 * WIDTH,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=8,
+            max_position_embeddings=TOKENS,
+        )
+    )
 
 
 def rows() -> dict:
@@ -100,11 +107,14 @@ def information() -> dict:
         form(*given).backward()
         return given.grad
 
-    torch.testing.assert_close(of(literal_information, states), of(iclm.mutual_information, states),
-                               rtol=1e-8, atol=1e-14)
+    torch.testing.assert_close(
+        of(literal_information, states), of(iclm.mutual_information, states), rtol=1e-8, atol=1e-14
+    )
     states = states.float()
-    return {"plain": lambda: of(literal_information, states),
-            "ours": lambda: of(iclm.mutual_information, states)}
+    return {
+        "plain": lambda: of(literal_information, states),
+        "ours": lambda: of(iclm.mutual_information, states),
+    }
 
 
 def reference(modules: int):
@@ -113,14 +123,30 @@ def reference(modules: int):
     published = import_module("modular_lm.model.modular")
     with tempfile.TemporaryDirectory() as folder:
         base().save_pretrained(folder)
-        model = published.ModularModel(published.ModularConfig(
-            base_model_path=folder, base_model_config={}, nb_modules=modules, mi_dim_reduce_method="no",
-            routing_strategy_name="InputReductionQuantizer",
-            routing_strategy_config=dict(num_embeddings=modules, embedding_dim=WIDTH, quantize_fn="vector",
-                                         reduction_dim=64),
-            is_peft=True, hidden_size=WIDTH, vocab_size=VOCABULARY,
-            peft_config=dict(peft_type="LORA", task_type="CAUSAL_LM", r=8, lora_alpha=16, lora_dropout=0.05,
-                             target_modules=["q_proj", "k_proj", "v_proj", "o_proj"], bias="none"))).train()
+        model = published.ModularModel(
+            published.ModularConfig(
+                base_model_path=folder,
+                base_model_config={},
+                nb_modules=modules,
+                mi_dim_reduce_method="no",
+                routing_strategy_name="InputReductionQuantizer",
+                routing_strategy_config=dict(
+                    num_embeddings=modules, embedding_dim=WIDTH, quantize_fn="vector", reduction_dim=64
+                ),
+                is_peft=True,
+                hidden_size=WIDTH,
+                vocab_size=VOCABULARY,
+                peft_config=dict(
+                    peft_type="LORA",
+                    task_type="CAUSAL_LM",
+                    r=8,
+                    lora_alpha=16,
+                    lora_dropout=0.05,
+                    target_modules=["q_proj", "k_proj", "v_proj", "o_proj"],
+                    bias="none",
+                ),
+            )
+        ).train()
     batch = rows() | {"attention_mask": torch.ones(BATCH, TOKENS, dtype=torch.long)}
 
     def loss():
@@ -145,8 +171,10 @@ def measure(repeats: int, say=lambda what: None) -> list[dict]:
     for form in list(times)[1:]:
         add(f"step, {form}", "ms", times["plain"], times[form], BARS.get(form))
     add("step, N = 16 beside N = 2", "ms", times["N = 2"], times["N = 16"], GROWTH)
-    memory = {form: common.alone("tests.benchmarks.bench_iclm", f"peak({form!r})")
-              for form in ("plain", "N = 2", "N = 16", "N = 2, logits")}
+    memory = {
+        form: common.alone("tests.benchmarks.bench_iclm", f"peak({form!r})")
+        for form in ("plain", "N = 2", "N = 16", "N = 2, logits")
+    }
     for form in list(memory)[1:]:
         add(f"peak memory of a step, {form}", "MiB", memory["plain"], memory[form], MEMORY)
     times = medians(information(), repeats)
@@ -156,8 +184,12 @@ def measure(repeats: int, say=lambda what: None) -> list[dict]:
 
 def main() -> None:
     """Measure, print a table, and add the rows under "iclm" to the file given as --json."""
-    common.show("iclm", "ICLM beside plain LoRA: median CPU time on one thread, peak memory of a step",
-                __doc__.splitlines()[0], measure)
+    common.show(
+        "iclm",
+        "ICLM beside plain LoRA: median CPU time on one thread, peak memory of a step",
+        __doc__.splitlines()[0],
+        measure,
+    )
 
 
 if __name__ == "__main__":

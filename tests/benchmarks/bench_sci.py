@@ -15,7 +15,7 @@ from rich.table import Table
 from transformers import LlamaConfig, LlamaForCausalLM, logging
 
 from causalnb import sci
-from causalnb.experiments.sci_overhead import in_turn
+from causalnb.experiments.sci.overhead import in_turn
 from causalnb.sci import guide
 from causalnb.tasks import scan
 
@@ -231,9 +231,7 @@ def bar(row: dict) -> str:
     """The ratio that a row has to keep, and whether it does; nothing where none is set."""
     name = row["what"]
     found = [
-        limit
-        for what, limit in BARS.items()
-        if name == what or name.startswith((f"{what}, D", f"{what}, B"))
+        limit for what, limit in BARS.items() if name == what or name.startswith((f"{what}, D", f"{what}, B"))
     ]
     if not found:
         return ""

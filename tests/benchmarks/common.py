@@ -62,8 +62,14 @@ def show(source: str, title: str, about: str, measure: Callable[[int, Callable],
         limit = one["bar"]
         over = one["what"] in missed([one])
         told = "" if limit is None else f"<= {limit:.2f}x, {'MISSED' if over else 'kept'}"
-        table.add_row(one["what"], one["unit"], f"{one['plain']:.1f}", f"{one['ours']:.1f}",
-                      f"{one['ratio']:.2f}x", told)
+        table.add_row(
+            one["what"],
+            one["unit"],
+            f"{one['plain']:.1f}",
+            f"{one['ours']:.1f}",
+            f"{one['ratio']:.2f}x",
+            told,
+        )
     console.print(table)
     if options.json:
         known = json.loads(options.json.read_text()) if options.json.exists() else {}

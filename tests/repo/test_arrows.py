@@ -1,4 +1,5 @@
 """Imports point one way: notebooks -> experiments -> {rooms, tasks, lab}, and no profile is branched on."""
+
 import ast
 import subprocess
 import sys
@@ -11,9 +12,14 @@ from tests.repo.tree import PROFILES, ROOT, imports, python, sources
 ROOMS = ("causal_transformer", "sci", "iclm", "c2dlm")
 SHARED = {"paths", "errors"}
 MAY = {room: {room, "attention", "wrapping"} for room in ROOMS} | {
-    "attention": {"attention"}, "wrapping": {"wrapping"}, "paths": SHARED, "errors": SHARED,
-    "lab": SHARED | {"lab"}, "tasks": SHARED | {"tasks"},
-    "experiments": SHARED | {"experiments", "lab", "tasks", "attention", "wrapping", *ROOMS}}
+    "attention": {"attention"},
+    "wrapping": {"wrapping"},
+    "paths": SHARED,
+    "errors": SHARED,
+    "lab": SHARED | {"lab"},
+    "tasks": SHARED | {"tasks"},
+    "experiments": SHARED | {"experiments", "lab", "tasks", "attention", "wrapping", *ROOMS},
+}
 MAY["cli"] = MAY["__main__"] = MAY["experiments"] | {"cli"}
 
 
@@ -28,13 +34,18 @@ def profile_branches(source: str) -> list[int]:
     """Lines that compare something with a profile's name; asking whether a mapping has the key does not."""
     lines = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Compare) and not (isinstance(node.left, ast.Constant)
-                                                  and isinstance(node.ops[0], (ast.In, ast.NotIn))):
+        if isinstance(node, ast.Compare) and not (
+            isinstance(node.left, ast.Constant) and isinstance(node.ops[0], (ast.In, ast.NotIn))
+        ):
             sides = [node.left, *node.comparators]
         else:
             sides = [node.value] if isinstance(node, ast.MatchValue) else []
-        words = {inner.value for side in sides for inner in ast.walk(side)
-                 if isinstance(inner, ast.Constant) and isinstance(inner.value, str)}
+        words = {
+            inner.value
+            for side in sides
+            for inner in ast.walk(side)
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
+        }
         lines += [node.lineno] if words & PROFILES else []
     return lines
 
@@ -43,8 +54,11 @@ def named(source: str, words: tuple[str, ...]) -> set[str]:
     """Which of these words a source uses as a name or as a part of a string, docstrings apart."""
     tree, found = ast.parse(source), set()
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    docs = {id(node.body[0].value) for node in ast.walk(tree)
-            if isinstance(node, documented) and ast.get_docstring(node) is not None}
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and ast.get_docstring(node) is not None
+    }
     for node in ast.walk(tree):
         text = node.id if isinstance(node, ast.Name) else node.value if isinstance(node, ast.Constant) else ""
         if isinstance(text, str) and id(node) not in docs:
@@ -61,12 +75,17 @@ def test_imports(path):
     assert not wrong_imports(path.read_text(), dotted(path))
 
 
-@pytest.mark.parametrize("source, module", [
-    ("from causalnb.lab import results", "causalnb.sci.model"),
-    ("from ..tasks import scan", "causalnb.sci.model"),
-    ("import causalnb.iclm", "causalnb.sci.__init__"), ("from causalnb import sci", "causalnb.tasks.scan"),
-    ("def f():\n    import causalnb.sci.model", "causalnb.lab.training"),
-    ("from .. import lab", "causalnb.tasks.__init__")])
+@pytest.mark.parametrize(
+    "source, module",
+    [
+        ("from causalnb.lab import results", "causalnb.sci.model"),
+        ("from ..tasks import scan", "causalnb.sci.model"),
+        ("import causalnb.iclm", "causalnb.sci.__init__"),
+        ("from causalnb import sci", "causalnb.tasks.scan"),
+        ("def f():\n    import causalnb.sci.model", "causalnb.lab.training"),
+        ("from .. import lab", "causalnb.tasks.__init__"),
+    ],
+)
 def test_a_wrong_import_is_seen(source, module):
     assert wrong_imports(source, module)
 
@@ -84,15 +103,22 @@ def test_the_lab_names_no_source():
     assert named('path = "data/sci/x.json"', ROOMS) == {"sci"} and not named('"""about sci."""', ROOMS)
 
 
-@pytest.mark.parametrize("name, source", [pair for pair in sources() if not pair[0].startswith("tests/")],
-                         ids=tree.named)
+@pytest.mark.parametrize(
+    "name, source", [pair for pair in sources() if not pair[0].startswith("tests/")], ids=tree.named
+)
 def test_profiles_change_values_never_the_path(name, source):
     assert name == "causalnb/lab/profiles.py" or not profile_branches(source)
 
 
-@pytest.mark.parametrize("source", [
-    'if p == "quick": pass', 'x = 1 if p.name in ("gpu", "paper") else 2', 'big = "laptop" != p',
-    'match p:\n    case "quick":\n        pass'])
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if p == "quick": pass',
+        'x = 1 if p.name in ("gpu", "paper") else 2',
+        'big = "laptop" != p',
+        'match p:\n    case "quick":\n        pass',
+    ],
+)
 def test_a_profile_branch_is_seen(source):
     assert profile_branches(source)
 
@@ -104,7 +130,9 @@ def test_asking_for_a_key_is_no_branch():
 def test_importing_the_package_is_light():
     """`import causalnb` and the registry bring in neither torch nor transformers nor pandas."""
     heavy = "{'torch', 'transformers', 'pandas', 'datasets', 'matplotlib', 'sklearn'}"
-    code = ("import sys, causalnb, causalnb.cli; from causalnb.lab import registry; registry.load_all(); "
-            f"print(sorted({heavy} & set(sys.modules)))")
+    code = (
+        "import sys, causalnb, causalnb.cli; from causalnb.lab import registry; registry.load_all(); "
+        f"print(sorted({heavy} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -1,10 +1,11 @@
 """The 60 artefacts, and the files in figures/ as the manifest describes them."""
+
 import json
 from hashlib import sha256
 
 import pytest
 
-from causalnb.lab import registry
+from causalnb.lab import building, registry
 from tests.repo.tree import ROOT, files, notebooks
 
 FIGURES = ROOT / "figures"
@@ -22,12 +23,18 @@ def manifest_problems(entries: dict, content: dict[str, bytes]) -> list[str]:
     named = {name: digest for entry in entries.values() for name, digest in entry["files"].items()}
     found = [f"{name} is not in the manifest" for name in content if name not in named]
     found += [f"{name} is not there" for name in named if name not in content]
-    found += [f"{name} is not what was made" for name, digest in named.items()
-              if name in content and sha256(content[name]).hexdigest() != digest]
+    found += [
+        f"{name} is not what was made"
+        for name, digest in named.items()
+        if name in content and sha256(content[name]).hexdigest() != digest
+    ]
     found += [f"{name} has {len(data)} bytes" for name, data in content.items() if len(data) > 200_000]
     found += [f"{id} has no alt text" for id, entry in entries.items() if len(entry["alt"]) < 20]
-    return found + [f"{id} was made in the {entry['profile']} profile" for id, entry in entries.items()
-                    if entry["profile"] != "laptop"]
+    return found + [
+        f"{id} was made in the {entry['profile']} profile"
+        for id, entry in entries.items()
+        if entry["profile"] != "laptop"
+    ]
 
 
 def test_sixty_artefacts_each_with_its_place():
@@ -39,29 +46,44 @@ def test_sixty_artefacts_each_with_its_place():
 
 def test_what_is_built_has_its_notebook(checkout):
     books = {path.stem for path in notebooks()}
-    homeless = [item.id for item in registry.artefacts(extras=True)
-                if registry.status(item.id)[0] == "built" and item.notebook not in books]
+    homeless = [
+        item.id
+        for item in registry.artefacts(extras=True)
+        if building.status(item.id)[0] == "built" and item.notebook not in books
+    ]
     assert not homeless
 
 
 def test_the_manifest_tells_the_truth():
     path = FIGURES / "manifest.json"
     entries = json.loads(path.read_text()) if path.exists() else {}
-    content = {str(file.relative_to(FIGURES)): file.read_bytes() for file in files()
-               if file.is_relative_to(FIGURES) and file != path}
+    content = {
+        str(file.relative_to(FIGURES)): file.read_bytes()
+        for file in files()
+        if file.is_relative_to(FIGURES) and file != path
+    }
     assert not manifest_problems(entries, content)
     assert set(entries) <= {item.id for item in registry.artefacts(extras=True)}
 
 
-ENTRY = {"files": {"a/b.svg": sha256(b"x").hexdigest()}, "alt": "A sentence that describes it.",
-         "profile": "laptop"}
+ENTRY = {
+    "files": {"a/b.svg": sha256(b"x").hexdigest()},
+    "alt": "A sentence that describes it.",
+    "profile": "laptop",
+}
 
 
-@pytest.mark.parametrize("change, content, problem", [
-    ({}, {"a/b.svg": b"x", "a/c.svg": b""}, "a/c.svg is not in"), ({}, {}, "a/b.svg is not there"),
-    ({}, {"a/b.svg": b"y"}, "not what was made"), ({"alt": "short"}, {"a/b.svg": b"x"}, "no alt text"),
-    ({"profile": "quick"}, {"a/b.svg": b"x"}, "quick profile"),
-    ({}, {"a/b.svg": b"x" * 200_001}, "has 200001 bytes")])
+@pytest.mark.parametrize(
+    "change, content, problem",
+    [
+        ({}, {"a/b.svg": b"x", "a/c.svg": b""}, "a/c.svg is not in"),
+        ({}, {}, "a/b.svg is not there"),
+        ({}, {"a/b.svg": b"y"}, "not what was made"),
+        ({"alt": "short"}, {"a/b.svg": b"x"}, "no alt text"),
+        ({"profile": "quick"}, {"a/b.svg": b"x"}, "quick profile"),
+        ({}, {"a/b.svg": b"x" * 200_001}, "has 200001 bytes"),
+    ],
+)
 def test_a_wrong_manifest_is_seen(change, content, problem):
     assert any(problem in found for found in manifest_problems({"a.b": ENTRY | change}, content))
     assert not manifest_problems({"a.b": ENTRY}, {"a/b.svg": b"x"})

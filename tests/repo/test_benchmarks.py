@@ -10,8 +10,12 @@ from tests.benchmarks import common
 
 
 def test_a_bar_is_missed_above_it_and_by_what_is_no_number():
-    rows = [common.row("slow", "ms", 10, 13, 1.25), common.row("at it", "ms", 10, 12.5, 1.25),
-            common.row("no bar", "ms", 1, 9), common.row("nothing", "ms", 1, float("nan"), 2.0)]
+    rows = [
+        common.row("slow", "ms", 10, 13, 1.25),
+        common.row("at it", "ms", 10, 12.5, 1.25),
+        common.row("no bar", "ms", 1, 9),
+        common.row("nothing", "ms", 1, float("nan"), 2.0),
+    ]
     assert common.missed(rows) == ["slow", "nothing"]
 
 

@@ -1,4 +1,5 @@
 """pyproject.toml is the one truth: conda, the pins, what we import, CI and the citation agree with it."""
+
 import importlib.metadata
 import os
 import sys
@@ -28,17 +29,26 @@ def conda_problems(dependencies: list) -> list[str]:
     pip = [line for entry in dependencies if isinstance(entry, dict) for line in entry["pip"]]
     allowed = RANGES | {"python": SpecifierSet(PROJECT["requires-python"]), "pip": SpecifierSet()}
     wanted = ["-c constraints.txt", f"-e .[{','.join(EXTRAS)}]"]
-    return [f"{need} (pyproject.toml: {allowed.get(need.name, 'absent')})" for need in named
-            if need.specifier != allowed.get(need.name)] + [f"pip: {pip}"] * (pip != wanted)
+    return [
+        f"{need} (pyproject.toml: {allowed.get(need.name, 'absent')})"
+        for need in named
+        if need.specifier != allowed.get(need.name)
+    ] + [f"pip: {pip}"] * (pip != wanted)
 
 
 def pin_problems(pins: list[str]) -> list[str]:
     """Pins that are no plain name==version, ranges without a pin, and pins outside their range."""
-    odd = [line for line in pins if [spec.operator for spec in Requirement(line).specifier] != ["=="]
-           or "+" in line or "@" in line]
+    odd = [
+        line
+        for line in pins
+        if [spec.operator for spec in Requirement(line).specifier] != ["=="] or "+" in line or "@" in line
+    ]
     exact = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in pins if line not in odd}
-    return odd + [f"{name}{span}: {exact.get(name)}" for name, span in RANGES.items()
-                  if name not in exact or not span.contains(exact[name])]
+    return odd + [
+        f"{name}{span}: {exact.get(name)}"
+        for name, span in RANGES.items()
+        if name not in exact or not span.contains(exact[name])
+    ]
 
 
 def undeclared(source: str) -> set[str]:
@@ -52,9 +62,15 @@ def test_conda_agrees():
     assert not conda_problems(CONDA)
 
 
-@pytest.mark.parametrize("fault", [
-    ["python>=3.10", *CONDA[1:]], [*CONDA, "numpy<2"], [*CONDA, "sympy"],
-    [*CONDA[:-1], {"pip": ["-e .[lab]"]}]])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ["python>=3.10", *CONDA[1:]],
+        [*CONDA, "numpy<2"],
+        [*CONDA, "sympy"],
+        [*CONDA[:-1], {"pip": ["-e .[lab]"]}],
+    ],
+)
 def test_a_conda_disagreement_is_seen(fault):
     assert conda_problems(fault)
 
@@ -63,9 +79,16 @@ def test_pins_are_exact_and_in_range():
     assert not pin_problems(PINS)
 
 
-@pytest.mark.parametrize("fault", [
-    PINS[1:], [*PINS, "numpy==1.26"], [*PINS, "x>=1"], [*PINS, "x @ file:///y"],
-    [*PINS, "torch==2.13.0+cpu"]])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        PINS[1:],
+        [*PINS, "numpy==1.26"],
+        [*PINS, "x>=1"],
+        [*PINS, "x @ file:///y"],
+        [*PINS, "torch==2.13.0+cpu"],
+    ],
+)
 def test_a_bad_pin_is_seen(fault):
     assert pin_problems(fault)
 

@@ -1,4 +1,5 @@
 """What tests/conftest.py promises."""
+
 import os
 import random
 import socket
@@ -11,11 +12,15 @@ from causalnb import paths
 from tests.repo.tree import ROOT
 
 
-@pytest.mark.parametrize("reach", [
-    lambda: socket.create_connection(("192.0.2.1", 80), timeout=1),
-    lambda: socket.getaddrinfo("example.org", 80),
-    lambda: socket.socket().connect_ex(("192.0.2.1", 80)),
-    lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 53))])
+@pytest.mark.parametrize(
+    "reach",
+    [
+        lambda: socket.create_connection(("192.0.2.1", 80), timeout=1),
+        lambda: socket.getaddrinfo("example.org", 80),
+        lambda: socket.socket().connect_ex(("192.0.2.1", 80)),
+        lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 53)),
+    ],
+)
 def test_the_network_is_refused(reach):
     with pytest.raises(Exception, match="a test tried to reach") as refusal:
         reach()
@@ -35,7 +40,12 @@ def test_every_test_starts_from_the_same_seed(again):
 
 
 def test_nothing_is_written_into_the_checkout():
-    places = [paths.results_dir("laptop"), paths.results_dir("quick"), paths.figures_dir("laptop"),
-              paths.cache_dir(), paths.downloads_dir()]
+    places = [
+        paths.results_dir("laptop"),
+        paths.results_dir("quick"),
+        paths.figures_dir("laptop"),
+        paths.cache_dir(),
+        paths.downloads_dir(),
+    ]
     assert not [place for place in places if Path(place).is_relative_to(ROOT)]
     assert os.environ["CAUSALNB_PROFILE"] == "quick" and os.environ["OMP_NUM_THREADS"] == "1"

@@ -1,4 +1,5 @@
 """`make setup` against a stand-in for Python that records what it is asked, and the README's commands."""
+
 import os
 import re
 import shutil
@@ -78,9 +79,14 @@ def test_an_old_python_is_refused_in_one_sentence(tmp_path):
     assert "causalnb needs Python 3.11 or newer, and ./python is 3.9: install one and run" in done.stderr
 
 
-@pytest.mark.parametrize("target, command", [
-    ("reproduce", "-m causalnb reproduce --jobs 2"), ("lab", "-m causalnb lab"),
-    ("bench", "-m tests.benchmarks --jobs 2")])
+@pytest.mark.parametrize(
+    "target, command",
+    [
+        ("reproduce", "-m causalnb reproduce --jobs 2"),
+        ("lab", "-m causalnb lab"),
+        ("bench", "-m tests.benchmarks --jobs 2"),
+    ],
+)
 def test_targets_set_up_and_call_the_package(tmp_path, target, command):
     done, asked = Clone(tmp_path).make(target, "ARGS=--jobs 2")
     assert done.returncode == 0 and asked[0] == "-m venv .venv" and asked[-1] == command
@@ -100,14 +106,30 @@ def test_make_test_fails_with_any_suite(tmp_path, suite):
 
 def test_clean_keeps_results(tmp_path):
     clone = Clone(tmp_path)
-    for name in ("data/results/laptop/a.json", "data/downloads/b", "data/cache/runs/c", "build/d",
-                 "figures/e", "causalnb/__pycache__/f", "tests/g"):
+    for name in (
+        "data/results/laptop/a.json",
+        "data/downloads/b",
+        "data/cache/runs/c",
+        "build/d",
+        "figures/e",
+        "causalnb/__pycache__/f",
+        "tests/g",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert clone.make("clean")[0].returncode == 0
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == {"Makefile", "pyproject.toml", "constraints.txt", "python", "log", "tests/g",
-                    "data/results/laptop/a.json", "data/downloads/b", "figures/e"}
+    assert left == {
+        "Makefile",
+        "pyproject.toml",
+        "constraints.txt",
+        "python",
+        "log",
+        "tests/g",
+        "data/results/laptop/a.json",
+        "data/downloads/b",
+        "figures/e",
+    }
 
 
 def test_the_documents_name_real_targets_and_commands():
@@ -115,6 +137,7 @@ def test_the_documents_name_real_targets_and_commands():
     from typer.main import get_command
 
     from causalnb.cli import app
+
     known = {"make": targets, "causalnb": set(get_command(app).commands)}
     command = re.compile(r"^`?(?:[A-Z_]+=\S+ )*(make|causalnb) (\w+)", re.M)
     for name in ("README.md", "CONTRIBUTING.md"):

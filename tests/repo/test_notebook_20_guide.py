@@ -1,4 +1,5 @@
 """Notebook 20 defines the guide's pieces with the code of causalnb/sci/guide.py, docstrings aside."""
+
 import ast
 import json
 
@@ -35,8 +36,15 @@ def test_the_notebook_shows_the_code_of_the_guide(name, notebook):
 SOURCE = 'class A:\n    """Doc."""\n    def f(self):\n        return 1'
 
 
-@pytest.mark.parametrize("other, same", [
-    (SOURCE.replace('    """Doc."""\n', "    # said otherwise\n"), True), (SOURCE.replace("1", "2"), False),
-    (SOURCE + "\n" + SOURCE, False), (SOURCE.replace("f(self)", "f(self, x=1)"), False), ("", False)])
+@pytest.mark.parametrize(
+    "other, same",
+    [
+        (SOURCE.replace('    """Doc."""\n', "    # said otherwise\n"), True),
+        (SOURCE.replace("1", "2"), False),
+        (SOURCE + "\n" + SOURCE, False),
+        (SOURCE.replace("f(self)", "f(self, x=1)"), False),
+        ("", False),
+    ],
+)
 def test_a_drift_is_seen(other, same):
     assert (definitions(other).get("A") == definitions(SOURCE)["A"]) is same

@@ -1,4 +1,5 @@
 """The anatomy of a notebook (CONTRIBUTING.md), checked on each one, and each check on a faulty one."""
+
 import json
 import re
 import statistics
@@ -29,8 +30,12 @@ def prose(cell: dict) -> list[str]:
 
 def headings(cell: dict) -> list[tuple[int, str]]:
     """(level, title) of each heading outside code blocks."""
-    return [(len(marks), title) for marks, title in
-            re.findall(r"^(#{1,6}) (.+)$", re.sub(r"```.*?```", "", text(cell), flags=re.S), flags=re.M)]
+    return [
+        (len(marks), title)
+        for marks, title in re.findall(
+            r"^(#{1,6}) (.+)$", re.sub(r"```.*?```", "", text(cell), flags=re.S), flags=re.M
+        )
+    ]
 
 
 def pace(nb: dict) -> list[str]:
@@ -43,12 +48,20 @@ def pace(nb: dict) -> list[str]:
     rows = [len(list(run)) for kind, run in kinds if kind == "code"]
     middle, long = statistics.median(lengths), sum(length > 22 for length in lengths)
     rate = sum(len(prose(cell)) for cell in nb["cells"] if cell["cell_type"] == "markdown") / sum(lengths)
-    return [message for bad, message in [
-        (middle > 8, f"median code cell of {middle} lines (8 at most)"),
-        (long > 0.1 * len(lengths), f"{long} of {len(lengths)} code cells exceed 22 lines (a tenth at most)"),
-        (lengths[-1] > 45, f"a code cell of {lengths[-1]} lines (45 at most)"),
-        (max(rows) > 3, f"{max(rows)} code cells in a row without prose (3 at most)"),
-        (not 5 <= rate <= 12, f"{rate:.1f} words of prose per line of code (5 to 12)")] if bad]
+    return [
+        message
+        for bad, message in [
+            (middle > 8, f"median code cell of {middle} lines (8 at most)"),
+            (
+                long > 0.1 * len(lengths),
+                f"{long} of {len(lengths)} code cells exceed 22 lines (a tenth at most)",
+            ),
+            (lengths[-1] > 45, f"a code cell of {lengths[-1]} lines (45 at most)"),
+            (max(rows) > 3, f"{max(rows)} code cells in a row without prose (3 at most)"),
+            (not 5 <= rate <= 12, f"{rate:.1f} words of prose per line of code (5 to 12)"),
+        ]
+        if bad
+    ]
 
 
 def outputs(nb: dict) -> list[str]:
@@ -64,13 +77,24 @@ def outputs(nb: dict) -> list[str]:
             pictures = [mime for mime in output.get("data", {}) if mime.startswith("image/")]
             alt = output.get("metadata", {})
             found += [f"cell {number} holds an error"] if output["output_type"] == "error" else []
-            found += [f"cell {number}: a figure without alt text" for mime in pictures
-                      if not (alt.get("alt") or alt.get(mime, {}).get("alt"))]
+            found += [
+                f"cell {number}: a figure without alt text"
+                for mime in pictures
+                if not (alt.get("alt") or alt.get(mime, {}).get("alt"))
+            ]
     size = sum(len(json.dumps(cell.get("outputs", []))) for cell in nb["cells"])
-    return found + [message for bad, message in [
-        (None in counts or counts != sorted(set(counts)), "code cells not executed once from top to bottom"),
-        (size > 300_000, f"{size} bytes of outputs (300,000 at most)"),
-        ("widgets" in nb["metadata"], "widget state is saved in it")] if bad]
+    return found + [
+        message
+        for bad, message in [
+            (
+                None in counts or counts != sorted(set(counts)),
+                "code cells not executed once from top to bottom",
+            ),
+            (size > 300_000, f"{size} bytes of outputs (300,000 at most)"),
+            ("widgets" in nb["metadata"], "widget state is saved in it"),
+        ]
+        if bad
+    ]
 
 
 def structure(nb: dict) -> list[str]:
@@ -80,17 +104,27 @@ def structure(nb: dict) -> list[str]:
     levels = [level for level, _ in heads]
     bare = re.compile(r"!\[\s*\]\(|<img(?![^>]*\balt=\"[^\"]+\")[^>]*>")
     pictures = [hit for cell in marked for hit in bare.findall(text(cell))]
-    hidden = [cell["metadata"].get("jupyter", {}).get("source_hidden") for cell in nb["cells"]
-              if "solution" in tags(cell)]
-    return [message for bad, message in [
-        (not nb["cells"] or not text(nb["cells"][0]).startswith("# "), "the first cell is not the title"),
-        (levels.count(1) != 1, f"{levels.count(1)} titles of level 1 (one)"),
-        (any(after > before + 1 for before, after in zip(levels, levels[1:])), "a heading skips a level"),
-        (bool(pictures), "a picture without alt text"),
-        (not hidden, "no cell is tagged `solution`"),
-        (not all(hidden), "a solution is not collapsed (metadata jupyter.source_hidden)"),
-        *[(not any(word in title.lower() for _, title in heads), f"no section on {word}")
-          for word in ("exercise", "summary")]] if bad]
+    hidden = [
+        cell["metadata"].get("jupyter", {}).get("source_hidden")
+        for cell in nb["cells"]
+        if "solution" in tags(cell)
+    ]
+    return [
+        message
+        for bad, message in [
+            (not nb["cells"] or not text(nb["cells"][0]).startswith("# "), "the first cell is not the title"),
+            (levels.count(1) != 1, f"{levels.count(1)} titles of level 1 (one)"),
+            (any(after > before + 1 for before, after in zip(levels, levels[1:])), "a heading skips a level"),
+            (bool(pictures), "a picture without alt text"),
+            (not hidden, "no cell is tagged `solution`"),
+            (not all(hidden), "a solution is not collapsed (metadata jupyter.source_hidden)"),
+            *[
+                (not any(word in title.lower() for _, title in heads), f"no section on {word}")
+                for word in ("exercise", "summary")
+            ],
+        ]
+        if bad
+    ]
 
 
 def cell(kind: str, source: str, **more) -> dict:
@@ -121,8 +155,15 @@ FAULTS = {
     "not executed once": (outputs, change(1, execution_count=3)),
     "holds an error": (outputs, change(1, outputs=[{"output_type": "error"}])),
     "does not have": (outputs, change(1, metadata={"tags": ["nbval-check-output"]})),
-    "figure without alt": (outputs, change(1, outputs=[
-        {"output_type": "display_data", "metadata": {"image/png": {}}, "data": {"image/png": "x"}}])),
+    "figure without alt": (
+        outputs,
+        change(
+            1,
+            outputs=[
+                {"output_type": "display_data", "metadata": {"image/png": {}}, "data": {"image/png": "x"}}
+            ],
+        ),
+    ),
     "bytes of outputs": (outputs, change(1, outputs=[{"output_type": "stream", "text": "x" * 300_001}])),
     "widget state": (outputs, lambda nb: nb["metadata"].update(widgets={})),
     "not the title": (structure, change(0, source=["Title"])),

@@ -1,4 +1,5 @@
 """The printed numbers of the sources: shape, digits, totals and averages, and the claims built on them."""
+
 import csv
 import re
 from collections import Counter
@@ -12,12 +13,28 @@ from tests.repo.tree import ROOT
 PAPER = ROOT / "data" / "paper"
 KEYS = ("row_group", "row", "group", "bound", "column")
 SHAPES = {  # rows and columns as printed
-    "causal_transformer_table1": (10, 4), "causal_transformer_table2": (11, 4),
-    "causal_transformer_table3": (7, 2), "sci_table1": (5, 2), "sci_table2": (5, 2), "iclm_table1": (7, 12),
-    "iclm_table2": (5, 12), "iclm_table3": (2, 6), "iclm_table4": (3, 6), "iclm_table5": (3, 6),
-    "iclm_table6": (3, 6), "iclm_table7": (3, 6), "iclm_fig4": (12, 3), "c2dlm_table1": (4, 11),
-    "c2dlm_table2": (3, 1), "c2dlm_table3": (6, 3), "c2dlm_table4": (6, 8), "c2dlm_table5": (4, 7),
-    "c2dlm_table6": (6, 4), "c2dlm_table7": (2, 5), "c2dlm_cost": (1, 11)}
+    "causal_transformer_table1": (10, 4),
+    "causal_transformer_table2": (11, 4),
+    "causal_transformer_table3": (7, 2),
+    "sci_table1": (5, 2),
+    "sci_table2": (5, 2),
+    "iclm_table1": (7, 12),
+    "iclm_table2": (5, 12),
+    "iclm_table3": (2, 6),
+    "iclm_table4": (3, 6),
+    "iclm_table5": (3, 6),
+    "iclm_table6": (3, 6),
+    "iclm_table7": (3, 6),
+    "iclm_fig4": (12, 3),
+    "c2dlm_table1": (4, 11),
+    "c2dlm_table2": (3, 1),
+    "c2dlm_table3": (6, 3),
+    "c2dlm_table4": (6, 8),
+    "c2dlm_table5": (4, 7),
+    "c2dlm_table6": (6, 4),
+    "c2dlm_table7": (2, 5),
+    "c2dlm_cost": (1, 11),
+}
 TEXTS = {"causal_transformer_text": 20, "sci_text": 20, "iclm_text": 21, "c2dlm_text": 70}  # numbers in prose
 WORDS = {"Two": 2, "four": 4, "five": 5}
 SFT, LLAMA = "LLaDA-8B-Instruct (SFT)", "Llama-3.1-8B"
@@ -127,10 +144,14 @@ def test_bold_is_the_best_of_its_column(name):
     assert all(float(line["value"]) == max(cells(name, column=line["column"])) for line in bold)
 
 
-@pytest.mark.parametrize("quantity, said, printed, where", [  # known errors: the text against its own table
-    ("PAWS-QQP accuracy", 78.0, 78.1, (CT1, "Causal Transformer", "PAWS-QQP")),
-    ("SNLI accuracy", 86.7, 86.78, (CT3, "CausalTransformer", "Acc")),
-    ("SNLI Macro-F", 85.2, 85.56, (CT3, "CausalTransformer", "Macro-F"))])
+@pytest.mark.parametrize(
+    "quantity, said, printed, where",
+    [  # known errors: the text against its own table
+        ("PAWS-QQP accuracy", 78.0, 78.1, (CT1, "Causal Transformer", "PAWS-QQP")),
+        ("SNLI accuracy", 86.7, 86.78, (CT3, "CausalTransformer", "Acc")),
+        ("SNLI Macro-F", 85.2, 85.56, (CT3, "CausalTransformer", "Macro-F")),
+    ],
+)
 def test_text_and_table_disagree(quantity, said, printed, where):
     assert (cells(CT_TEXT, column=quantity), cell(*where)) == ([said], printed)
     assert round(printed, 1) != said
@@ -152,8 +173,10 @@ def test_sci_totals():
 
 
 def test_sci_layers_are_the_same_in_model_and_command():
-    model, command = ([x["value"] for x in read(SCI_TEXT, row=place) if x["column"].startswith("cbm_layers")]
-                      for place in ("Full SCI Model", "Quick Start"))
+    model, command = (
+        [x["value"] for x in read(SCI_TEXT, row=place) if x["column"].startswith("cbm_layers")]
+        for place in ("Full SCI Model", "Quick Start")
+    )
     assert model == command == ["6", "11", "16"]
 
 
@@ -173,9 +196,17 @@ def test_starred_numbers_are_counts_of_101():
     assert misfit == [line for line in starred() if "err: no multiple of 1/101" in line["note"]]
 
 
-@pytest.mark.parametrize("number, row, data", [
-    (2, "ICLM ACRE", "ACRE"), (2, "ICLM RAVEN", "RAVEN"), (4, "ICLM", "ACRE"), (5, "ICLM", "RAVEN"),
-    (6, "ICLM", "ACRE"), (7, "ICLM", "RAVEN")])
+@pytest.mark.parametrize(
+    "number, row, data",
+    [
+        (2, "ICLM ACRE", "ACRE"),
+        (2, "ICLM RAVEN", "RAVEN"),
+        (4, "ICLM", "ACRE"),
+        (5, "ICLM", "RAVEN"),
+        (6, "ICLM", "ACRE"),
+        (7, "ICLM", "RAVEN"),
+    ],
+)
 def test_rows_repeated_from_table1(number, row, data):
     where = {"row_group": "Table 1"} if number == 2 else {}
     again = [line for line in read(f"iclm_table{number}", row=row, **where) if line["value"]]
@@ -185,9 +216,17 @@ def test_rows_repeated_from_table1(number, row, data):
     assert [line["group"] for line in again] == [line["group"] for line in first]
 
 
-@pytest.mark.parametrize("row, average", [  # not printed
-    ("LLaMA2-Finetuned-All", 0.793), ("ICLM", 0.738), ("ICLM-No-Inv", 0.724), ("ICLM-Invariant", 0.794),
-    ("ICLM-Domain", 0.752), ("LLaMA2-Finetuned-Oracle-Router", 0.794)])
+@pytest.mark.parametrize(
+    "row, average",
+    [  # not printed
+        ("LLaMA2-Finetuned-All", 0.793),
+        ("ICLM", 0.738),
+        ("ICLM-No-Inv", 0.724),
+        ("ICLM-Invariant", 0.794),
+        ("ICLM-Domain", 0.752),
+        ("LLaMA2-Finetuned-Oracle-Router", 0.794),
+    ],
+)
 def test_average_over_the_twelve_sets(row, average):
     assert mean(cells(ICLM1, row=row)) == pytest.approx(average, abs=5e-4)
 
@@ -228,9 +267,13 @@ def test_average_gain_on_stg():
     assert set(cells(C_TEXT, column="gain on STG, average")) == {7.43}
 
 
-@pytest.mark.parametrize("name, row", [
-    *[(C5, row) for row in ("LLaDA-8B-Instruct", SFT, "C2DLM", "Δ")],
-    *[(C6, row) for row in ("α=3", "α=3, w/o S_γ", "α=3, w/o V-aware", "α=4", "α=5")]])
+@pytest.mark.parametrize(
+    "name, row",
+    [
+        *[(C5, row) for row in ("LLaDA-8B-Instruct", SFT, "C2DLM", "Δ")],
+        *[(C6, row) for row in ("α=3", "α=3, w/o S_γ", "α=3, w/o V-aware", "α=4", "α=5")],
+    ],
+)
 def test_averages_over_tasks(name, row):
     *tasks, average = cells(name, row=row)
     assert average == pytest.approx(mean(tasks), abs=0.0051)
@@ -267,8 +310,10 @@ def test_scores_are_counts_of_the_test_items():
     assert not [hit for size in "SML" for hit in off_grid(read(C4, group=f"STG_{size}"), 400)]
 
 
-@pytest.mark.parametrize("task, items", [("GSM8K", 1319), ("MATH500", 500), ("GPQA", 448),
-                                         ("MMLU_STEM", 3153), ("ARC_C", 1172), ("SAT", 220)])
+@pytest.mark.parametrize(
+    "task, items",
+    [("GSM8K", 1319), ("MATH500", 500), ("GPQA", 448), ("MMLU_STEM", 3153), ("ARC_C", 1172), ("SAT", 220)],
+)
 def test_reasoning_scores_are_counts_of_the_test_items(task, items):
     scores = read(C5, column=task) + read(C6, column=task)
     assert len(scores) >= 4 and not off_grid(scores, items)
@@ -288,8 +333,10 @@ def test_mean_and_spread_of_the_raters():
 
 
 def test_sample_of_annotations():
-    seen, share, lost, rate = (cell(C_TEXT, "Appendix F", quantity) for quantity in (
-        "evaluated instances", "evaluated share", "decoding errors", "decoding error rate"))
+    seen, share, lost, rate = (
+        cell(C_TEXT, "Appendix F", quantity)
+        for quantity in ("evaluated instances", "evaluated share", "decoding errors", "decoding error rate")
+    )
     every = cell(C_TEXT, "Section 4.4", "annotated instances")
     assert (round(100 * seen / every, 1), 100 * lost / seen) == (share, rate)
 
@@ -304,10 +351,16 @@ def test_annotation_cost():
     assert set(cells(C_TEXT, column="annotation cost")) == {at["cost in USD"]}
 
 
-@pytest.mark.parametrize("quantity, name, column", [
-    ("accuracy gain on COT-OrderPerturb", C2, "Normal COT"), ("gain over SFT, normal COT", C2, "Normal COT"),
-    ("gain on Sudoku, n=200", C3, "n=200"), ("average gain on six tasks", C5, "Avg"),
-    ("average gain", C5, "Avg")])
+@pytest.mark.parametrize(
+    "quantity, name, column",
+    [
+        ("accuracy gain on COT-OrderPerturb", C2, "Normal COT"),
+        ("gain over SFT, normal COT", C2, "Normal COT"),
+        ("gain on Sudoku, n=200", C3, "n=200"),
+        ("average gain on six tasks", C5, "Avg"),
+        ("average gain", C5, "Avg"),
+    ],
+)
 def test_headline_numbers(quantity, name, column):
     assert cells(C_TEXT, column=quantity) == [cell(name, "Δ", column)]
 
@@ -336,8 +389,24 @@ CLAIMS = {claim["id"]: claim for claim in read("claims")}
 def test_claims_are_numbered_and_distinct():
     claims, number = read("claims"), Counter()
     assert list(claims[0]) == [
-        "id", "source", "artefact", "where", "claim", "treatment", "baseline", "metric", "setting",
-        "direction", "size", "unit", "experiment", "our_treatment", "our_baseline", "our_metric", "reason"]
+        "id",
+        "source",
+        "artefact",
+        "where",
+        "claim",
+        "treatment",
+        "baseline",
+        "metric",
+        "setting",
+        "direction",
+        "size",
+        "unit",
+        "experiment",
+        "our_treatment",
+        "our_baseline",
+        "our_metric",
+        "reason",
+    ]
     assert len(CLAIMS) == len({claim["claim"] for claim in claims}) == len(claims)
     for claim in claims:
         number[claim["source"]] += 1
@@ -360,38 +429,81 @@ def test_claim_is_complete(id):
 
 
 DIRECT = {  # claim -> column (and group) of its artefact's table; the rows are its treatment and its baseline
-    **{f"causal_transformer.claim{number}": (column,) for number, column in {
-        1: "HANS", 2: "PAWS-QQP", 3: "HANS", 4: "PAWS-QQP", 5: "MNLI-m", 6: "QQP", 8: "QQP", 9: "MNLI-m",
-        10: "HANS", 11: "PAWS-QQP", 12: "HANS", 23: "DE-EN", 24: "EN-RO", 25: "RO-EN", 26: "EN-DE",
-        27: "EN-DE", 28: "Acc", 29: "Macro-F", 30: "Acc", 35: "EN-DE"}.items()},
+    **{
+        f"causal_transformer.claim{number}": (column,)
+        for number, column in {
+            1: "HANS",
+            2: "PAWS-QQP",
+            3: "HANS",
+            4: "PAWS-QQP",
+            5: "MNLI-m",
+            6: "QQP",
+            8: "QQP",
+            9: "MNLI-m",
+            10: "HANS",
+            11: "PAWS-QQP",
+            12: "HANS",
+            23: "DE-EN",
+            24: "EN-RO",
+            25: "RO-EN",
+            26: "EN-DE",
+            27: "EN-DE",
+            28: "Acc",
+            29: "Macro-F",
+            30: "Acc",
+            35: "EN-DE",
+        }.items()
+    },
     "iclm.claim2": ("Symb", "RAVEN-In-Center"),
-    **{f"c2dlm.claim{number}": where for number, where in {
-        1: ("Normal COT",), 5: ("avg",), 6: ("std",), 7: ("Normal COT",), 13: ("n=200",), 14: ("n=500",),
-        15: ("n=5000",), 17: ("n=200",), 19: ("OOD", "STG_S"), 20: ("OOD", "STG_M"), 21: ("OOD", "STG_L"),
-        27: ("Avg",), 28: ("GPQA",), 31: ("Avg",), 32: ("Avg",)}.items()}}
+    **{
+        f"c2dlm.claim{number}": where
+        for number, where in {
+            1: ("Normal COT",),
+            5: ("avg",),
+            6: ("std",),
+            7: ("Normal COT",),
+            13: ("n=200",),
+            14: ("n=500",),
+            15: ("n=5000",),
+            17: ("n=200",),
+            19: ("OOD", "STG_S"),
+            20: ("OOD", "STG_M"),
+            21: ("OOD", "STG_L"),
+            27: ("Avg",),
+            28: ("GPQA",),
+            31: ("Avg",),
+            32: ("Avg",),
+        }.items()
+    },
+}
 SYMBOLIC, HARD = ("Symb", "ACRE"), ("Text", "RAVEN-In-Center")
 COMPUTED = {  # claim -> printed treatment minus printed baseline, or the size its text states
     "iclm.claim7": lambda: less((ICLM3, "n=0", *SYMBOLIC), (ICLM3, "n=0", "Text", "ACRE")),
     "iclm.claim12": lambda: less((ICLM2, "ICLM", *HARD), (ICLM2, "ICLM RAVEN", *HARD)),
     "iclm.claim13": lambda: less((ICLM2, "ICLM-Invariant", *HARD), (ICLM2, "ICLM RAVEN", *HARD)),
-    "iclm.claim14": lambda: less((ICLM2, "ICLM", *SYMBOLIC),
-                                 (ICLM2, "LLaMA2-Finetuned-Sequential", *SYMBOLIC)),
-    "iclm.claim15": lambda: (less((ICLM2, "ICLM ACRE", "Symb", "ACRE"), (ICLM2, "ICLM", "Symb", "ACRE"))
-                             - less((ICLM2, "ICLM ACRE", "Text", "ACRE"), (ICLM2, "ICLM", "Text", "ACRE"))),
+    "iclm.claim14": lambda: less(
+        (ICLM2, "ICLM", *SYMBOLIC), (ICLM2, "LLaMA2-Finetuned-Sequential", *SYMBOLIC)
+    ),
+    "iclm.claim15": lambda: (
+        less((ICLM2, "ICLM ACRE", "Symb", "ACRE"), (ICLM2, "ICLM", "Symb", "ACRE"))
+        - less((ICLM2, "ICLM ACRE", "Text", "ACRE"), (ICLM2, "ICLM", "Text", "ACRE"))
+    ),
     "c2dlm.claim2": lambda: cell(C_TEXT, "Section 4.2", "training speed-up"),
     "c2dlm.claim3": lambda: less((C2, "C2DLM", "Normal COT"), (C1, LLAMA, "Normal COT")),
     "c2dlm.claim4": lambda: less((C1, LLAMA, "avg"), (C1, LLAMA, "Normal COT")),
     "c2dlm.claim8": lambda: less((C1, SFT, "No COT"), (C1, SFT, "Normal COT")),
     "c2dlm.claim9": lambda: less((C1, LLAMA, "Normal COT"), (C1, LLAMA, "No COT")),
-    "c2dlm.claim10": lambda: less((C_TEXT, "Section 4.2", "epochs to converge, DLM"),
-                                  (C_TEXT, "Section 4.2", "epochs to converge, AR")),
+    "c2dlm.claim10": lambda: less(
+        (C_TEXT, "Section 4.2", "epochs to converge, DLM"), (C_TEXT, "Section 4.2", "epochs to converge, AR")
+    ),
     "c2dlm.claim16": lambda: less((C3, "Δ", "n=200"), (C3, "Δ", "n=5000")),
     "c2dlm.claim18": lambda: round(mean(cells(C4, row="Δ")), 2),
     "c2dlm.claim23": lambda: cell(C_TEXT, "Section 4.3.2", "training speed-up on STG_H"),
     "c2dlm.claim29": lambda: less((C6, "α=3, w/o S_γ", "Avg"), (C6, "α=3", "Avg")),
     "c2dlm.claim30": lambda: less((C6, "α=3, w/o V-aware", "Avg"), (C6, "α=3", "Avg")),
     "c2dlm.claim33": lambda: cell(C_TEXT, "Appendix F", "graph accuracy"),
-    "c2dlm.claim35": lambda: cell("c2dlm_cost", "Appendix D", "cost in USD")}
+    "c2dlm.claim35": lambda: cell("c2dlm_cost", "Appendix D", "cost in USD"),
+}
 
 
 def test_every_size_is_checked():
@@ -402,8 +514,11 @@ def test_every_size_is_checked():
 def test_size_and_direction_follow_from_the_printed_numbers(id):
     claim = CLAIMS[id]
     name = claim["artefact"].replace(".", "_")
-    difference = COMPUTED[id]() if id in COMPUTED else less(
-        (name, claim["treatment"], *DIRECT[id]), (name, claim["baseline"], *DIRECT[id]))
+    difference = (
+        COMPUTED[id]()
+        if id in COMPUTED
+        else less((name, claim["treatment"], *DIRECT[id]), (name, claim["baseline"], *DIRECT[id]))
+    )
     assert float(claim["direction"] + claim["size"]) == pytest.approx(difference, abs=1e-9)
 
 
@@ -411,10 +526,14 @@ def test_claims_against_the_printed_numbers():
     """Three claims assert the opposite of what their own tables print; no size is recorded for them."""
     printed = {
         "causal_transformer.claim7": less((CT1, "Causal Transformer", "MNLI-m"), (CT1, "ESIM", "MNLI-m")),
-        "causal_transformer.claim13": sum(less((CT1, "BERT-scratch", test), (CT1, "ESIM", test))
-                                          for test in ("HANS", "PAWS-QQP")),
-        "iclm.claim1": sum(less((ICLM1, "ICLM", form, group), (ICLM1, "LLaMA2-Finetuned-All", form, group))
-                           for group in ("ACRE-Comp", "ACRE-Sys", "RAVEN-Four", "RAVEN-In-Center")
-                           for form in ("Text", "Symb"))}
+        "causal_transformer.claim13": sum(
+            less((CT1, "BERT-scratch", test), (CT1, "ESIM", test)) for test in ("HANS", "PAWS-QQP")
+        ),
+        "iclm.claim1": sum(
+            less((ICLM1, "ICLM", form, group), (ICLM1, "LLaMA2-Finetuned-All", form, group))
+            for group in ("ACRE-Comp", "ACRE-Sys", "RAVEN-Four", "RAVEN-In-Center")
+            for form in ("Text", "Symb")
+        ),
+    }
     for id, difference in printed.items():
         assert CLAIMS[id]["size"] == "" and float(CLAIMS[id]["direction"] + "1") * difference < 0, id

@@ -1,4 +1,5 @@
 """No paths of one machine, no unsafe loading, no big files; docstrings everywhere, lines that fit."""
+
 import ast
 import re
 import sys
@@ -8,12 +9,19 @@ import pytest
 
 from tests.repo.tree import ROOT, TEXT, files, named, python, sources
 
-OWN = "|".join(re.escape(str(place)) for place in {ROOT, Path.home(), Path(sys.prefix)}
-               if len(place.parts) > 1)
+OWN = "|".join(
+    re.escape(str(place)) for place in {ROOT, Path.home(), Path(sys.prefix)} if len(place.parts) > 1
+)
 MACHINE = re.compile(rf"(?<![\w.])(?:/(?:root|home|Users)/[\w.-]|(?:{OWN})\b)")
 RISKY = {"extractall", "read_pickle", "to_pickle", "unpack_archive"}
-UNSAFE = {"trust_remote_code": True, "verify": False, "allow_pickle": True, "safe_serialization": False,
-          "weights_only": False, "shell": True}
+UNSAFE = {
+    "trust_remote_code": True,
+    "verify": False,
+    "allow_pickle": True,
+    "safe_serialization": False,
+    "weights_only": False,
+    "shell": True,
+}
 PICKLES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 
 
@@ -29,8 +37,11 @@ def unsafe(source: str) -> list[str]:
             found.append(f"line {node.lineno}: {node.attr}")
         if isinstance(node, ast.Call):
             said = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
-            found += [f"line {node.lineno}: {key}={value}" for key, value in UNSAFE.items()
-                      if key in said and said[key] is value]
+            found += [
+                f"line {node.lineno}: {key}={value}"
+                for key, value in UNSAFE.items()
+                if key in said and said[key] is value
+            ]
             if ast.unparse(node.func).endswith("torch.load") and said.get("weights_only") is not True:
                 found.append(f"line {node.lineno}: torch.load without weights_only=True")
     return found
@@ -45,8 +56,13 @@ def undocumented(source: str) -> list[str]:
 
 
 def test_no_path_of_one_machine():
-    found = [f"{path.relative_to(ROOT)}: {hit[0]}" for path in files() if path.suffix in TEXT
-             for hit in [MACHINE.search(path.read_text(errors="replace"))] if hit]
+    found = [
+        f"{path.relative_to(ROOT)}: {hit[0]}"
+        for path in files()
+        if path.suffix in TEXT
+        for hit in [MACHINE.search(path.read_text(errors="replace"))]
+        if hit
+    ]
     assert not found
 
 
@@ -60,11 +76,21 @@ def test_nothing_unsafe(name, source):
     assert not unsafe(source)
 
 
-@pytest.mark.parametrize("source", [
-    "import pickle", "from dill import load", "torch.load(f)", "torch.load(f, weights_only=False)",
-    "tar.extractall('x')", "get(url, verify=False)", "numpy.load(f, allow_pickle=True)",
-    "AutoModel.from_pretrained(n, trust_remote_code=True)",
-    "model.save_pretrained(f, safe_serialization=False)", "run(line, shell=True)"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from dill import load",
+        "torch.load(f)",
+        "torch.load(f, weights_only=False)",
+        "tar.extractall('x')",
+        "get(url, verify=False)",
+        "numpy.load(f, allow_pickle=True)",
+        "AutoModel.from_pretrained(n, trust_remote_code=True)",
+        "model.save_pretrained(f, safe_serialization=False)",
+        "run(line, shell=True)",
+    ],
+)
 def test_unsafe_code_is_seen(source):
     assert unsafe(source)
 
@@ -92,6 +118,10 @@ def test_no_large_file():
 
 
 def test_lines_fit():
-    long = [f"{path.relative_to(ROOT)}:{number}" for path in python("causalnb", "tests")
-            for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 110]
+    long = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in python("causalnb", "tests")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > 110
+    ]
     assert not long

@@ -1,4 +1,5 @@
 """What the repository checks look at: the files git would commit, their syntax trees, the notebooks."""
+
 import ast
 import json
 import subprocess
@@ -30,8 +31,12 @@ def notebooks() -> list[Path]:
 
 def code_of(notebook: dict) -> str:
     """The code cells of a notebook as one Python source, magics and shell lines blanked."""
-    lines = [line for cell in notebook["cells"] if cell["cell_type"] == "code"
-             for line in "".join(cell["source"]).splitlines()]
+    lines = [
+        line
+        for cell in notebook["cells"]
+        if cell["cell_type"] == "code"
+        for line in "".join(cell["source"]).splitlines()
+    ]
     return "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in lines)
 
 
@@ -53,7 +58,7 @@ def imports(source: str, module: str = "") -> set[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            above = module.split(".")[:-node.level] if node.level else []
+            above = module.split(".")[: -node.level] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             names |= {f"{base}.{alias.name}" for alias in node.names}
     return names

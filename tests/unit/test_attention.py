@@ -1,4 +1,5 @@
 """The tap changes nothing of the model, and its records give back the model's own attention maps."""
+
 import copy
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
@@ -16,25 +17,56 @@ from transformers.utils.generic import is_flash_attention_requested
 from causalnb import attention
 from causalnb.attention import TESTED, attention_maps, tap, verify
 
-DECODER = dict(vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64)
-MARIAN = dict(vocab_size=50, d_model=32, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
-              decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64,
-              pad_token_id=0, eos_token_id=1, decoder_start_token_id=0, forced_eos_token_id=None)
+DECODER = dict(
+    vocab_size=50,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+)
+MARIAN = dict(
+    vocab_size=50,
+    d_model=32,
+    encoder_layers=2,
+    decoder_layers=3,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_ffn_dim=48,
+    decoder_ffn_dim=48,
+    max_position_embeddings=64,
+    pad_token_id=0,
+    eos_token_id=1,
+    decoder_start_token_id=0,
+    forced_eos_token_id=None,
+)
 MODELS = {
     "llama": ("LlamaForCausalLM", "LlamaConfig", DECODER),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", DECODER),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", DECODER | dict(head_dim=16)),
     "mistral": ("MistralForCausalLM", "MistralConfig", DECODER | dict(sliding_window=3)),
-    "gpt2": ("GPT2LMHeadModel", "GPT2Config", dict(vocab_size=50, n_embd=32, n_layer=2, n_head=4,
-                                                   n_positions=64, bos_token_id=0, eos_token_id=1)),
-    "bert": ("BertForMaskedLM", "BertConfig", dict(vocab_size=50, hidden_size=32, intermediate_size=48,
-                                                   num_hidden_layers=2, num_attention_heads=4)),
+    "gpt2": (
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        dict(vocab_size=50, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=0, eos_token_id=1),
+    ),
+    "bert": (
+        "BertForMaskedLM",
+        "BertConfig",
+        dict(vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4),
+    ),
     "marian": ("MarianMTModel", "MarianConfig", MARIAN),
-    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", DECODER | dict(
-        head_dim=8, attn_logit_softcapping=0.5, query_pre_attn_scalar=4, sliding_window=4)),
-    "t5": ("T5ForConditionalGeneration", "T5Config", dict(
-        vocab_size=50, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0)),
+    "gemma2": (
+        "Gemma2ForCausalLM",
+        "Gemma2Config",
+        DECODER | dict(head_dim=8, attn_logit_softcapping=0.5, query_pre_attn_scalar=4, sliding_window=4),
+    ),
+    "t5": (
+        "T5ForConditionalGeneration",
+        "T5Config",
+        dict(vocab_size=50, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0),
+    ),
     "bloom": ("BloomForCausalLM", "BloomConfig", dict(vocab_size=50, hidden_size=32, n_layer=2, n_head=4)),
 }
 LAYERS = {name: 2 for name in MODELS} | {"marian": 2 + 3 + 3}
@@ -86,8 +118,11 @@ def own_maps(model, inputs):
     with torch.no_grad():
         out = model(**inputs, output_attentions=True)
     if model.config.is_encoder_decoder:
-        return {("encoder", "self"): out.encoder_attentions, ("decoder", "self"): out.decoder_attentions,
-                ("decoder", "cross"): out.cross_attentions}
+        return {
+            ("encoder", "self"): out.encoder_attentions,
+            ("decoder", "self"): out.decoder_attentions,
+            ("decoder", "cross"): out.cross_attentions,
+        }
     return {("encoder" if model.config.model_type == "bert" else "decoder", "self"): out.attentions}
 
 
@@ -283,8 +318,13 @@ def test_stacks_and_kinds_are_told_apart():
     inputs = inputs_for(model)
     with tap(model) as records, tap(model, kinds=["cross"], layers=range(1, 3)) as cross:
         model(**inputs)
-    assert [(r.stack, r.layer) for r in records] == [("encoder", 0), ("encoder", 1),
-                                                     ("decoder", 0), ("decoder", 1), ("decoder", 2)]
+    assert [(r.stack, r.layer) for r in records] == [
+        ("encoder", 0),
+        ("encoder", 1),
+        ("decoder", 0),
+        ("decoder", 1),
+        ("decoder", 2),
+    ]
     assert [(r.stack, r.kind, r.layer) for r in cross] == [("decoder", "cross", 1), ("decoder", "cross", 2)]
     assert cross[0].attention().shape == (2, 4, 5, 7)
     assert [m.shape[-2:] for m in attention_maps(model, kinds=("cross",), **inputs)] == [(5, 7)] * 3
@@ -300,7 +340,8 @@ def test_cross_attention_of_one_stack_models(name, settings):
     with tap(model, kinds=("self", "cross")) as records:
         model(**inputs_for(model, None), encoder_hidden_states=encoded)
     assert [(r.layer, r.kind, r.stack, r.key.shape[2]) for r in records] == [
-        (i, kind, "decoder", length) for i in range(2) for kind, length in (("self", 7), ("cross", 4))]
+        (i, kind, "decoder", length) for i in range(2) for kind, length in (("self", 7), ("cross", 4))
+    ]
     assert all((r.attention() > 0).all() for r in records if r.kind == "cross")
     assert all((r.attention()[..., 0, 1:] == 0).all() for r in records if r.kind == "self")
 
@@ -341,8 +382,11 @@ def test_checkpointing_records_once_and_the_loss_on_the_maps_is_the_same(name, d
     def step(model):
         torch.manual_seed(5)
         losses = []
-        with tap(model, None if deliver == "list" else lambda r: losses.append(r.attention().square().sum()),
-                 kinds=("self", "cross")) as records:
+        with tap(
+            model,
+            None if deliver == "list" else lambda r: losses.append(r.attention().square().sum()),
+            kinds=("self", "cross"),
+        ) as records:
             logits = model(**inputs).logits
             losses += [r.attention().square().sum() for r in records]
             before = list(records)
@@ -504,11 +548,14 @@ def test_what_the_tap_was_not_shown_to_reproduce_is_refused_by_name():
     assert len(attention_maps(upcast, **inputs_for(upcast))) == 2
 
 
-@pytest.mark.parametrize("options,message", [
-    (dict(layers=[0, 2]), "no layer 2 in LlamaForCausalLM: it has 0 to 1"),
-    (dict(layers=[-1]), "no layer -1"),
-    (dict(kinds=("cros",)), "unknown kind 'cros': choose among"),
-])
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        (dict(layers=[0, 2]), "no layer 2 in LlamaForCausalLM: it has 0 to 1"),
+        (dict(layers=[-1]), "no layer -1"),
+        (dict(kinds=("cros",)), "unknown kind 'cros': choose among"),
+    ],
+)
 def test_an_unknown_layer_or_kind_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         tap(build("llama"), **options).__enter__()
@@ -545,8 +592,10 @@ def test_verify_admits_an_encoder_and_decoder_with_position_biases(nothing_verif
     with tap(model, kinds=("self", "cross")) as records:
         model(**inputs)
     assert [(r.stack, r.kind, r.layer) for r in records] == [
-        ("encoder", "self", 0), ("encoder", "self", 1),
-        *[("decoder", kind, layer) for layer in range(2) for kind in ("self", "cross")]]
+        ("encoder", "self", 0),
+        ("encoder", "self", 1),
+        *[("decoder", kind, layer) for layer in range(2) for kind in ("self", "cross")],
+    ]
 
 
 def test_verify_refuses_a_model_that_does_not_call_the_interface(nothing_verified):
@@ -559,12 +608,15 @@ def test_verify_refuses_a_model_that_does_not_call_the_interface(nothing_verifie
         verify(build("llama").train(), inputs_for(model, None))
 
 
-@pytest.mark.parametrize("fault,message", [
-    ("output", "other outputs or gradients"),
-    ("gradient", "other outputs or gradients"),
-    ("map", "differs from Gemma2ForCausalLM's own map: Record.layer=0"),
-    ("hidden layer", "sees 1 of the 2 attention layers of Gemma2ForCausalLM"),
-])
+@pytest.mark.parametrize(
+    "fault,message",
+    [
+        ("output", "other outputs or gradients"),
+        ("gradient", "other outputs or gradients"),
+        ("map", "differs from Gemma2ForCausalLM's own map: Record.layer=0"),
+        ("hidden layer", "sees 1 of the 2 attention layers of Gemma2ForCausalLM"),
+    ],
+)
 def test_verify_sees_what_is_wrong(nothing_verified, monkeypatch, fault, message):
     model = build("gemma2", "eager")
     layer = model.model.layers[1].self_attn

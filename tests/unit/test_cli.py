@@ -1,4 +1,5 @@
 """The command line on a toy course: what it prints, what it writes, and its exit codes."""
+
 import json
 import runpy
 import shutil
@@ -22,8 +23,14 @@ TABLE, FIGURE, EXTRA = "sci.table2", "sci.components", "sci.fig_toy"
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     """A course of one experiment, one table, one figure, one of our own, two notebooks; one process."""
-    for name, value in {"HOME": tmp_path, "RESULTS": tmp_path / "results", "FIGURES": tmp_path / "figures",
-                        "CACHE": tmp_path / "cache", "PROFILE": "laptop", "DATA": ""}.items():
+    for name, value in {
+        "HOME": tmp_path,
+        "RESULTS": tmp_path / "results",
+        "FIGURES": tmp_path / "figures",
+        "CACHE": tmp_path / "cache",
+        "PROFILE": "laptop",
+        "DATA": "",
+    }.items():
         monkeypatch.setenv(f"CAUSALNB_{name}", str(value))
     for name in ("_experiments", "_artefacts"):
         monkeypatch.setattr(registry, name, {})
@@ -41,8 +48,18 @@ def home(tmp_path, monkeypatch):
         return {"metrics": {"score": run.seed + 0.5}, "history": []}
 
     def register(id, arms):
-        registry.register(registry.Experiment(id, "a toy", arms, {"laptop": {}}, {"laptop": 2}, train,
-                                              ("causalnb.errors",), {"laptop": 120.0}))
+        registry.register(
+            registry.Experiment(
+                id,
+                "a toy",
+                arms,
+                {"laptop": {}},
+                {"laptop": 2},
+                train,
+                ("causalnb.errors",),
+                {"laptop": 120.0},
+            )
+        )
 
     register("sci.toy", {"plain": {}, "ours": {}})
     register("iclm.broken", {"good": {}, "bad": {}})
@@ -50,6 +67,7 @@ def home(tmp_path, monkeypatch):
     @registry.artefact(TABLE, needs=("sci.toy",))
     def table(profile):
         from causalnb.lab import results, tables
+
         found = results.frame("sci.toy", profile)
         if found.empty:
             raise LabError("no results of sci.toy: causalnb run sci.toy.")
@@ -61,6 +79,7 @@ def home(tmp_path, monkeypatch):
         import matplotlib.pyplot as plt
 
         from causalnb.lab import figures, manifest
+
         fig, ax = plt.subplots()
         item = manifest._current.get()[0]
         figures.save_figure(fig, item.id, alt="An empty pair of axes, which shows nothing.")
@@ -74,8 +93,16 @@ def home(tmp_path, monkeypatch):
                 runner.execute(*job[:3], profile, fresh=fresh)
             except ValueError as failure:
                 outcome, error = "failed", str(failure)
-            summary.append({"experiment": job.experiment, "arm": job.arm, "seed": job.seed,
-                            "outcome": outcome, "seconds": 1.0, "error": error})
+            summary.append(
+                {
+                    "experiment": job.experiment,
+                    "arm": job.arm,
+                    "seed": job.seed,
+                    "outcome": outcome,
+                    "seconds": 1.0,
+                    "error": error,
+                }
+            )
         return summary
 
     monkeypatch.setattr(runner, "run", in_process)
@@ -134,7 +161,12 @@ def test_dry_run_trains_nothing(home):
     out, _ = call("run", "sci.toy", "--dry-run", "--jobs", "4")
     assert "sci.toy\tplain\t0\tmissing\t2 min" in out and "4 to train of 4, about 2 min" in out
     assert json.loads(call("run", "sci", "--dry-run", "--json")[0])[0] == {
-        "experiment": "sci.toy", "arm": "plain", "seed": 0, "state": "missing", "estimate": 120.0}
+        "experiment": "sci.toy",
+        "arm": "plain",
+        "seed": 0,
+        "state": "missing",
+        "estimate": 120.0,
+    }
     assert not (home / "results").exists()
     call("run", "sci.toy")
     assert call("run", "sci.toy", "--dry-run")[0] == "0 to train of 4\n"
@@ -155,16 +187,23 @@ def test_an_artefact_without_needs_is_not_run():
     assert call("run", FIGURE, "--json")[0] == "[]\n"
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (["run", "sci.tabel2"], "no experiment, artefact or source 'sci.tabel2': did you mean sci.table2"),
-    (["run", "iclm.table1"], "iclm.table1 has no builder yet"),
-    (["run", "sci.toy", "--profile", "big"], "there is no profile 'big'"),
-    (["run", "sci.toy", "--jobs", "0"], "--jobs"), (["run", "sci.toy", "--seeds", "0"], "--seeds"),
-    (["run"], "TARGET"),
-    (["tables", "sci.tabl2"], "did you mean sci.table2"), (["tables", "--format", "docx"], "docx"),
-    (["doctor", "--profile", "big"], "there is no profile 'big'"),
-    (["reproduce", "--profile", "big"], "there is no profile 'big'"),
-    (["data", "fetch", "nowhere"], "there is no data file nowhere"), (["frobnicate"], "frobnicate")])
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["run", "sci.tabel2"], "no experiment, artefact or source 'sci.tabel2': did you mean sci.table2"),
+        (["run", "iclm.table1"], "iclm.table1 has no builder yet"),
+        (["run", "sci.toy", "--profile", "big"], "there is no profile 'big'"),
+        (["run", "sci.toy", "--jobs", "0"], "--jobs"),
+        (["run", "sci.toy", "--seeds", "0"], "--seeds"),
+        (["run"], "TARGET"),
+        (["tables", "sci.tabl2"], "did you mean sci.table2"),
+        (["tables", "--format", "docx"], "docx"),
+        (["doctor", "--profile", "big"], "there is no profile 'big'"),
+        (["reproduce", "--profile", "big"], "there is no profile 'big'"),
+        (["data", "fetch", "nowhere"], "there is no data file nowhere"),
+        (["frobnicate"], "frobnicate"),
+    ],
+)
 def test_a_wrong_request_exits_with_two(words, sentence):
     out, err = call(*words, code=2)
     assert sentence in " ".join(err.split()) and "Traceback" not in err and out == ""
@@ -173,6 +212,7 @@ def test_a_wrong_request_exits_with_two(words, sentence):
 def test_ctrl_c_says_how_to_go_on(monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
+
     monkeypatch.setattr(runner, "run", interrupted)
     assert "stopped; the same command, without --fresh, goes on" in call("run", "sci.toy", code=1)[1]
 
@@ -236,7 +276,12 @@ def test_reproduce_builds_then_runs_notebooks(home, executed):
     out, err = call("reproduce")
     assert executed == [(home / f"notebooks/{name}.ipynb", "laptop") for name in ("00_start_here", "20_toy")]
     assert [line.split("\t")[0] for line in out.splitlines()[:-1]] == [
-        FIGURE, TABLE, EXTRA, "notebooks/00_start_here.ipynb", "notebooks/20_toy.ipynb"]
+        FIGURE,
+        TABLE,
+        EXTRA,
+        "notebooks/00_start_here.ipynb",
+        "notebooks/20_toy.ipynb",
+    ]
     assert "5 of 5 done, " in out and "[5/5]" in err
     assert listed()[TABLE]["status"] == "built"
 
@@ -269,6 +314,7 @@ def test_reproduce_without_notebooks(home):
 
 def test_the_gpu_profile_needs_a_gpu(monkeypatch):
     import torch
+
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "gpu profile" in call("reproduce", "--profile", "gpu", code=2)[1]
     assert "use --profile laptop" in call("doctor", "--profile", "gpu", code=1)[0]
@@ -278,9 +324,12 @@ def test_the_gpu_profile_needs_a_gpu(monkeypatch):
 def mirror(home, monkeypatch):
     """A registry of two small files, one of them in a mirror folder."""
     from hashlib import sha256
+
     digest = sha256(b"x").hexdigest()
-    known = {name: files.File(name, f"https://example.org/{name}", digest, "MIT")
-             for name in ("toy/a.txt", "toy/b.txt")}
+    known = {
+        name: files.File(name, f"https://example.org/{name}", digest, "MIT")
+        for name in ("toy/a.txt", "toy/b.txt")
+    }
     monkeypatch.setattr(files, "REGISTRY", known)
     monkeypatch.setenv("CAUSALNB_DATA", str(home / "mirror"))
     (home / "mirror/toy").mkdir(parents=True)
@@ -379,7 +428,7 @@ def test_the_installed_command_lists_the_real_course(monkeypatch):
 @pytest.fixture
 def quickstart(monkeypatch):
     """What the quick start was asked, instead of training: [(settings, folder, device), ...]."""
-    from causalnb.experiments import sci_quickstart
+    from causalnb.experiments.sci import quickstart as sci_quickstart
 
     asked = []
 
@@ -391,8 +440,14 @@ def quickstart(monkeypatch):
 
     def evaluate_sci(checkpoint, dataset, split, rows, decoded):
         asked.append((checkpoint, dataset, split, rows, decoded))
-        return {"exact_match": 0.25, "rows": 40, "greedy_exact_match": 0.5, "decoded": 4,
-                "trained_on": "length", "rows_trained_on": 0 if split == "length" else 3}
+        return {
+            "exact_match": 0.25,
+            "rows": 40,
+            "greedy_exact_match": 0.5,
+            "decoded": 4,
+            "trained_on": "length",
+            "rows_trained_on": 0 if split == "length" else 3,
+        }
 
     monkeypatch.setattr(sci_quickstart, "train_sci", train_sci)
     monkeypatch.setattr(sci_quickstart, "evaluate_sci", evaluate_sci)
@@ -400,23 +455,47 @@ def quickstart(monkeypatch):
     return asked
 
 
-GUIDE = ("--base-model base --dataset scan --split length --n-structural-slots 8 --cbm-layers 6,11,16 "
-         "--scl-weight 0.1 --epochs 20").split()
+GUIDE = (
+    "--base-model base --dataset scan --split length --n-structural-slots 8 --cbm-layers 6,11,16 "
+    "--scl-weight 0.1 --epochs 20"
+).split()
 
 
 def test_train_takes_the_flags_of_the_guide(quickstart):
-    from causalnb.experiments.sci_quickstart import Settings
+    from causalnb.experiments.sci.quickstart import Settings
 
     out, err = call("train", "sci", *GUIDE)
     assert quickstart == [(Settings("base", "scan", "length", 8, (6, 11, 16), 0.1, 20), Path("outputs/sci"))]
-    assert err.splitlines() == ["step 2 of 2: [fine]", "saved in outputs/sci; now: causalnb evaluate sci "
-                                "--checkpoint outputs/sci --dataset scan --split length"] and out == ""
+    assert (
+        err.splitlines()
+        == [
+            "step 2 of 2: [fine]",
+            "saved in outputs/sci; now: causalnb evaluate sci "
+            "--checkpoint outputs/sci --dataset scan --split length",
+        ]
+        and out == ""
+    )
     call("train", "sci")
     assert quickstart[1][0] == Settings()
-    call("train", "sci", *"--learning-rate 1e-3 --batch-size 8 --structure-level verb_direction --seed 5 "
-         "--max-steps 3 --evaluate-every 2 --bf16 --lora 4 --output here".split())
-    assert quickstart[2] == (Settings(learning_rate=1e-3, batch_size=8, structure_level="verb_direction",
-                                      max_steps=3, evaluate_every=2, bf16=True, lora=4, seed=5), Path("here"))
+    call(
+        "train",
+        "sci",
+        *"--learning-rate 1e-3 --batch-size 8 --structure-level verb_direction --seed 5 "
+        "--max-steps 3 --evaluate-every 2 --bf16 --lora 4 --output here".split(),
+    )
+    assert quickstart[2] == (
+        Settings(
+            learning_rate=1e-3,
+            batch_size=8,
+            structure_level="verb_direction",
+            max_steps=3,
+            evaluate_every=2,
+            bf16=True,
+            lora=4,
+            seed=5,
+        ),
+        Path("here"),
+    )
 
 
 def test_only_the_first_process_speaks(quickstart, monkeypatch):
@@ -441,13 +520,25 @@ def test_evaluate_takes_the_flags_of_the_guide(quickstart):
     assert json.loads(call("evaluate", "sci", "--checkpoint", "here", "--json")[0])["exact_match"] == 0.25
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (["train", "sci", "--split", "lenght"], "causalnb: Unknown SCAN split 'lenght'; choose one of simple, "),
-    (["train", "sci", "--epochs", "0"], "causalnb: --epochs is 0: give at least 1."),
-    (["train", "sci", "--cbm-layers", "all"], "causalnb: --cbm-layers is 'all': give layers, counted from 0"),
-    (["train", "sci", "--epochs", "many"], "--epochs"), (["train", "sci", "--base_model", "x"], "base_model"),
-    (["evaluate", "sci", "--checkpoint", "nowhere"], "causalnb: nowhere holds no training: give the"),
-    (["evaluate", "sci"], "--checkpoint"), (["train", "iclm"], "iclm")])
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (
+            ["train", "sci", "--split", "lenght"],
+            "causalnb: Unknown SCAN split 'lenght'; choose one of simple, ",
+        ),
+        (["train", "sci", "--epochs", "0"], "causalnb: --epochs is 0: give at least 1."),
+        (
+            ["train", "sci", "--cbm-layers", "all"],
+            "causalnb: --cbm-layers is 'all': give layers, counted from 0",
+        ),
+        (["train", "sci", "--epochs", "many"], "--epochs"),
+        (["train", "sci", "--base_model", "x"], "base_model"),
+        (["evaluate", "sci", "--checkpoint", "nowhere"], "causalnb: nowhere holds no training: give the"),
+        (["evaluate", "sci"], "--checkpoint"),
+        (["train", "iclm"], "iclm"),
+    ],
+)
 def test_a_wrong_training_exits_with_two(words, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "error")

@@ -31,7 +31,8 @@ def trainable(model):
 
 WRAPPERS = {
     "sci": lambda decoder, **settings: sci.SCITransformer.from_base(
-        decoder, n_structural_slots=4, d_structure=16, n_structural_heads=2, **settings),
+        decoder, n_structural_slots=4, d_structure=16, n_structural_heads=2, **settings
+    ),
     "control": sci.ContrastiveDecoder.from_base,
     "c2dlm": lambda decoder, **settings: c2dlm.MaskedDiffusionModel.from_base(decoder, MASK, **settings),
 }

@@ -6,17 +6,39 @@ import transformers
 from causalnb import c2dlm
 
 VOCABULARY, MASK, EOS = 23, 22, 2
-DECODER = dict(vocab_size=VOCABULARY, hidden_size=24, intermediate_size=20, num_hidden_layers=3,
-               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
-               bos_token_id=1, eos_token_id=EOS)
+DECODER = dict(
+    vocab_size=VOCABULARY,
+    hidden_size=24,
+    intermediate_size=20,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+    pad_token_id=0,
+    bos_token_id=1,
+    eos_token_id=EOS,
+)
 BASES = {
     "llama": ("Llama", "ForCausalLM", DECODER),
     "qwen2": ("Qwen2", "ForCausalLM", DECODER),
     "qwen3": ("Qwen3", "ForCausalLM", DECODER | dict(head_dim=10)),
     "mistral": ("Mistral", "ForCausalLM", DECODER | dict(sliding_window=None)),
-    "gpt2": ("GPT2", "LMHeadModel", dict(
-        vocab_size=VOCABULARY, n_embd=24, n_layer=3, n_head=4, n_positions=64, bos_token_id=1,
-        eos_token_id=EOS, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)),
+    "gpt2": (
+        "GPT2",
+        "LMHeadModel",
+        dict(
+            vocab_size=VOCABULARY,
+            n_embd=24,
+            n_layer=3,
+            n_head=4,
+            n_positions=64,
+            bos_token_id=1,
+            eos_token_id=EOS,
+            attn_pdrop=0.0,
+            embd_pdrop=0.0,
+            resid_pdrop=0.0,
+        ),
+    ),
 }
 
 
@@ -36,8 +58,14 @@ def bert(dtype=torch.float32):
     """A plain masked model of Hugging Face."""
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=VOCABULARY, hidden_size=24, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=20, max_position_embeddings=40, pad_token_id=0)
+        vocab_size=VOCABULARY,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=20,
+        max_position_embeddings=40,
+        pad_token_id=0,
+    )
     model = transformers.BertForMaskedLM(config).to(dtype).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -59,10 +87,15 @@ def masks(batch, tokens, concepts=5, seed=3):
         relation = torch.randint(-1, 3, (concepts, concepts), generator=draw)
         relation[0, 1], relation[1, 0] = 1, -1
         ignore = torch.arange(tokens) >= tokens - i % 3
-        items.append(c2dlm.Supervision(
-            torch.randint(-1, concepts, (tokens,), generator=draw), relation,
-            torch.randint(-1, 3, (concepts,), generator=draw), ignore,
-            torch.rand(tokens, generator=draw) < 0.7))
+        items.append(
+            c2dlm.Supervision(
+                torch.randint(-1, concepts, (tokens,), generator=draw),
+                relation,
+                torch.randint(-1, 3, (concepts,), generator=draw),
+                ignore,
+                torch.rand(tokens, generator=draw) < 0.7,
+            )
+        )
     return items
 
 

@@ -140,8 +140,11 @@ def test_the_loss_in_order_is_the_sum_over_its_chain():
     for seed in range(60):
         _, masked, p = c2dlm.mask_in_order(ids, prompt, MASK, rank, torch.Generator().manual_seed(seed))
         seen[float(p)] = masked[0].tolist()
-    assert seen == {1.0: [False, True, True, True], 2 / 3: [False, True, False, True],
-                    1 / 3: [False, False, False, True]}
+    assert seen == {
+        1.0: [False, True, True, True],
+        2 / 3: [False, True, False, True],
+        1 / 3: [False, False, False, True],
+    }
 
 
 def test_a_mask_of_numbers_and_labels_that_are_missing():

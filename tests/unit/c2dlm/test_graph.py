@@ -52,10 +52,14 @@ def literal(graph, spans, offsets, start, step_rule, rows="response"):
 
 
 @pytest.mark.parametrize("step_rule", STEP_RULES)
-@pytest.mark.parametrize("edges, steps", [
-    ({"58": ["5", "53"]}, {}),
-    ({"58": ["5", "53"], "53": ["x"], "y": []}, {"5": 0, "53": 1, "58": 2, "x": 1}),
-    ({"58": ["53"], "53": ["58"], "y = 53": ["Then"]}, {"58": 0, "53": 1, "Then": 1})])
+@pytest.mark.parametrize(
+    "edges, steps",
+    [
+        ({"58": ["5", "53"]}, {}),
+        ({"58": ["5", "53"], "53": ["x"], "y": []}, {"5": 0, "53": 1, "58": 2, "x": 1}),
+        ({"58": ["53"], "53": ["58"], "y = 53": ["Then"]}, {"58": 0, "53": 1, "Then": 1}),
+    ],
+)
 def test_the_mask_is_the_literal_one(step_rule, edges, steps):
     graph, offsets = ConceptGraph(edges, steps), offsets_of(TEXT)
     for start in (0, 15):
@@ -63,8 +67,9 @@ def test_the_mask_is_the_literal_one(step_rule, edges, steps):
         expected = literal(graph, graph.find(TEXT), offsets, start, step_rule)
         assert torch.equal(found.dense(step_rule), expected) and found.dense().dtype == torch.int8
     everything = supervision(graph, TEXT, offsets, response_start=15, rows="all")
-    assert torch.equal(everything.dense(step_rule),
-                       literal(graph, graph.find(TEXT), offsets, 15, step_rule, "all"))
+    assert torch.equal(
+        everything.dense(step_rule), literal(graph, graph.find(TEXT), offsets, 15, step_rule, "all")
+    )
 
 
 def test_a_mask_by_hand():
@@ -122,16 +127,21 @@ def test_reading_json():
     assert ConceptGraph.from_json(graph.to_json()) == graph
 
 
-@pytest.mark.parametrize("text, said", [
-    ('{"a": ["b"', r"the graph is no JSON \(Expecting ',' delimiter.*\): pass an object"),
-    (None, "the graph is no JSON"),
-    ('"a"', r"a concept graph needs an object \{effect: \[causes\]\}, not 'a'"),
-    ('{"a": [null]}', r"the causes of 'a' are \[None\]: give a list of quoted phrases"),
-    ('{"a": {"b": 1}}', "the causes of 'a' are"), ('{"a": [" "]}', "the causes of 'a' are"),
-    ('{"": ["a"]}', "the causes of '' are"),
-    ('{"edges": {"a": ["b"]}, "steps": {"a": "soon"}}', r"the steps are \{'a': 'soon'\}: give \{concept"),
-    ('{"edges": {"a": ["b"]}, "steps": {"a": -1}}', "a step is -1: number steps 0, 1, 2"),
-    ('{"edges": {"a": ["b"]}, "steps": {"c": 1}}', "a step is given for 'c', which is no concept of the")])
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ('{"a": ["b"', r"the graph is no JSON \(Expecting ',' delimiter.*\): pass an object"),
+        (None, "the graph is no JSON"),
+        ('"a"', r"a concept graph needs an object \{effect: \[causes\]\}, not 'a'"),
+        ('{"a": [null]}', r"the causes of 'a' are \[None\]: give a list of quoted phrases"),
+        ('{"a": {"b": 1}}', "the causes of 'a' are"),
+        ('{"a": [" "]}', "the causes of 'a' are"),
+        ('{"": ["a"]}', "the causes of '' are"),
+        ('{"edges": {"a": ["b"]}, "steps": {"a": "soon"}}', r"the steps are \{'a': 'soon'\}: give \{concept"),
+        ('{"edges": {"a": ["b"]}, "steps": {"a": -1}}', "a step is -1: number steps 0, 1, 2"),
+        ('{"edges": {"a": ["b"]}, "steps": {"c": 1}}', "a step is given for 'c', which is no concept of the"),
+    ],
+)
 def test_json_that_is_no_graph(text, said):
     with pytest.raises(ValueError, match=said):
         ConceptGraph.from_json(text)
@@ -151,8 +161,7 @@ def test_cycles_are_found_and_named():
 def test_a_cyclic_graph_is_reported_and_both_directions_cancel():
     graph = ConceptGraph({"58": ["53"], "53": ["58"]})
     found = supervision(graph, TEXT, offsets_of(TEXT))
-    assert found.report.problems == [
-        "1 cycle(s) in the graph, so it is no causal order: 58 -> 53 -> 58."]
+    assert found.report.problems == ["1 cycle(s) in the graph, so it is no causal order: 58 -> 53 -> 58."]
     assert (found.dense() == 0).all() and found.report.edges == found.report.kept == 2
     with pytest.raises(ValueError, match="1 cycle.s. in the graph, so it is no causal order"):
         supervision(graph, TEXT, offsets_of(TEXT), strict=True)
@@ -163,8 +172,10 @@ def test_what_is_not_in_the_text_is_counted_and_listed():
     found = supervision(graph, TEXT, offsets_of(TEXT), response_start=15)
     assert found.report.missing_effects == ["seven"] and found.report.missing_causes == ["six", "eight"]
     assert found.report.edges == 4 and found.report.kept == 1
-    assert found.report.problems == ["1 effect(s) are not in the text and give no row: 'seven'.",
-                                     "2 cause(s) are not in the text and give no column: 'six', 'eight'."]
+    assert found.report.problems == [
+        "1 effect(s) are not in the text and give no row: 'seven'.",
+        "2 cause(s) are not in the text and give no column: 'six', 'eight'.",
+    ]
     assert found.dense().nonzero().tolist() == [[14, 3], [18, 3]]
 
 
@@ -173,7 +184,8 @@ def test_overlapping_concepts_lose_the_tokens_they_share():
     assert found.report.overlapping == ["y = 53", "53"] and found.report.erased == ["53"]
     assert found.report.problems == [
         "2 concept(s) share tokens with another, which count as context: 'y = 53', '53'.",
-        "1 concept(s) have no token of their own left: '53'."]
+        "1 concept(s) have no token of their own left: '53'.",
+    ]
     assert found.concept[5:8].tolist() == [0, 0, -1] and found.report.kept == 1
 
 
@@ -188,21 +200,35 @@ def test_occurrences():
     assert found.problems == ["1 concept(s) stand in the text more than once and are left out: '58'."]
 
 
-@pytest.mark.parametrize("concept, text, places", [
-    ("5", "53 5 1.5 5.3 1,500 -5 3-5 5. 5", [3, 24, 26, 29]), ("-5", "x = -5", [4]),
-    ("have", "haven't have", [8]),
-    ("(x", "f(x) (x", [1, 5]), ("a.b", "aXb a.b", [4]), ("\\boxed{25}", "is \\boxed{25}.", [3]),
-    ("1", "x^{-1} = 1", [9]), ("4", "80 - 4", [5]),
-    ("tre", "théâtre tre", [8]), ("x", "Δx x", [3]), ("5", "−5 5 3−5", [3, 7]),
-    ("été", "étés été", [5]),
-    ("猫", "这只猫很小", [2]), ("ねこ", "このねこは", [2])])  # no spaces, so no ends of words
+@pytest.mark.parametrize(
+    "concept, text, places",
+    [
+        ("5", "53 5 1.5 5.3 1,500 -5 3-5 5. 5", [3, 24, 26, 29]),
+        ("-5", "x = -5", [4]),
+        ("have", "haven't have", [8]),
+        ("(x", "f(x) (x", [1, 5]),
+        ("a.b", "aXb a.b", [4]),
+        ("\\boxed{25}", "is \\boxed{25}.", [3]),
+        ("1", "x^{-1} = 1", [9]),
+        ("4", "80 - 4", [5]),
+        ("tre", "théâtre tre", [8]),
+        ("x", "Δx x", [3]),
+        ("5", "−5 5 3−5", [3, 7]),
+        ("été", "étés été", [5]),
+        ("猫", "这只猫很小", [2]),
+        ("ねこ", "このねこは", [2]),
+    ],
+)  # no spaces, so no ends of words
 def test_words_and_numbers_are_found_whole(concept, text, places):
     assert [a for a, _ in ConceptGraph({concept: []}).find(text)[concept]] == places
 
 
 @settings(max_examples=12)
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), min_size=1, max_size=8),
-       st.sampled_from(["ab", "b", "c a", "abc"]), st.sampled_from(["a", "bc", "b a"]))
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), min_size=1, max_size=8),
+    st.sampled_from(["ab", "b", "c a", "abc"]),
+    st.sampled_from(["a", "bc", "b a"]),
+)
 def test_any_offsets_agree_with_the_loops(cuts, effect, cause):
     text = "abc ab c a b abc bc b a ab c abcabc "
     offsets = [(s, min(s + n, len(text))) for s, n in cuts]
@@ -272,16 +298,24 @@ def test_what_does_not_fit_is_refused():
         Supervision([0, 0, 0], [[0]], [0], [False], [True] * 3)
 
 
-@pytest.mark.parametrize("change, said", [
-    (dict(concept=[0, 7, 1]), "concept has numbers from 0 to 7: give -1, or 0 to 1 as relation has"),
-    (dict(concept=[0, -2, 1]), "concept has numbers from -2 to 1: give -1, or 0 to 1"),
-    (dict(relation=torch.full((2, 2), 5)), r"relation has values from 5 to 5: give -1, 0, 1 or 2 "),
-    (dict(relation=torch.full((2, 2), 0.7)), "relation has values from 0.7 to 0.7"),
-    (dict(relation=torch.full((2, 2), 257)), "relation has values from 257 to 257"),
-    (dict(relation=torch.zeros(3, 2)), "supervision of 3 tokens and 2 concepts has parts of other lengths")])
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (dict(concept=[0, 7, 1]), "concept has numbers from 0 to 7: give -1, or 0 to 1 as relation has"),
+        (dict(concept=[0, -2, 1]), "concept has numbers from -2 to 1: give -1, or 0 to 1"),
+        (dict(relation=torch.full((2, 2), 5)), r"relation has values from 5 to 5: give -1, 0, 1 or 2 "),
+        (dict(relation=torch.full((2, 2), 0.7)), "relation has values from 0.7 to 0.7"),
+        (dict(relation=torch.full((2, 2), 257)), "relation has values from 257 to 257"),
+        (
+            dict(relation=torch.zeros(3, 2)),
+            "supervision of 3 tokens and 2 concepts has parts of other lengths",
+        ),
+    ],
+)
 def test_supervision_whose_parts_do_not_fit(change, said):
-    parts = dict(concept=[0, -1, 1], relation=torch.zeros(2, 2), step=[-1] * 2, ignore=[False] * 3,
-                 rows=[True] * 3)
+    parts = dict(
+        concept=[0, -1, 1], relation=torch.zeros(2, 2), step=[-1] * 2, ignore=[False] * 3, rows=[True] * 3
+    )
     assert Supervision(**parts).dense().shape == (3, 3)
     with pytest.raises(ValueError, match=said):
         Supervision(**parts | change)

@@ -12,29 +12,59 @@ from causalnb import c2dlm
 
 D, H, G, L, F, V, T = 16, 4, 2, 2, 20, 19, 7
 SETTINGS = {
-    "model_type": "llada", "block_type": "llama", "d_model": D, "n_heads": H, "n_kv_heads": G, "n_layers": L,
-    "mlp_hidden_size": F, "vocab_size": V, "embedding_size": V, "max_sequence_length": 32, "rope": True,
-    "rope_theta": 500000.0, "rms_norm_eps": 1e-5, "layer_norm_type": "rms", "activation_type": "silu",
-    "weight_tying": False, "include_bias": False, "include_qkv_bias": False, "mask_token_id": 18,
-    "eos_token_id": 1, "pad_token_id": 1}
+    "model_type": "llada",
+    "block_type": "llama",
+    "d_model": D,
+    "n_heads": H,
+    "n_kv_heads": G,
+    "n_layers": L,
+    "mlp_hidden_size": F,
+    "vocab_size": V,
+    "embedding_size": V,
+    "max_sequence_length": 32,
+    "rope": True,
+    "rope_theta": 500000.0,
+    "rms_norm_eps": 1e-5,
+    "layer_norm_type": "rms",
+    "activation_type": "silu",
+    "weight_tying": False,
+    "include_bias": False,
+    "include_qkv_bias": False,
+    "mask_token_id": 18,
+    "eos_token_id": 1,
+    "pad_token_id": 1,
+}
 
 
 def checkpoint(tied=False):
     """Random weights under LLaDA's names."""
     draw = torch.Generator().manual_seed(0)
     kv = D // H * G
-    block = dict(attn_norm=(D,), q_proj=(D, D), k_proj=(kv, D), v_proj=(kv, D), attn_out=(D, D), ff_norm=(D,),
-                 ff_proj=(F, D), up_proj=(F, D), ff_out=(D, F))
+    block = dict(
+        attn_norm=(D,),
+        q_proj=(D, D),
+        k_proj=(kv, D),
+        v_proj=(kv, D),
+        attn_out=(D, D),
+        ff_norm=(D,),
+        ff_proj=(F, D),
+        up_proj=(F, D),
+        ff_out=(D, F),
+    )
     shapes = {"wte": (V, D), "ln_f": (D,), **({} if tied else {"ff_out": (V, D)})}
     shapes |= {f"blocks.{i}.{name}": shape for i in range(L) for name, shape in block.items()}
-    return {f"model.transformer.{name}.weight": torch.randn(shape, generator=draw) * 0.5
-            for name, shape in shapes.items()}
+    return {
+        f"model.transformer.{name}.weight": torch.randn(shape, generator=draw) * 0.5
+        for name, shape in shapes.items()
+    }
 
 
 def literal(state, ids):
     """LLaDA by its equations: RMS norms, rotation of halves, full attention, SwiGLU, in float64."""
-    w = {name.removeprefix("model.transformer.").removesuffix(".weight"): t.double()
-         for name, t in state.items()}
+    w = {
+        name.removeprefix("model.transformer.").removesuffix(".weight"): t.double()
+        for name, t in state.items()
+    }
 
     def norm(x, scale):
         return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * scale
@@ -57,8 +87,10 @@ def literal(state, ids):
         q = rotated((y @ at["q_proj"].T).view(T, H, D // H))
         k = rotated((y @ at["k_proj"].T).view(T, G, D // H))
         v = (y @ at["v_proj"].T).view(T, G, D // H)
-        heads = [((q[:, h] @ k[:, h * G // H].T) / math.sqrt(D // H)).softmax(-1) @ v[:, h * G // H]
-                 for h in range(H)]
+        heads = [
+            ((q[:, h] @ k[:, h * G // H].T) / math.sqrt(D // H)).softmax(-1) @ v[:, h * G // H]
+            for h in range(H)
+        ]
         x = x + torch.cat(heads, -1) @ at["attn_out"].T
         y = norm(x, at["ff_norm"])
         gate = y @ at["ff_proj"].T
@@ -110,8 +142,10 @@ def test_what_does_not_convert_is_refused(tmp_path):
         c2dlm.from_llada({"model.transformer.blocks.0.att_proj.weight": torch.zeros(1)})
     with pytest.raises(ValueError, match="'model.layers.0.q.lora_A.weight' is no weight of a plain Llama"):
         c2dlm.to_llada({"model.layers.0.q.lora_A.weight": torch.zeros(1)})
-    for change, said in (({"block_type": "olmo"}, "block_type is 'olmo' .*: only 'llama' converts"),
-                         ({"alibi": True}, "alibi is set in this LLaDA configuration, which Llama does not")):
+    for change, said in (
+        ({"block_type": "olmo"}, "block_type is 'olmo' .*: only 'llama' converts"),
+        ({"alibi": True}, "alibi is set in this LLaDA configuration, which Llama does not"),
+    ):
         with pytest.raises(ValueError, match=said):
             c2dlm.llada_config(SETTINGS | change)
     with pytest.raises(ValueError, match="the LLaDA configuration has no 'd_model': pass its whole"):

@@ -89,8 +89,10 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
         assert all("lora" in name for name in trainable[0]) == isinstance(decoder, PeftModel)
 
 
-@pytest.mark.parametrize("name, backend", [
-    ("llama", "eager"), *((name, backend) for name in BASES for backend in ("rows", "mass"))])
+@pytest.mark.parametrize(
+    "name, backend",
+    [("llama", "eager"), *((name, backend) for name in BASES for backend in ("rows", "mass"))],
+)
 def test_gradient_checkpointing_changes_no_gradient(name, backend):
     batch = batch_of(supervised=True)
     model = wrapped(base(name), ReattentionLoss(**EDGE, backend=backend)).train()
@@ -178,8 +180,10 @@ def test_the_collator_pads_with_eos_that_is_a_target():
     assert batch["prompt_mask"].sum(1).tolist() == [2, 2] and batch["p"].shape == (2,)
     assert torch.equal(batch["input_ids"], batch["labels"].masked_fill(batch["masked"], MASK))
     assert "supervision" not in batch
-    padded = [MaskedDiffusionCollator(MASK, EOS, max_length=10)([row | {"draw": i} for row in rows_of(5)])
-              for i in range(60)]
+    padded = [
+        MaskedDiffusionCollator(MASK, EOS, max_length=10)([row | {"draw": i} for row in rows_of(5)])
+        for i in range(60)
+    ]
     assert padded[0]["labels"].shape == (1, 10)
     assert 20 < sum(bool(part["masked"][0, 9]) for part in padded) < 40
 
@@ -238,18 +242,36 @@ def lesson():
 def test_the_plain_trainer_overfits_a_handful_of_rows(tmp_path):
     torch.manual_seed(0)
     config = transformers.LlamaConfig(**BASES["llama"][2] | dict(num_hidden_layers=2, hidden_size=32))
-    model = c2dlm.MaskedDiffusionModel.from_base(transformers.LlamaForCausalLM(config), MASK, ReattentionLoss(
-        3.0, 1.0), gamma=dict(total_steps=120, gamma_min=0.0, gamma_max=0.5))
+    model = c2dlm.MaskedDiffusionModel.from_base(
+        transformers.LlamaForCausalLM(config),
+        MASK,
+        ReattentionLoss(3.0, 1.0),
+        gamma=dict(total_steps=120, gamma_min=0.0, gamma_max=0.5),
+    )
     rows = lesson()
     batch = MaskedDiffusionCollator(MASK, EOS)([row | {"draw": 0} for row in rows])
     satisfied = model.eval()(**batch).satisfied
     arguments = transformers.TrainingArguments(
-        str(tmp_path), max_steps=120, per_device_train_batch_size=8, learning_rate=1e-2, report_to="none",
-        save_strategy="no", logging_strategy="no", remove_unused_columns=False, use_cpu=True,
-        disable_tqdm=True, dataloader_pin_memory=False, lr_scheduler_type="constant")
+        str(tmp_path),
+        max_steps=120,
+        per_device_train_batch_size=8,
+        learning_rate=1e-2,
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        remove_unused_columns=False,
+        use_cpu=True,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        lr_scheduler_type="constant",
+    )
     trainer = transformers.Trainer(
-        model, arguments, train_dataset=NumberedRows(rows, [i % 8 for i in range(960)]), eval_dataset=rows,
-        data_collator=MaskedDiffusionCollator(MASK, EOS))
+        model,
+        arguments,
+        train_dataset=NumberedRows(rows, [i % 8 for i in range(960)]),
+        eval_dataset=rows,
+        data_collator=MaskedDiffusionCollator(MASK, EOS),
+    )
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < 0.2 < 1 < before and int(model.passes) == 120
@@ -260,8 +282,10 @@ def test_the_plain_trainer_overfits_a_handful_of_rows(tmp_path):
 
 
 def test_the_collator_noises_in_order():
-    rows = [dict(input_ids=[3, 4, 5, 6], prompt_mask=[1, 0, 0, 0], rank=[0, 3, 2, 1], draw=0),
-            dict(input_ids=[3, 4, 5], prompt_mask=[1, 0, 0], rank=[0, 1, 2], draw=1)]
+    rows = [
+        dict(input_ids=[3, 4, 5, 6], prompt_mask=[1, 0, 0, 0], rank=[0, 3, 2, 1], draw=0),
+        dict(input_ids=[3, 4, 5], prompt_mask=[1, 0, 0], rank=[0, 1, 2], draw=1),
+    ]
     seen = set()
     for seed in range(40):
         batch = c2dlm.MaskedDiffusionCollator(MASK, 1, seed=seed, in_order=True)(rows)
@@ -311,8 +335,11 @@ def test_the_output_layer_can_be_set():
 LORA = dict(r=3, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
 
 
-@pytest.mark.parametrize("name, more", [
-    ("llama", {}), ("llama", dict(modules_to_save=["lm_head"])), ("qwen2", dict(bias="all"))], ids=str)
+@pytest.mark.parametrize(
+    "name, more",
+    [("llama", {}), ("llama", dict(modules_to_save=["lm_head"])), ("qwen2", dict(bias="all"))],
+    ids=str,
+)
 @pytest.mark.parametrize("bare", [True, False])
 def test_adapters_come_back_with_what_was_trained(tmp_path, name, more, bare):
     decoder, ids = get_peft_model(base(name), LoraConfig(**LORA | more)), torch.randint(3, MASK, (2, 6))
@@ -336,10 +363,14 @@ def test_the_auto_classes_know_it(tmp_path):
         assert isinstance(auto.from_pretrained(tmp_path), c2dlm.MaskedDiffusionModel)
 
 
-@pytest.mark.parametrize("settings, said", [
-    (dict(gama=3), "there is no setting 'gama': give weight, gamma"),
-    (dict(base_adapter={}), "there is no setting 'base_adapter'"),
-    (dict(gamma={"gamma_max": 1}), "gamma lacks 'gamma_min': give gamma_max, gamma_min and total_steps")])
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        (dict(gama=3), "there is no setting 'gama': give weight, gamma"),
+        (dict(base_adapter={}), "there is no setting 'base_adapter'"),
+        (dict(gamma={"gamma_max": 1}), "gamma lacks 'gamma_min': give gamma_max, gamma_min and total_steps"),
+    ],
+)
 def test_settings_that_do_not_fit(settings, said):
     with pytest.raises(ValueError, match=said):
         wrapped(**settings)
@@ -350,8 +381,13 @@ def test_settings_of_transformers_pass_and_a_mask_token_of_numpy():
     assert type(model.config.mask_token_id) is int and model.config.to_json_string()
 
 
-@pytest.mark.parametrize("change, said", [(dict(gamma=-3), "gamma is -3: choose 0 or more"),
-                                          (dict(weight="t"), "weight is 't': choose '1/t' or 'none'")])
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (dict(gamma=-3), "gamma is -3: choose 0 or more"),
+        (dict(weight="t"), "weight is 't': choose '1/t' or 'none'"),
+    ],
+)
 def test_settings_changed_while_loading_are_checked(tmp_path, change, said):
     with pytest.raises(ValueError, match=said):
         reloaded(wrapped(), tmp_path, **change)
@@ -404,11 +440,24 @@ def test_flex_attention_is_not_supported():
         wrapped().set_attn_implementation("flex_attention")
 
 
-@pytest.mark.parametrize("rows, said", [
-    (rows_of(7, supervision=masks(1, 9)[0]), "a row has 7 input_ids and supervision of 9 tokens: take it"),
-    (rows_of(7, supervision=masks(1, 3)[0].to_lists()), "a row has 7 input_ids and supervision of 3 tokens"),
-    (rows_of(5, draw=1) + rows_of(5), "row 1 has no draw and others have: number all rows, as NumberedRows"),
-    (rows_of(4, rank=[0, 0.9, 0.5, 0.1]), "row 0 has ranks that are no whole numbers: number its tokens")])
+@pytest.mark.parametrize(
+    "rows, said",
+    [
+        (
+            rows_of(7, supervision=masks(1, 9)[0]),
+            "a row has 7 input_ids and supervision of 9 tokens: take it",
+        ),
+        (
+            rows_of(7, supervision=masks(1, 3)[0].to_lists()),
+            "a row has 7 input_ids and supervision of 3 tokens",
+        ),
+        (
+            rows_of(5, draw=1) + rows_of(5),
+            "row 1 has no draw and others have: number all rows, as NumberedRows",
+        ),
+        (rows_of(4, rank=[0, 0.9, 0.5, 0.1]), "row 0 has ranks that are no whole numbers: number its tokens"),
+    ],
+)
 def test_rows_that_do_not_fit(rows, said):
     with pytest.raises(ValueError, match=said):
         MaskedDiffusionCollator(MASK, EOS, in_order="rank" in rows[0])(rows)

@@ -70,8 +70,12 @@ def literal(layers, given, alpha, lam, norm_index="key", step_rule="no_lookahead
                         weighted[b][i][j] = weighted[b][i][j] + weights[j] * norm / H
         maps.append(weighted)
     if over_layers == "map":
-        maps = [[[[sum(m[b][i][j] for m in maps) / len(maps) for j in range(T)] for i in range(T)]
-                 for b in range(B)]]
+        maps = [
+            [
+                [[sum(m[b][i][j] for m in maps) / len(maps) for j in range(T)] for i in range(T)]
+                for b in range(B)
+            ]
+        ]
     total = 0.0
     for weighted in maps:
         losses = []
@@ -95,11 +99,17 @@ def with_gradients(value, layers):
     return value.detach(), torch.autograd.grad(value, leaves, materialize_grads=True)
 
 
-@pytest.mark.parametrize("settings", [
-    dict(alpha=1.1, lam=0.0), dict(alpha=3.0, lam=10.0),
-    dict(alpha=1.02, lam=7.0, norm_index="query_as_printed"),
-    dict(alpha=3.0, lam=2.0, norm_index="none", step_rule="off"),
-    dict(alpha=2.0, lam=5.0, step_rule="prune_earlier", over_layers="loss")], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(alpha=1.1, lam=0.0),
+        dict(alpha=3.0, lam=10.0),
+        dict(alpha=1.02, lam=7.0, norm_index="query_as_printed"),
+        dict(alpha=3.0, lam=2.0, norm_index="none", step_rule="off"),
+        dict(alpha=2.0, lam=5.0, step_rule="prune_earlier", over_layers="loss"),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("masked", [False, True])
 def test_every_form_is_the_literal_loss_with_gradients(settings, masked):
     layers = [layer(1, masked=masked), layer(2)]
@@ -138,8 +148,10 @@ def test_gradients_by_finite_differences():
     given = Supervision.stack(masks(B, T), T)
     leaves = layer(7)[0]
     for form in ("rows", "mass"):
+
         def run(*tensors):
             return loss_of(form, [(tensors, None)], given, alpha=3.0, lam=10.0).loss
+
         assert torch.autograd.gradcheck(run, leaves, fast_mode=True)
 
 
@@ -259,8 +271,11 @@ def test_plain_attention_stays_on_the_main_path(monkeypatch):
     """One fused call a layer and pass in every fast form; logits are those of the plain model."""
     batch, calls = batch_of(supervised=True), []
     fused = torch.nn.functional.scaled_dot_product_attention
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention",
-                        lambda *a, **k: calls.append(a[2].shape) or fused(*a, **k))
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda *a, **k: calls.append(a[2].shape) or fused(*a, **k),
+    )
     plain = wrapped(base())(**batch).loss
     for form in ("rows", "mass"):
         calls.clear()
@@ -275,8 +290,10 @@ def test_auto_takes_rows_for_penalties_and_short_texts(monkeypatch):
     assert choose_form(1600, 400, 17) == "rows" and choose_form(1600, 1600, 1600) == "rows"
     batch = batch_of(supervised=True)
     for lam in (0.0, 10.0):
-        losses = [wrapped(base(), ReattentionLoss(3.0, lam, backend=form))(**batch).loss.item()
-                  for form in ("auto", "rows", "mass")]
+        losses = [
+            wrapped(base(), ReattentionLoss(3.0, lam, backend=form))(**batch).loss.item()
+            for form in ("auto", "rows", "mass")
+        ]
         assert losses[0] == losses[1] == pytest.approx(losses[2], rel=1e-4)
     monkeypatch.setattr(reattention, "choose_form", lambda *_: "mass")
     both = [wrapped(base(), ReattentionLoss(3.0, 0.0, backend=form)) for form in ("auto", "mass")]
@@ -293,20 +310,24 @@ def test_bfloat16_stays_close():
     assert found[1:] == [pytest.approx(found[0], rel=0.1)] * 2
 
 
-@pytest.mark.parametrize("change, said", [
-    (dict(alpha=0.0), "alpha is 0.0 and lam 1.0: choose alpha above 0 and lam 0 or more"),
-    (dict(lam=-1.0), "alpha is 3.0 and lam -1.0"),
-    (dict(lam=math.inf), "alpha is 3.0 and lam inf: .* finite"),
-    (dict(alpha=math.inf), "alpha is inf and lam 1.0: .* finite"),
-    (dict(norm_index="value"), "norm_index is 'value': choose among key, query_as_printed, none"),
-    (dict(backend="fast"), "backend is 'fast': choose among eager, rows, mass, auto"),
-    (dict(step_rule="on"), "step_rule is 'on': choose among no_lookahead, prune_earlier, off"),
-    (dict(over_layers="sum"), "over_layers is 'sum': choose among map, loss"),
-    (dict(norm_scale="max"), "norm_scale is 'max': choose among raw, mean1"),
-    (dict(layers="last"), "layers is 'last': choose 'all' or a list of layer numbers"),
-    (dict(layers=[]), r"layers is \[\]: choose 'all'"),
-    (dict(layers=[0.5]), r"layers is \[0.5\]: choose 'all'"),
-    (dict(chunk_rows=0), "chunk_rows is 0: choose at least 1")])
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (dict(alpha=0.0), "alpha is 0.0 and lam 1.0: choose alpha above 0 and lam 0 or more"),
+        (dict(lam=-1.0), "alpha is 3.0 and lam -1.0"),
+        (dict(lam=math.inf), "alpha is 3.0 and lam inf: .* finite"),
+        (dict(alpha=math.inf), "alpha is inf and lam 1.0: .* finite"),
+        (dict(norm_index="value"), "norm_index is 'value': choose among key, query_as_printed, none"),
+        (dict(backend="fast"), "backend is 'fast': choose among eager, rows, mass, auto"),
+        (dict(step_rule="on"), "step_rule is 'on': choose among no_lookahead, prune_earlier, off"),
+        (dict(over_layers="sum"), "over_layers is 'sum': choose among map, loss"),
+        (dict(norm_scale="max"), "norm_scale is 'max': choose among raw, mean1"),
+        (dict(layers="last"), "layers is 'last': choose 'all' or a list of layer numbers"),
+        (dict(layers=[]), r"layers is \[\]: choose 'all'"),
+        (dict(layers=[0.5]), r"layers is \[0.5\]: choose 'all'"),
+        (dict(chunk_rows=0), "chunk_rows is 0: choose at least 1"),
+    ],
+)
 def test_settings_out_of_range(change, said):
     with pytest.raises(ValueError, match=said):
         ReattentionLoss(**dict(alpha=3.0, lam=1.0) | change)
@@ -356,10 +377,15 @@ def test_gamma_schedule():
     assert c2dlm.gamma_schedule(3, 10, 2, 2) == 2
 
 
-@pytest.mark.parametrize("given, said", [
-    ((11, 10, 0, 1), r"step 11 is outside \[0, 10\]"), ((0, 0, 0, 1), r"step 0 is outside \[0, 0\]"),
-    ((1, 10, 2, 1), "gamma runs from 2 to 1: choose 0 <= gamma_min <= gamma_max"),
-    ((1, 10, 0, 1, 1.5), r"warmup is 1.5: choose a share of the steps in \[0, 1\]")])
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ((11, 10, 0, 1), r"step 11 is outside \[0, 10\]"),
+        ((0, 0, 0, 1), r"step 0 is outside \[0, 0\]"),
+        ((1, 10, 2, 1), "gamma runs from 2 to 1: choose 0 <= gamma_min <= gamma_max"),
+        ((1, 10, 0, 1, 1.5), r"warmup is 1.5: choose a share of the steps in \[0, 1\]"),
+    ],
+)
 def test_gamma_out_of_range(given, said):
     with pytest.raises(ValueError, match=said):
         c2dlm.gamma_schedule(*given)
@@ -386,8 +412,10 @@ def test_layers_that_are_not_there_are_refused(backend, layers):
 @pytest.mark.parametrize("name, dropout", [("llama", "attention_dropout"), ("gpt2", "attn_pdrop")])
 def test_dropout_of_attention_is_for_rows(monkeypatch, name, dropout):
     monkeypatch.setattr(reattention, "choose_form", lambda *_: "mass")
-    model = {form: wrapped(base(name, **{dropout: 0.5}), ReattentionLoss(3.0, 0.0, backend=form))
-             for form in ("mass", "rows", "auto")}
+    model = {
+        form: wrapped(base(name, **{dropout: 0.5}), ReattentionLoss(3.0, 0.0, backend=form))
+        for form in ("mass", "rows", "auto")
+    }
     batch, found = batch_of(supervised=True), {}
     assert model["mass"](**batch).reattention_loss != 0  # none in evaluation
     with pytest.raises(ValueError, match="attention has a dropout of 0.5, after which backend 'mass' would"):
@@ -404,12 +432,16 @@ def test_scaled_norms_do_not_see_padding():
     more = 6
     wider = Supervision.stack([{name: part[i] for name, part in given.items()} for i in range(B)], T + more)
     mask = torch.nn.functional.pad(seen, (0, more))[:, None, None].expand(-1, 1, T + more, -1)
-    grown = [([torch.nn.functional.pad(leaf, (0, 0, 0, more), value=5.0) for leaf in leaves], mask)
-             for leaves, _ in layers]
+    grown = [
+        ([torch.nn.functional.pad(leaf, (0, 0, 0, more), value=5.0) for leaf in leaves], mask)
+        for leaves, _ in layers
+    ]
     short = [(leaves, seen[:, None, None].expand(-1, 1, T, -1)) for leaves, _ in layers]
     for form in FORMS:
-        both = [loss_of(form, part, said, alpha=3.0, lam=10.0, norm_scale="mean1").loss
-                for part, said in ((short, given), (grown, wider))]
+        both = [
+            loss_of(form, part, said, alpha=3.0, lam=10.0, norm_scale="mean1").loss
+            for part, said in ((short, given), (grown, wider))
+        ]
         torch.testing.assert_close(*both, rtol=0, atol=1e-10)
 
 
@@ -417,8 +449,10 @@ def test_scaled_norms_do_not_see_padding():
 def test_masks_of_flash_attention_are_of_keys(form):
     given, (leaves, _) = Supervision.stack(masks(B, T), T), layer(5)
     keys = torch.arange(T) < torch.tensor([[T], [T - 2], [T - 3]])
-    both = [loss_of(form, [(leaves, mask)], given, alpha=3.0, lam=10.0).loss
-            for mask in (keys.long(), keys[:, None, None].expand(-1, 1, T, -1))]
+    both = [
+        loss_of(form, [(leaves, mask)], given, alpha=3.0, lam=10.0).loss
+        for mask in (keys.long(), keys[:, None, None].expand(-1, 1, T, -1))
+    ]
     assert torch.equal(*both)
 
 

@@ -35,8 +35,9 @@ def literal(model, prompt, gen_length, block_length, steps, eos=None, last=False
     return torch.stack(out)
 
 
-@pytest.mark.parametrize("model", [wrapped(base(dtype=torch.float64)), bert(torch.float64)],
-                         ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model", [wrapped(base(dtype=torch.float64)), bert(torch.float64)], ids=lambda m: type(m).__name__
+)
 @pytest.mark.parametrize("block, steps", [(8, 8), (8, 3), (4, 6), (2, 4), (1, 8)])
 def test_equal_to_the_plain_loop(model, block, steps):
     prompt = torch.randint(3, MASK, (B, P))
@@ -67,8 +68,19 @@ def test_the_order_and_blocks_of_one_token():
 
 def test_random_remasking_and_temperature_take_their_generator():
     model, prompt = wrapped(), torch.randint(3, MASK, (1, P)).expand(200, -1)
-    draws = [c2dlm.sample(model, prompt[:20], 6, 6, 3, remasking="random", return_order=True,
-                          generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
+    draws = [
+        c2dlm.sample(
+            model,
+            prompt[:20],
+            6,
+            6,
+            3,
+            remasking="random",
+            return_order=True,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        for seed in (0, 0, 1)
+    ]
     assert torch.equal(draws[0][1], draws[1][1]) and torch.equal(draws[0][0], draws[1][0])
     assert not torch.equal(draws[0][1], draws[2][1])
     ids = c2dlm.sample(model, prompt, 1, 1, 1, temperature=1.0, generator=torch.Generator().manual_seed(0))
@@ -102,15 +114,22 @@ def test_left_padding_changes_nothing():
     assert torch.equal(both[0], both[1][:, 3:])
 
 
-@pytest.mark.parametrize("change, said", [
-    (dict(gen_length=7), "gen_length 7 is not a multiple of block_length 4: choose lengths that divide"),
-    (dict(steps=3), "3 steps do not divide among 2 blocks: choose a multiple of 2"),
-    (dict(steps=10), "10 steps are more than the 8 tokens to fill: choose at most that many"),
-    (dict(prompt_ids=torch.tensor([[3, MASK], [MASK, MASK]])), "prompt 1 is all mask: give it at least one"),
-    (dict(prompt_ids=torch.tensor([3, 4])), r"prompt_ids have shape \(2,\): pass \(batch, tokens\)"),
-    (dict(temperature=-1.0), r"temperature is -1.0: choose 0 \(greedy\) or more"),
-    (dict(remasking="high"), "remasking is 'high': choose 'low_confidence' or 'random'"),
-    (dict(eos="last"), "eos is 'last' with eos_token_id None: choose 'free', or 'last' or 'never' with")])
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (dict(gen_length=7), "gen_length 7 is not a multiple of block_length 4: choose lengths that divide"),
+        (dict(steps=3), "3 steps do not divide among 2 blocks: choose a multiple of 2"),
+        (dict(steps=10), "10 steps are more than the 8 tokens to fill: choose at most that many"),
+        (
+            dict(prompt_ids=torch.tensor([[3, MASK], [MASK, MASK]])),
+            "prompt 1 is all mask: give it at least one",
+        ),
+        (dict(prompt_ids=torch.tensor([3, 4])), r"prompt_ids have shape \(2,\): pass \(batch, tokens\)"),
+        (dict(temperature=-1.0), r"temperature is -1.0: choose 0 \(greedy\) or more"),
+        (dict(remasking="high"), "remasking is 'high': choose 'low_confidence' or 'random'"),
+        (dict(eos="last"), "eos is 'last' with eos_token_id None: choose 'free', or 'last' or 'never' with"),
+    ],
+)
 def test_what_does_not_fit_is_refused(change, said):
     given = dict(prompt_ids=torch.tensor([[3, 4]]), gen_length=8, block_length=4, steps=8)
     with pytest.raises(ValueError, match=said):
@@ -126,8 +145,14 @@ def roberta():
     """A masked model that numbers positions past its padding."""
     torch.manual_seed(0)
     config = transformers.RobertaConfig(
-        vocab_size=VOCABULARY, hidden_size=24, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=20, max_position_embeddings=40, pad_token_id=1)
+        vocab_size=VOCABULARY,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=20,
+        max_position_embeddings=40,
+        pad_token_id=1,
+    )
     model = transformers.RobertaForMaskedLM(config).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -138,8 +163,9 @@ def roberta():
 def test_positions_past_the_padding():
     model, prompt = roberta(), torch.randint(3, MASK, (4, P))
     seen = torch.ones_like(prompt)
-    both = [c2dlm.sample(model, prompt, 6, 6, 6, mask_token_id=MASK, attention_mask=mask)
-            for mask in (None, seen)]
+    both = [
+        c2dlm.sample(model, prompt, 6, 6, 6, mask_token_id=MASK, attention_mask=mask) for mask in (None, seen)
+    ]
     assert torch.equal(*both)
     seen[1, 0] = 0
     with pytest.raises(ValueError, match="RobertaForMaskedLM numbers its positions from 2, past its padding"):

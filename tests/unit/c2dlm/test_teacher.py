@@ -30,6 +30,7 @@ ITEM = ("How many in 4 rows of 3?", "4 x 3. So it is 12.")
 @pytest.fixture
 def server():
     """A loopback endpoint that takes its replies, one a call, from .replies, and keeps what it was asked."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -71,12 +72,16 @@ def test_an_endpoint_is_asked_as_the_protocol_wants(server):
     assert server.asked[1][1] is None and "'k'" not in repr(endpoint(server, api_key="k"))
 
 
-@pytest.mark.parametrize("reply, said", [
-    ((500, "broken", 0), "gave no answer .*500.*: check the address and the key"),
-    ((200, "<html>", 0), "answered no chat completion .*: check that it speaks the OpenAI protocol"),
-    ((200, '{"choices": []}', 0), "answered no chat completion"),
-    (chat(None), "answered None instead of text"),
-    (chat("late", wait=1.2), "gave no answer .*timed out")])
+@pytest.mark.parametrize(
+    "reply, said",
+    [
+        ((500, "broken", 0), "gave no answer .*500.*: check the address and the key"),
+        ((200, "<html>", 0), "answered no chat completion .*: check that it speaks the OpenAI protocol"),
+        ((200, '{"choices": []}', 0), "answered no chat completion"),
+        (chat(None), "answered None instead of text"),
+        (chat("late", wait=1.2), "gave no answer .*timed out"),
+    ],
+)
 def test_an_endpoint_that_fails_says_how(server, reply, said):
     server.replies = [reply]
     with pytest.raises(TeacherFailed, match=said):
@@ -91,20 +96,28 @@ def test_an_endpoint_nobody_listens_to_or_of_another_kind():
 
 
 def test_failures_are_retried_then_recorded_and_the_rest_is_kept(server):
-    server.replies = [chat("no idea"), (500, "", 0), chat(json.dumps(GRAPH)),  # the third attempt succeeds
-                      chat("late", wait=1.2), chat("{}"), chat("[1, 2"),  # three failures
-                      chat(f"Here it is:\n```json\n{json.dumps(GRAPH)}\n```\nDone.")]
+    server.replies = [
+        chat("no idea"),
+        (500, "", 0),
+        chat(json.dumps(GRAPH)),  # the third attempt succeeds
+        chat("late", wait=1.2),
+        chat("{}"),
+        chat("[1, 2"),  # three failures
+        chat(f"Here it is:\n```json\n{json.dumps(GRAPH)}\n```\nDone."),
+    ]
     counted = []
-    found = c2dlm.annotate(endpoint(server, timeout=0.5), [ITEM, ("Q", "A"), ITEM], wait=0.0,
-                           progress=counted.append)
+    found = c2dlm.annotate(
+        endpoint(server, timeout=0.5), [ITEM, ("Q", "A"), ITEM], wait=0.0, progress=counted.append
+    )
     assert [one.attempts for one in found] == [3, 3, 1] and counted == [1, 2, 3] and not server.replies
     assert [one.edges for one in found] == [GRAPH, None, GRAPH] and found[0].error is None
     assert found[1].error == "the reply holds no object {effect: [causes]}: '[1, 2'"
     with pytest.raises(TeacherFailed, match="the annotation failed .*: annotate it again or leave it out"):
         found[1].graph
     counts = teacher.summary(found)
-    assert counts == dict(annotated=2, failed=1, retried=2, effects=2, pairs=4, missing_effects=0,
-                          missing_causes=0, cyclic=0)
+    assert counts == dict(
+        annotated=2, failed=1, retried=2, effects=2, pairs=4, missing_effects=0, missing_causes=0, cyclic=0
+    )
     with pytest.raises(ValueError, match="retries is -1: choose 0 or more"):
         c2dlm.annotate(str, [ITEM], retries=-1)
 
@@ -117,8 +130,13 @@ def test_waiting_doubles(monkeypatch):
 
 
 def test_misses_and_cycles_are_counted():
-    rule = RuleTeacher(lambda question, answer: {
-        "So it is 12": ["4 rows", "12 rows"], "4 rows": ["So it is 12"], "nothing": ["4 rows"]})
+    rule = RuleTeacher(
+        lambda question, answer: {
+            "So it is 12": ["4 rows", "12 rows"],
+            "4 rows": ["So it is 12"],
+            "nothing": ["4 rows"],
+        }
+    )
     found = c2dlm.annotate(rule, [ITEM])[0]
     assert found.missing_effects == ["nothing"] and found.missing_causes == ["12 rows"]
     assert found.cycles == [["So it is 12", "4 rows"]] and found.graph == ConceptGraph(found.edges)
@@ -154,15 +172,24 @@ def test_a_local_chat_model_answers():
     assert found[0].edges is None and "the reply holds no object" in found[0].error
 
 
-@pytest.mark.parametrize("reply", [
-    json.dumps(GRAPH), f"Sure [see below]: {json.dumps(GRAPH)} {{}}", json.dumps([GRAPH]),
-    f"{{note}} {{}} ```\n{json.dumps(GRAPH)}\n```"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        json.dumps(GRAPH),
+        f"Sure [see below]: {json.dumps(GRAPH)} {{}}",
+        json.dumps([GRAPH]),
+        f"{{note}} {{}} ```\n{json.dumps(GRAPH)}\n```",
+    ],
+)
 def test_a_graph_is_found_in_chatter(reply):
     assert c2dlm.parse_answer(reply).edges == {"So it is 12": ("4 rows", "rows of 3")}
 
 
-@pytest.mark.parametrize("reply", ["", "none", "{}", '{"a": []}', '["a"]', '{"a": [null]}', '{"a": ["b"]',
-                                   "[" * 5000], ids=lambda reply: reply[:12])
+@pytest.mark.parametrize(
+    "reply",
+    ["", "none", "{}", '{"a": []}', '["a"]', '{"a": [null]}', '{"a": ["b"]', "[" * 5000],
+    ids=lambda reply: reply[:12],
+)
 def test_no_graph_is_a_failure(reply):
     with pytest.raises(TeacherFailed, match=r"the reply holds no object \{effect: \[causes\]\}"):
         c2dlm.parse_answer(reply)
@@ -244,10 +271,14 @@ def test_ratings_that_do_not_fit():
         c2dlm.scripted_rater("x", [], [], slip=2)
 
 
-@pytest.mark.parametrize("answer, said", [
-    (b'HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"choices"', "IncompleteRead"),
-    (b"hello\r\n\r\n", r"gave no answer \(hello\)"),
-    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "IncompleteRead")])
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"choices"', "IncompleteRead"),
+        (b"hello\r\n\r\n", r"gave no answer \(hello\)"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "IncompleteRead"),
+    ],
+)
 def test_answers_that_are_no_http_are_failures_like_others(answer, said):
     def serve():
         connection, _ = listening.accept()
@@ -259,8 +290,12 @@ def test_answers_that_are_no_http_are_failures_like_others(answer, said):
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=serve, daemon=True).start()
-        asked = iter([Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}", "m", timeout=5),
-                      lambda *_: json.dumps(GRAPH)])
+        asked = iter(
+            [
+                Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}", "m", timeout=5),
+                lambda *_: json.dumps(GRAPH),
+            ]
+        )
         found = c2dlm.annotate(lambda *item: next(asked)(*item), [("Q", "A"), ITEM], retries=0)
     assert found[1].edges == GRAPH
     with pytest.raises(TeacherFailed, match=said):

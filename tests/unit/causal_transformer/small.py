@@ -9,8 +9,9 @@ from causalnb.causal_transformer import (
 )
 
 VOCABULARY, PAD, START, EOS = 23, 0, 1, 2
-SIZES = dict(vocab_size=VOCABULARY, d_model=12, num_heads=2, d_ff=20, encoder_layers=2, decoder_layers=2,
-             dropout=0.0)
+SIZES = dict(
+    vocab_size=VOCABULARY, d_model=12, num_heads=2, d_ff=20, encoder_layers=2, decoder_layers=2, dropout=0.0
+)
 
 
 def padded(tokens=6) -> torch.Tensor:

@@ -13,13 +13,19 @@ def permutation(*targets) -> torch.Tensor:
     return torch.eye(len(targets))[list(targets)][None, None]
 
 
-@pytest.mark.parametrize("targets, expected", [
-    ((0, 1, 2), dict(loops=1, two_cycles=0, cycles=0, hubs=0, arcs=0)),
-    ((1, 2, 0), dict(loops=0, two_cycles=0, cycles=1, hubs=0, arcs=1)),
-    ((1, 0, 2, 0), dict(loops=0.25, two_cycles=0.5, cycles=0.5, hubs=0, arcs=0.75)),
-    ((1, 0, 0, 0), dict(loops=0, two_cycles=0.5, cycles=0.5, hubs=0.25, arcs=1)),
-    ((0, 0, 0), dict(loops=1 / 3, two_cycles=0, cycles=0, hubs=0, arcs=2 / 3)),  # two others are no hub yet
-])
+@pytest.mark.parametrize(
+    "targets, expected",
+    [
+        ((0, 1, 2), dict(loops=1, two_cycles=0, cycles=0, hubs=0, arcs=0)),
+        ((1, 2, 0), dict(loops=0, two_cycles=0, cycles=1, hubs=0, arcs=1)),
+        ((1, 0, 2, 0), dict(loops=0.25, two_cycles=0.5, cycles=0.5, hubs=0, arcs=0.75)),
+        ((1, 0, 0, 0), dict(loops=0, two_cycles=0.5, cycles=0.5, hubs=0.25, arcs=1)),
+        (
+            (0, 0, 0),
+            dict(loops=1 / 3, two_cycles=0, cycles=0, hubs=0, arcs=2 / 3),
+        ),  # two others are no hub yet
+    ],
+)
 def test_counts_of_small_graphs(targets, expected):
     assert count_arcs(permutation(*targets)) == pytest.approx(expected)
 

@@ -57,8 +57,7 @@ def test_printed_slack_leaves_no_feasible_map():
     assert low + slack_low == pytest.approx(3.2994, abs=1e-4)
     assert high - slack_high == pytest.approx(2.9304, abs=1e-4)
     grid = [k / 10 for k in range(11)]
-    feasible = [(a, b) for a, b in product(grid, grid)
-                if low + a * slack_low <= high - b * slack_high]
+    feasible = [(a, b) for a, b in product(grid, grid) if low + a * slack_low <= high - b * slack_high]
     assert (0.0, 0.0) in feasible and (1.0, 1.0) not in feasible  # what is minimised is 0 at the tightest
 
 
@@ -66,9 +65,9 @@ def test_the_printed_loss_has_no_gradient():
     scores = torch.randn(2, 3, 8, 8, requires_grad=True)
     for gammas in ((1, 1, 1, 1), (0.3, 2.0, 5.0, 5.0)):
         loss = MarkovBlanketLoss("paper", gammas=gammas)(scores.softmax(-1))
-        slope, = torch.autograd.grad(loss, scores)
+        (slope,) = torch.autograd.grad(loss, scores)
         assert slope.abs().max() < 1e-15
-    slope, = torch.autograd.grad(MarkovBlanketLoss()(scores.softmax(-1)), scores)
+    (slope,) = torch.autograd.grad(MarkovBlanketLoss()(scores.softmax(-1)), scores)
     assert slope.abs().max() > 1e-3
 
 
@@ -79,12 +78,14 @@ def test_with_other_multipliers_it_only_sharpens_or_flattens():
         free = scores.clone().requires_grad_()
         criterion = MarkovBlanketLoss("paper", gammas=(1, 1, g3, g4))
         for _ in range(20):
-            slope, = torch.autograd.grad(criterion(free.softmax(-1)), free)
+            (slope,) = torch.autograd.grad(criterion(free.softmax(-1)), free)
             free = (free - slope).detach().requires_grad_()
         entropies[g3 > g4] = describe(free.softmax(-1))["entropy"]
         moved = tau(free.softmax(-1))[0].sum()
-        torch.testing.assert_close(criterion(free.softmax(-1)) - criterion(scores.softmax(-1)),
-                                   2 * (g4 - g3) * (moved - tau(scores.softmax(-1))[0].sum()))
+        torch.testing.assert_close(
+            criterion(free.softmax(-1)) - criterion(scores.softmax(-1)),
+            2 * (g4 - g3) * (moved - tau(scores.softmax(-1))[0].sum()),
+        )
     assert entropies[True] < describe(scores.softmax(-1))["entropy"] < entropies[False]
 
 
@@ -93,7 +94,7 @@ def test_descent_on_a_multiplier_turns_the_constraint_round():
     attention, gamma = torch.full((1, 1, 8, 8), 1 / 8), torch.tensor(1.0, requires_grad=True)
     total = sum(tau(attention)) - 16
     broken = (2 * excess_bounds()[0] - total).sum()
-    slope, = torch.autograd.grad(gamma * broken, gamma)
+    (slope,) = torch.autograd.grad(gamma * broken, gamma)
     assert broken > 0 and slope == broken
     criterion = MarkovBlanketLoss("auglag")
     for _ in range(3):
@@ -140,8 +141,11 @@ def test_no_row_stochastic_map_is_acyclic():
 def test_feasible_maps_are_cyclic_and_long_cycles_hardly_count():
     n = 8
     ring = (cycle(n) + cycle(n).transpose(2, 3)) / 2
-    for one, spread, loops in ((torch.eye(n)[None, None], 3.4366, n * (E - 1)), (cycle(n), 3.4366, 2e-4),
-                               (ring, 2.5949, None)):
+    for one, spread, loops in (
+        (torch.eye(n)[None, None], 3.4366, n * (E - 1)),
+        (cycle(n), 3.4366, 2e-4),
+        (ring, 2.5949, None),
+    ):
         found = describe(one)
         assert found["violated"] == 0 and found["spread"] == pytest.approx(spread, abs=1e-4)
         assert no_loop(one).item() > 1e-4
@@ -191,8 +195,9 @@ def test_no_version_reaches_a_spouse_without_a_cycle_of_two():
     other[:, :, 1] += 1
     for mode in ("paper", "two_hop", "none"):
         update = GCNValueUpdate(1, 4, mode)
-        moved = [(update(graph, other) - update(graph, value))[0, 0, 0].abs().max()
-                 for graph in (family, looped)]
+        moved = [
+            (update(graph, other) - update(graph, value))[0, 0, 0].abs().max() for graph in (family, looped)
+        ]
         assert moved[0] == 0 and (moved[1] > 1e-6) == (mode == "two_hop"), mode
 
 
@@ -229,8 +234,10 @@ def test_the_printed_rule_is_infeasible_for_the_last_token_and_ours_is_not():
     chain = torch.diag(torch.ones(n - 1), -1)
     chain[0, 0] = 1
     assert MarkovBlanketLoss()(chain[None, None], causal=True).item() == pytest.approx(0, abs=1e-12)
-    assert MarkovBlanketLoss()(chain[None, None]).item() > 0.1 and no_loop(chain - torch.diag(
-        chain.diagonal())) == 0
+    assert (
+        MarkovBlanketLoss()(chain[None, None]).item() > 0.1
+        and no_loop(chain - torch.diag(chain.diagonal())) == 0
+    )
 
 
 def test_it_is_an_entropy_penalty_in_disguise():
@@ -247,6 +254,6 @@ def test_near_uniform_attention_hardly_learns_when_sentences_are_long():
     slopes = []
     for tokens in (8, 64, 256):
         scores = (0.1 * torch.randn(1, 1, tokens, tokens)).requires_grad_()
-        slope, = torch.autograd.grad(MarkovBlanketLoss()(scores.softmax(-1)) * tokens, scores)
+        (slope,) = torch.autograd.grad(MarkovBlanketLoss()(scores.softmax(-1)) * tokens, scores)
         slopes.append(slope.norm(dim=-1).mean().item())
     assert slopes[0] > 10 * slopes[1] > 40 * slopes[2]

@@ -6,7 +6,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from causalnb.causal_transformer import CausalTransformerConfig
 from causalnb.causal_transformer.contrasts import (
     KINDS,
     ContrastConfig,
@@ -115,8 +114,13 @@ def test_one_loss_is_penalised_at_a_time():
         row_entropy(())
 
 
-@pytest.mark.parametrize("make", [lambda: contrast("bow"), lambda: EntropyPenaltyForSequenceClassification(
-    EntropyPenaltyConfig(**SIZES | dict(blanket="none")))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: contrast("bow"),
+        lambda: EntropyPenaltyForSequenceClassification(EntropyPenaltyConfig(**SIZES | dict(blanket="none"))),
+    ],
+)
 def test_contrasts_keep_to_the_ways_of_the_model(make):
     model, given = make().eval(), pair([3, 4, 5, 6, 7, 8, 9]) | dict(labels=torch.tensor([1]))
     out, told = model(**given), model(**given, return_dict=False)

@@ -63,8 +63,7 @@ def test_sparse_patterns_come_in(double, keep):
     given, pattern = leaves(), attention_pattern("star", T)
     for causal in (False, True):
         expected = literal(*given, padded(T), causal, pattern)
-        output, rows, _ = attention_with_excess(
-            *given, Visible(padded(T), causal, pattern[None]), 2, keep)
+        output, rows, _ = attention_with_excess(*given, Visible(padded(T), causal, pattern[None]), 2, keep)
         real = padded(T)
         torch.testing.assert_close(output.transpose(1, 2)[real], expected[0].transpose(1, 2)[real])
         more = (expected[1] - padded(T).sum(1)[:, None, None]).transpose(1, 2)[real]
@@ -94,7 +93,8 @@ def test_gradcheck(double, causal, keep):
     given = [torch.randn(1, 2, 5, 3, requires_grad=True) for _ in range(3)]
     valid = torch.tensor([[False, True, True, True, True]])
     assert torch.autograd.gradcheck(
-        lambda *parts: attention_with_excess(*parts, Visible(valid, causal), 2, keep), given)
+        lambda *parts: attention_with_excess(*parts, Visible(valid, causal), 2, keep), given
+    )
 
 
 def test_the_public_form_on_both_sides_of_the_limit(double, monkeypatch):
@@ -122,8 +122,9 @@ def test_no_map_is_kept_in_chunks():
 
 def test_nothing_is_kept_without_gradients(monkeypatch):
     given = [part.detach() for part in leaves()]
-    torch.testing.assert_close(attention_with_excess(*given, Visible(), 4, True),
-                               attention_with_excess(*given, Visible(), 4, False))
+    torch.testing.assert_close(
+        attention_with_excess(*given, Visible(), 4, True), attention_with_excess(*given, Visible(), 4, False)
+    )
     assert not attention_with_excess(*given, Visible())[0].requires_grad
 
 
@@ -144,13 +145,20 @@ def test_half_precision_is_measured_in_float32(keep):
         torch.testing.assert_close(one.grad.double(), other.grad, rtol=0.1, atol=0.05)
 
 
-@pytest.mark.parametrize("change, message", [
-    (dict(key=torch.zeros(B, H, T + 1, D)), "do not fit: give"),
-    (dict(value=torch.zeros(B, H + 1, T, D)), r"value \(3, 3, 9, 4\) do not fit"),
-    (dict(valid=torch.zeros(B, T)), "hides every token of item 0"),
-    (dict(chunk=0), "chunk is 0: choose at least one row"),
-    (dict.fromkeys(("query", "key", "value"), torch.zeros(0, H, T, D)), "an empty batch: give at least one"),
-    (dict.fromkeys(("query", "key"), torch.zeros(B, H, T, D).int()), "dtype torch.int32: give floats")])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(key=torch.zeros(B, H, T + 1, D)), "do not fit: give"),
+        (dict(value=torch.zeros(B, H + 1, T, D)), r"value \(3, 3, 9, 4\) do not fit"),
+        (dict(valid=torch.zeros(B, T)), "hides every token of item 0"),
+        (dict(chunk=0), "chunk is 0: choose at least one row"),
+        (
+            dict.fromkeys(("query", "key", "value"), torch.zeros(0, H, T, D)),
+            "an empty batch: give at least one",
+        ),
+        (dict.fromkeys(("query", "key"), torch.zeros(B, H, T, D).int()), "dtype torch.int32: give floats"),
+    ],
+)
 def test_bad_input_is_named(change, message):
     given = dict(zip(("query", "key", "value"), leaves())) | change
     with pytest.raises(ValueError, match=message):

@@ -29,8 +29,9 @@ def batch() -> dict:
 
 def invariant(interchanged=True, causal_weight=0.5, **settings) -> InvariantForSequenceClassification:
     torch.manual_seed(0)
-    model = InvariantForSequenceClassification(InvariantConfig(
-        interchanged=interchanged, causal_weight=causal_weight, **SIZES | settings))
+    model = InvariantForSequenceClassification(
+        InvariantConfig(interchanged=interchanged, causal_weight=causal_weight, **SIZES | settings)
+    )
     model.classes.copy_(MARKS)
     return model.train()
 
@@ -65,8 +66,9 @@ def test_pairs_are_permuted_apart_and_single_words_stay():
 
 def test_words_in_the_same_places_are_of_a_class():
     draw = np.random.default_rng(0)
-    tokens = [[1, 3, draw.integers(5, 9), draw.integers(10, 12), 3, draw.integers(5, 9), 2]
-              for _ in range(500)]
+    tokens = [
+        [1, 3, draw.integers(5, 9), draw.integers(10, 12), 3, draw.integers(5, 9), 2] for _ in range(500)
+    ]
     found = word_classes(tokens, 14)
     assert len(set(found[5:9].tolist())) == len(set(found[10:12].tolist())) == 1
     others = [0, 1, 2, 3, 4, 5, 9, 10, 12, 13]
@@ -120,8 +122,11 @@ def test_a_sentence_does_not_depend_on_the_other(double):
     other = IDS.clone()
     other[:, 5:] = torch.tensor([9, 12, 13])
     before = model(**batch()).logits
-    after = model(input_ids=other, token_type_ids=torch.tensor([[0] * 5 + [1] * 3] * 2),
-                  attention_mask=torch.ones_like(other)).logits
+    after = model(
+        input_ids=other,
+        token_type_ids=torch.tensor([[0] * 5 + [1] * 3] * 2),
+        attention_mask=torch.ones_like(other),
+    ).logits
     assert torch.equal(stack[0][:, :5], stack[1][:, :5]) and (before != after).all()
     longer = torch.cat([IDS[:, :3], torch.full((2, 2), 11), IDS[:, 3:]], 1)
     kinds = torch.cat([TYPES[:, :3], torch.zeros_like(TYPES[:, :2]), TYPES[:, 3:]], 1)
@@ -143,31 +148,42 @@ def test_answers_are_literal(parents, double):
         for token, kind, at in zip(IDS[0], TYPES[0], place, strict=True):
             angles = [at * 10_000 ** (-i / 6) for i in range(6)]
             told = torch.tensor([np.sin(a) for a in angles] + [np.cos(a) for a in angles])
-            states.append((model.encoder.embed_tokens.weight[token] + model.encoder.embed_types.weight[kind])
-                          * 12**0.5 + told)
-        q, k, v = ([p(one) for one in states] for p in (block.self_attn.q_proj, block.self_attn.k_proj,
-                                                        block.self_attn.v_proj))
+            states.append(
+                (model.encoder.embed_tokens.weight[token] + model.encoder.embed_types.weight[kind]) * 12**0.5
+                + told
+            )
+        q, k, v = (
+            [p(one) for one in states]
+            for p in (block.self_attn.q_proj, block.self_attn.k_proj, block.self_attn.v_proj)
+        )
         after = []
         for i in range(8):
             gathered = []
             for h in range(heads):
                 part = slice(h * width, (h + 1) * width)
                 sides = (lambda j: place[i] - place[j]) if h == 0 else (lambda j: place[j] - place[i])
-                seen = [j for j in range(8) if parents is None
-                        or TYPES[0, i] == TYPES[0, j] and 0 <= sides(j) <= parents]
+                seen = [
+                    j
+                    for j in range(8)
+                    if parents is None or TYPES[0, i] == TYPES[0, j] and 0 <= sides(j) <= parents
+                ]
                 chance = torch.stack([q[i][part] @ k[j][part] / width**0.5 for j in seen]).softmax(0)
                 gathered.append(sum(w * v[j][part] for w, j in zip(chance, seen, strict=True)))
             one = block.self_norm(states[i] + block.self_attn.out_proj(torch.cat(gathered)))
             after.append(block.ffn_norm(one + block.ffn(one)))
-        u, w = (torch.stack([one for one, kind in zip(after, TYPES[0], strict=True) if kind == which]).amax(0)
-                for which in (0, 1))
+        u, w = (
+            torch.stack([one for one, kind in zip(after, TYPES[0], strict=True) if kind == which]).amax(0)
+            for which in (0, 1)
+        )
         return model.classifier(F.gelu(model.hidden(torch.cat([u, w, (u - w).abs(), u * w]))))
 
     found = model(**given).logits[0]
     assert torch.allclose(found, literal(), atol=1e-10)
     weight = block.self_attn.q_proj.weight
-    fast, slow = (torch.autograd.grad(one.log_softmax(-1)[0], weight, retain_graph=True)[0]
-                  for one in (found, literal()))
+    fast, slow = (
+        torch.autograd.grad(one.log_softmax(-1)[0], weight, retain_graph=True)[0]
+        for one in (found, literal())
+    )
     assert torch.allclose(fast, slow, atol=1e-10) and fast.abs().max() > 1e-6
 
 
@@ -201,10 +217,16 @@ def test_shift_needs_maps_of_the_same_sentences():
         attention_shift([], [])
 
 
-@pytest.mark.parametrize("tokens, settings, told", [
-    ([], {}, "no word has a neighbour: give sentences"), ([[3]], {}, "no word has a neighbour"),
-    ([[3, 3]], {}, "there are 1 words to classify"), ([[3, 4, 5]], dict(alone=(4, 5)), "there are 1 words"),
-    ([[3, 4]], dict(distance=0), "distance is 0: choose a number above 0")])
+@pytest.mark.parametrize(
+    "tokens, settings, told",
+    [
+        ([], {}, "no word has a neighbour: give sentences"),
+        ([[3]], {}, "no word has a neighbour"),
+        ([[3, 3]], {}, "there are 1 words to classify"),
+        ([[3, 4, 5]], dict(alone=(4, 5)), "there are 1 words"),
+        ([[3, 4]], dict(distance=0), "distance is 0: choose a number above 0"),
+    ],
+)
 def test_words_to_classify_are_asked_for(tokens, settings, told):
     with pytest.raises(ValueError, match=told):
         word_classes(tokens, 7, **settings)
@@ -248,7 +270,8 @@ def test_without_its_parts_it_is_a_vanilla_transformer(double):
     vanilla.load_state_dict({name: value for name, value in model.state_dict().items() if name != "classes"})
     for mask in (given["attention_mask"], None):
         assert model(**given | dict(attention_mask=mask)).loss.item() == pytest.approx(
-            vanilla(**given | dict(attention_mask=mask)).loss.item(), abs=1e-12)
+            vanilla(**given | dict(attention_mask=mask)).loss.item(), abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("normalise", ["rows", "sinkhorn"])
@@ -268,13 +291,14 @@ def test_with_a_blanket_it_is_the_papers_model(gcn, normalise, double):
 
 @pytest.mark.parametrize("compared", [False, True])
 def test_equation_6_with_a_comparison_is_literal(compared, double):
-    model = invariant(False, parents=None, compared=compared, blanket="hinge", gcn="paper",
-                      causal_weight=0.7)
+    model = invariant(False, parents=None, compared=compared, blanket="hinge", gcn="paper", causal_weight=0.7)
     given, labels = batch(), torch.tensor([0, 1])
     out = model(**given, labels=labels)
     seen = model(**given, output_attentions=True)
-    held = [MarkovBlanketLoss(self_loop=model.config.self_loop)(one, given["attention_mask"] == 1)
-            for one in seen.encoder_attentions]
+    held = [
+        MarkovBlanketLoss(self_loop=model.config.self_loop)(one, given["attention_mask"] == 1)
+        for one in seen.encoder_attentions
+    ]
     literal = F.cross_entropy(seen.logits, labels) + 0.7 * sum(held) / len(held)
     assert out.loss.item() == pytest.approx(literal.item(), abs=1e-6)
     query = model.encoder.layers[0].self_attn.q_proj.weight
@@ -298,7 +322,8 @@ def test_classes_are_saved(tmp_path):
 def test_words_of_a_vanilla_transformer_are_alone(tmp_path):
     classifier(gcn="none", blanket="none").save_pretrained(tmp_path)
     model = InvariantForSequenceClassification.from_pretrained(
-        tmp_path, config=InvariantConfig(compared=False, **SIZES))
+        tmp_path, config=InvariantConfig(compared=False, **SIZES)
+    )
     assert torch.equal(model.classes, torch.arange(VOCABULARY))
 
 
@@ -321,15 +346,21 @@ def test_a_pair_has_both_sentences():
         invariant()(IDS, token_type_ids=torch.zeros_like(IDS))
 
 
-@pytest.mark.parametrize("settings, told", [
-    (dict(blanket="hinge"), "blanket is 'hinge' beside parents=2 and interchanged=True: choose 'none', or"),
-    (dict(blanket="hinge", interchanged=False), "beside parents=2 and interchanged=False"),
-    (dict(blanket="hinge", parents=None), "beside parents=None and interchanged=True"),
-    (dict(pattern="band"), "pattern is 'band': choose 'full', parents say"),
-    (dict(parents=0), "parents is 0: choose a count from 1 on, or None"),
-    (dict(parents=1.5), "parents is 1.5: choose a count from 1 on, or None"),
-    (dict(num_heads=1), "a single head cannot look both ways: choose num_heads=2"),
-])
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        (
+            dict(blanket="hinge"),
+            "blanket is 'hinge' beside parents=2 and interchanged=True: choose 'none', or",
+        ),
+        (dict(blanket="hinge", interchanged=False), "beside parents=2 and interchanged=False"),
+        (dict(blanket="hinge", parents=None), "beside parents=None and interchanged=True"),
+        (dict(pattern="band"), "pattern is 'band': choose 'full', parents say"),
+        (dict(parents=0), "parents is 0: choose a count from 1 on, or None"),
+        (dict(parents=1.5), "parents is 1.5: choose a count from 1 on, or None"),
+        (dict(num_heads=1), "a single head cannot look both ways: choose num_heads=2"),
+    ],
+)
 def test_settings_out_of_range_are_refused(settings, told):
     with pytest.raises(ValueError, match=told):
         InvariantConfig(**settings)

@@ -61,8 +61,9 @@ def test_the_hinge_has_the_gradient_of_its_nodes(double, causal, valid, gammas):
         seen = (seen & valid[:, None, None]) | torch.eye(6, dtype=torch.bool)
     attention = scores.masked_fill(~seen, -torch.inf).softmax(-1)
     nodes = violations(attention, valid, causal)
-    literal = sum(gammas[0] * low.clamp(min=0) + gammas[1] * high.clamp(min=0)
-                  for *_, low, high in nodes) / len(nodes)
+    literal = sum(
+        gammas[0] * low.clamp(min=0) + gammas[1] * high.clamp(min=0) for *_, low, high in nodes
+    ) / len(nodes)
     loss = MarkovBlanketLoss(gammas=gammas)(attention, valid, causal)
     slopes = [torch.autograd.grad(one, scores, retain_graph=True)[0] for one in (loss, literal)]
     torch.testing.assert_close(loss, literal, rtol=0, atol=1e-12)
@@ -80,8 +81,11 @@ def test_the_lagrangian_and_its_ascent(double, causal, valid, heads):
     gammas = [[0.1, 0.4], [0.1, 0.4]]  # of each head
     for _ in range(3):
         loss = criterion(attention, valid, causal).item()
-        expected = sum(gammas[h][side] * max(0.0, c[side].item()) + rho / 2 * max(0.0, c[side].item()) ** 2
-                       for _, h, *c in nodes for side in (0, 1)) / len(nodes)
+        expected = sum(
+            gammas[h][side] * max(0.0, c[side].item()) + rho / 2 * max(0.0, c[side].item()) ** 2
+            for _, h, *c in nodes
+            for side in (0, 1)
+        ) / len(nodes)
         assert loss == pytest.approx(expected, rel=1e-6)
         for h in range(2):
             mine = [c for _, g, *c in nodes if heads == 1 or g == h]
@@ -143,9 +147,17 @@ def test_paper_mode_is_equation_3(double, valid, self_loop, causal):
     assert criterion(attention, valid, causal).item() == pytest.approx(total / 6, abs=1e-10)
 
 
-@pytest.mark.parametrize("settings", [
-    dict(), dict(self_loop="set"), dict(mode="auglag", gammas=(0.2, 0.3)), dict(normalise="sinkhorn"),
-    dict(mode="paper", gammas=(1, 1, 2, 1))], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(),
+        dict(self_loop="set"),
+        dict(mode="auglag", gammas=(0.2, 0.3)),
+        dict(normalise="sinkhorn"),
+        dict(mode="paper", gammas=(1, 1, 2, 1)),
+    ],
+    ids=str,
+)
 def test_gradients(double, settings):
     criterion = MarkovBlanketLoss(**settings).eval()
     scores = (2 * torch.randn(2, 1, 4, 4)).requires_grad_()
@@ -153,7 +165,8 @@ def test_gradients(double, settings):
     if criterion.normalise == "rows":
         above = torch.ones(4, 4).triu(1) > 0
         assert torch.autograd.gradcheck(
-            lambda s: criterion(s.masked_fill(above, -torch.inf).softmax(-1), causal=True), scores)
+            lambda s: criterion(s.masked_fill(above, -torch.inf).softmax(-1), causal=True), scores
+        )
 
 
 def test_sinkhorn_is_measured_in_place_of_the_softmax_map(double):
@@ -202,28 +215,32 @@ def test_the_report_of_a_map(double, valid, causal):
     assert found["no_loop"] == pytest.approx(torch.stack(loops).mean().item(), abs=1e-12)
 
 
-@pytest.mark.parametrize("settings, message", [
-    (dict(mode="lagrange"), "mode is 'lagrange': choose among 'paper', 'hinge', 'auglag'"),
-    (dict(self_loop="third"), "self_loop is 'third'"),
-    (dict(normalise="columns"), "normalise is 'columns': choose among 'rows', 'sinkhorn'"),
-    (dict(sides=()), r"sides is \(\): choose among 'low' and 'high'"),
-    (dict(sides=("upper",)), "choose among 'low' and 'high'"),
-    (dict(mode="paper", sides=("low",)), "Equation 3 has both"),
-    (dict(gammas=(1.0, -2.0)), "a multiplier is -2.0: choose finite gammas, 0 or"),
-    (dict(gammas=(1, math.nan)), "a multiplier is nan: choose finite gammas, 0 or m"),
-    (dict(gammas=1.0), r"gammas is 1.0: give 2 numbers, as in \(1.0, 1.0\)"),
-    (dict(mode="paper", gammas="ab"), r"gammas is 'ab': give 4 numbers"),
-    (dict(heads=0), "heads is 0: choose 1, for all heads together, or the map's number"),
-    (dict(gammas=(1, math.inf)), "a multiplier is inf: choose finite gammas"),
-    (dict(mode="auglag", heads=1.5), "heads is 1.5: choose 1"),
-    (dict(mode="auglag", heads=True), "heads is True: choose 1"),
-    (dict(mode="auglag", rho=math.inf), "rho is inf and gamma_max 10.0: choose a finite rho above 0"),
-    (dict(mode="paper", slack=1.0), "slack is 1.0: give two numbers, in mode 'paper' alone"),
-    (dict(mode="paper", gammas=(1.0, 1.0)), "2 multipliers were given: mode 'paper' has 4"),
-    (dict(mode="auglag", rho=0), "rho is 0 and gamma_max 10.0"),
-    (dict(mode="auglag", gammas=(20, 0)), "gamma_max of at least the multipliers' 20.0"),
-    (dict(slack=(0.1, 0.0)), "in mode 'paper' alone"),
-    (dict(mode="paper", slack=(0.1,)), "give two numbers")])
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(mode="lagrange"), "mode is 'lagrange': choose among 'paper', 'hinge', 'auglag'"),
+        (dict(self_loop="third"), "self_loop is 'third'"),
+        (dict(normalise="columns"), "normalise is 'columns': choose among 'rows', 'sinkhorn'"),
+        (dict(sides=()), r"sides is \(\): choose among 'low' and 'high'"),
+        (dict(sides=("upper",)), "choose among 'low' and 'high'"),
+        (dict(mode="paper", sides=("low",)), "Equation 3 has both"),
+        (dict(gammas=(1.0, -2.0)), "a multiplier is -2.0: choose finite gammas, 0 or"),
+        (dict(gammas=(1, math.nan)), "a multiplier is nan: choose finite gammas, 0 or m"),
+        (dict(gammas=1.0), r"gammas is 1.0: give 2 numbers, as in \(1.0, 1.0\)"),
+        (dict(mode="paper", gammas="ab"), r"gammas is 'ab': give 4 numbers"),
+        (dict(heads=0), "heads is 0: choose 1, for all heads together, or the map's number"),
+        (dict(gammas=(1, math.inf)), "a multiplier is inf: choose finite gammas"),
+        (dict(mode="auglag", heads=1.5), "heads is 1.5: choose 1"),
+        (dict(mode="auglag", heads=True), "heads is True: choose 1"),
+        (dict(mode="auglag", rho=math.inf), "rho is inf and gamma_max 10.0: choose a finite rho above 0"),
+        (dict(mode="paper", slack=1.0), "slack is 1.0: give two numbers, in mode 'paper' alone"),
+        (dict(mode="paper", gammas=(1.0, 1.0)), "2 multipliers were given: mode 'paper' has 4"),
+        (dict(mode="auglag", rho=0), "rho is 0 and gamma_max 10.0"),
+        (dict(mode="auglag", gammas=(20, 0)), "gamma_max of at least the multipliers' 20.0"),
+        (dict(slack=(0.1, 0.0)), "in mode 'paper' alone"),
+        (dict(mode="paper", slack=(0.1,)), "give two numbers"),
+    ],
+)
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         MarkovBlanketLoss(**settings)
@@ -245,4 +262,5 @@ def test_bad_maps_are_named():
 
 def test_the_loss_says_what_it_is():
     assert "mode='auglag', self_loop='set', sides=('low',)" in repr(
-        MarkovBlanketLoss("auglag", self_loop="set", sides=("low",)))
+        MarkovBlanketLoss("auglag", self_loop="set", sides=("low",))
+    )

@@ -105,27 +105,34 @@ def test_sinkhorn_is_repeated_division(double, valid):
 
 
 def test_sinkhorn_has_a_gradient(double):
-    assert torch.autograd.gradcheck(lambda scores: sinkhorn(scores.softmax(-1), iterations=2),
-                                    torch.randn(1, 1, 4, 4, requires_grad=True))
+    assert torch.autograd.gradcheck(
+        lambda scores: sinkhorn(scores.softmax(-1), iterations=2), torch.randn(1, 1, 4, 4, requires_grad=True)
+    )
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: tau(torch.full((1, 1, 4, 4), 0.3)),
-     r"row 0 of the attention \(item 0, head 0\) differs from a sum of 1 by 0.2"),
-    (lambda: tau(torch.full((1, 1, 4, 4), torch.nan)), "by nan"),
-    (lambda: tau(torch.full((1, 1, 3, 4), 0.25)), r"shape \(1, 1, 3, 4\): give square maps"),
-    (lambda: tau(torch.full((4, 4), 0.25)), r"give square maps \(B, H, T, T\)"),
-    (lambda: tau(torch.ones(1, 1, 1, 1)), "the input has 1 token: a blanket needs at least 2"),
-    (lambda: tau(torch.full((2, 1, 2, 2), 0.5), torch.tensor([[1, 1], [0, 0]])), "every token of item 1"),
-    (lambda: tau(torch.full((1, 1, 2, 2), 0.5), torch.tensor([[1, 0]])), "all tokens but one of item 0"),
-    (lambda: tau(torch.full((1, 1, 2, 2), 0.5), torch.ones(1, 3)), r"valid has shape \(1, 3\)"),
-    (lambda: tau(torch.full((1, 1, 2, 2), 0.5), [[1, 1]]), r"valid is a list: give a tensor \(B, T\)"),
-    (lambda: markov_blanket_bounds(1), "n is 1: a blanket needs at least two tokens"),
-    (lambda: markov_blanket_bounds(torch.tensor([3, 0])), "n is 0"),
-    (lambda: markov_blanket_bounds(4, "third"), "self_loop is 'third': choose False, True"),
-    (lambda: no_loop(torch.ones(2, 3)), "give square maps"),
-    (lambda: sinkhorn(maps(), iterations=0), "iterations is 0: choose at least 1"),
-    (lambda: sinkhorn(maps(causal=True)), "the map is causal, and its only doubly stochastic limit")])
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: tau(torch.full((1, 1, 4, 4), 0.3)),
+            r"row 0 of the attention \(item 0, head 0\) differs from a sum of 1 by 0.2",
+        ),
+        (lambda: tau(torch.full((1, 1, 4, 4), torch.nan)), "by nan"),
+        (lambda: tau(torch.full((1, 1, 3, 4), 0.25)), r"shape \(1, 1, 3, 4\): give square maps"),
+        (lambda: tau(torch.full((4, 4), 0.25)), r"give square maps \(B, H, T, T\)"),
+        (lambda: tau(torch.ones(1, 1, 1, 1)), "the input has 1 token: a blanket needs at least 2"),
+        (lambda: tau(torch.full((2, 1, 2, 2), 0.5), torch.tensor([[1, 1], [0, 0]])), "every token of item 1"),
+        (lambda: tau(torch.full((1, 1, 2, 2), 0.5), torch.tensor([[1, 0]])), "all tokens but one of item 0"),
+        (lambda: tau(torch.full((1, 1, 2, 2), 0.5), torch.ones(1, 3)), r"valid has shape \(1, 3\)"),
+        (lambda: tau(torch.full((1, 1, 2, 2), 0.5), [[1, 1]]), r"valid is a list: give a tensor \(B, T\)"),
+        (lambda: markov_blanket_bounds(1), "n is 1: a blanket needs at least two tokens"),
+        (lambda: markov_blanket_bounds(torch.tensor([3, 0])), "n is 0"),
+        (lambda: markov_blanket_bounds(4, "third"), "self_loop is 'third': choose False, True"),
+        (lambda: no_loop(torch.ones(2, 3)), "give square maps"),
+        (lambda: sinkhorn(maps(), iterations=0), "iterations is 0: choose at least 1"),
+        (lambda: sinkhorn(maps(causal=True)), "the map is causal, and its only doubly stochastic limit"),
+    ],
+)
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()

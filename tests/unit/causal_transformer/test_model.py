@@ -19,7 +19,6 @@ from transformers import (
 
 from causalnb.causal_transformer import (
     CausalTransformerConfig,
-    CausalTransformerForConditionalGeneration,
     CausalTransformerForSequenceClassification,
     MarkovBlanketLoss,
 )
@@ -32,12 +31,19 @@ from tests.unit.causal_transformer.small import EOS, PAD, START, batch_of, class
 
 CLASSES = torch.tensor([0, 1, 1, 0])
 ARMS = {
-    "vanilla": dict(gcn="none", blanket="none"), "gcn": dict(blanket="none"), "loss": dict(gcn="none"),
-    "both": {}, "two hops": dict(gcn="two_hop"), "paper's loss": dict(blanket="paper"),
-    "auglag": dict(blanket="auglag"), "band": dict(pattern="band", pattern_width=2),
-    "random": dict(pattern="random", pattern_share=0.4), "relative": dict(relative=2),
+    "vanilla": dict(gcn="none", blanket="none"),
+    "gcn": dict(blanket="none"),
+    "loss": dict(gcn="none"),
+    "both": {},
+    "two hops": dict(gcn="two_hop"),
+    "paper's loss": dict(blanket="paper"),
+    "auglag": dict(blanket="auglag"),
+    "band": dict(pattern="band", pattern_width=2),
+    "random": dict(pattern="random", pattern_share=0.4),
+    "relative": dict(relative=2),
     "pre-norm": dict(pre_norm=True, activation="relu"),
-    "sinkhorn": dict(blanket_settings=dict(normalise="sinkhorn"), blanket_in=["encoder"])}
+    "sinkhorn": dict(blanket_settings=dict(normalise="sinkhorn"), blanket_in=["encoder"]),
+}
 every_arm = pytest.mark.parametrize("arm", ARMS)
 
 
@@ -56,8 +62,9 @@ def penalty_of(model, maps, valid, causal):
     config = model.config
     if config.blanket == "none" or ("decoder" if causal else "encoder") not in config.blanket_in:
         return []
-    criterion = MarkovBlanketLoss(config.blanket, self_loop=False if causal else config.self_loop,
-                                  **config.blanket_settings or {}).eval()
+    criterion = MarkovBlanketLoss(
+        config.blanket, self_loop=False if causal else config.self_loop, **config.blanket_settings or {}
+    ).eval()
     return [criterion(one, valid, causal) for one in maps]
 
 
@@ -81,16 +88,21 @@ def test_equation_6_of_the_classifier(arm):
     assert out.logits.shape == (4, 2) and out.encoder_attentions is None and shown.loss is None
     assert [tuple(one.shape) for one in shown.encoder_attentions] == [(4, 2, 7, 7)] * 2
     valid = batch["attention_mask"].bool()
-    equation_6(out, F.cross_entropy(out.logits, CLASSES), penalty_of(
-        model, shown.encoder_attentions, valid, False))
+    equation_6(
+        out, F.cross_entropy(out.logits, CLASSES), penalty_of(model, shown.encoder_attentions, valid, False)
+    )
 
 
 @every_arm
 def test_equation_6_of_the_translator(arm):
     model, batch, labels = translator(**ARMS[arm]).eval(), batch_of(), labels_of()
     out = model(**batch, labels=labels)
-    shown = model(**batch, decoder_input_ids=model.prepare_decoder_input_ids_from_labels(labels),
-                  decoder_attention_mask=labels != -100, output_attentions=True)
+    shown = model(
+        **batch,
+        decoder_input_ids=model.prepare_decoder_input_ids_from_labels(labels),
+        decoder_attention_mask=labels != -100,
+        output_attentions=True,
+    )
     torch.testing.assert_close(out.logits, shown.logits, rtol=1e-4, atol=1e-5)
     assert [tuple(one.shape) for one in shown.cross_attentions] == [(4, 2, 6, 7)] * 2
     found = penalty_of(model, shown.encoder_attentions, batch["attention_mask"].bool(), False)
@@ -162,7 +174,8 @@ def test_multipliers_rise_in_training_and_are_saved(tmp_path):
 def test_multipliers_that_a_checkpoint_lacks_start_anew(tmp_path):
     classifier(blanket="none").save_pretrained(tmp_path)
     config = CausalTransformerConfig.from_pretrained(
-        tmp_path, blanket="auglag", blanket_settings=dict(gammas=[0.5, 0.25]))
+        tmp_path, blanket="auglag", blanket_settings=dict(gammas=[0.5, 0.25])
+    )
     model = CausalTransformerForSequenceClassification.from_pretrained(tmp_path, config=config)
     assert model.losses["encoder"][1].multipliers.tolist() == [[0.5, 0.5], [0.25, 0.25]]
 
@@ -226,8 +239,9 @@ def test_cache_and_beams_write_what_whole_passes_write(arm, beams):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.4 * torch.randn_like(parameter))  # answers that differ between inputs
-    settings = dict(max_new_tokens=6, min_new_tokens=5, num_beams=beams, do_sample=False,
-                    num_return_sequences=beams)
+    settings = dict(
+        max_new_tokens=6, min_new_tokens=5, num_beams=beams, do_sample=False, num_return_sequences=beams
+    )
     fast = model.generate(**batch, **settings)
     slow = model.generate(**batch, **settings, use_cache=False)
     assert torch.equal(fast, slow) and len(fast) == 4 * beams and (fast[:, 0] == START).all()
@@ -240,13 +254,15 @@ def test_the_cache_is_exact_also_for_several_words_at_once(double, gcn):
     ids = labels_of().clamp(min=3)
     whole = model(**batch, decoder_input_ids=ids, output_attentions=True)
     first = model(**batch, decoder_input_ids=ids[:, :2], use_cache=True)
-    second = model(**batch, decoder_input_ids=ids[:, 2:5], past_key_values=first.past_key_values,
-                   output_attentions=True)
+    second = model(
+        **batch, decoder_input_ids=ids[:, 2:5], past_key_values=first.past_key_values, output_attentions=True
+    )
     third = model(**batch, decoder_input_ids=ids[:, 5:], past_key_values=first.past_key_values)
     found = torch.cat([first.logits, second.logits, third.logits], 1)
     torch.testing.assert_close(found, whole.logits, rtol=0, atol=1e-12)
-    torch.testing.assert_close(second.decoder_attentions[1], whole.decoder_attentions[1][:, :, 2:5, :5],
-                               rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        second.decoder_attentions[1], whole.decoder_attentions[1][:, :, 2:5, :5], rtol=0, atol=1e-12
+    )
 
 
 def test_encoder_outputs_can_be_handed_in():
@@ -328,14 +344,26 @@ def test_labels_beside_a_cache_change_no_logits():
     mask, found = torch.ones_like(ids), []
     for given in (None, labels[:, 4:]):
         past = model(**batch, decoder_input_ids=ids[:, :4], use_cache=True).past_key_values
-        found.append(model(**batch, decoder_input_ids=ids[:, 4:], decoder_attention_mask=mask, labels=given,
-                           past_key_values=past).logits)
+        found.append(
+            model(
+                **batch,
+                decoder_input_ids=ids[:, 4:],
+                decoder_attention_mask=mask,
+                labels=given,
+                past_key_values=past,
+            ).logits
+        )
     assert torch.equal(*found)
     held = translator().eval()
     past = held(**batch, decoder_input_ids=ids[:, :4], use_cache=True).past_key_values
     with pytest.raises(ValueError, match="a cached pass sees a part of the map"):
-        held(**batch, decoder_input_ids=ids[:, 4:], decoder_attention_mask=mask, labels=labels[:, 4:],
-             past_key_values=past)
+        held(
+            **batch,
+            decoder_input_ids=ids[:, 4:],
+            decoder_attention_mask=mask,
+            labels=labels[:, 4:],
+            past_key_values=past,
+        )
 
 
 @every_arm
@@ -358,12 +386,16 @@ def test_the_seq2seq_collator_of_transformers_serves():
 
         def pad(self, rows, **_):
             width = max(len(row["input_ids"]) for row in rows)
-            return {key: torch.tensor([row[key] + [0] * (width - len(row[key])) for row in rows])
-                    for key in ("input_ids", "attention_mask")}
+            return {
+                key: torch.tensor([row[key] + [0] * (width - len(row[key])) for row in rows])
+                for key in ("input_ids", "attention_mask")
+            }
 
     model = translator().eval()
-    rows = [dict(input_ids=[5, 6, 7], attention_mask=[1] * 3, labels=[8, 9, EOS]),
-            dict(input_ids=[5, 6], attention_mask=[1] * 2, labels=[8, EOS])]
+    rows = [
+        dict(input_ids=[5, 6, 7], attention_mask=[1] * 3, labels=[8, 9, EOS]),
+        dict(input_ids=[5, 6], attention_mask=[1] * 2, labels=[8, EOS]),
+    ]
     batch = dict(DataCollatorForSeq2Seq(Tokenizer(), model)(rows))
     assert "decoder_input_ids" in batch and torch.isfinite(model(**batch).loss)
 
@@ -397,10 +429,15 @@ def test_embeddings_are_shared_and_can_be_replaced():
 
 
 def test_models_are_found_by_their_type(tmp_path):
-    entropy = partial(EntropyPenaltyForSequenceClassification, EntropyPenaltyConfig(
-        vocab_size=20, d_model=8, num_heads=2, ffn_dim=12, encoder_layers=1))
-    kinds = {classifier: AutoModelForSequenceClassification, entropy: AutoModelForSequenceClassification,
-             translator: AutoModelForSeq2SeqLM}
+    entropy = partial(
+        EntropyPenaltyForSequenceClassification,
+        EntropyPenaltyConfig(vocab_size=20, d_model=8, num_heads=2, ffn_dim=12, encoder_layers=1),
+    )
+    kinds = {
+        classifier: AutoModelForSequenceClassification,
+        entropy: AutoModelForSequenceClassification,
+        translator: AutoModelForSeq2SeqLM,
+    }
     for make, auto in kinds.items():
         model = make()
         model.save_pretrained(tmp_path)
@@ -470,11 +507,24 @@ def test_bfloat16_and_autocast():
 def test_the_plain_trainer_serves(make, width, tmp_path):
     model, batch = make(blanket="auglag", causal_ramp=[0, 2]), batch_of()
     labels = CLASSES if make is classifier else labels_of()
-    rows = [dict(input_ids=ids, attention_mask=mask, labels=label)
-            for ids, mask, label in zip(batch["input_ids"], batch["attention_mask"], labels)]
-    trainer = Trainer(model, TrainingArguments(
-        str(tmp_path), max_steps=3, per_device_train_batch_size=2, report_to=[], save_strategy="no",
-        disable_tqdm=True, use_cpu=True), train_dataset=rows, eval_dataset=rows)
+    rows = [
+        dict(input_ids=ids, attention_mask=mask, labels=label)
+        for ids, mask, label in zip(batch["input_ids"], batch["attention_mask"], labels)
+    ]
+    trainer = Trainer(
+        model,
+        TrainingArguments(
+            str(tmp_path),
+            max_steps=3,
+            per_device_train_batch_size=2,
+            report_to=[],
+            save_strategy="no",
+            disable_tqdm=True,
+            use_cpu=True,
+        ),
+        train_dataset=rows,
+        eval_dataset=rows,
+    )
     trainer.train()
     told = trainer.predict(rows)
     assert model.passes == 3 and model.causal_weight() == 0.1
@@ -505,25 +555,37 @@ def test_the_default_size_is_the_papers():
 # Bad input
 
 
-@pytest.mark.parametrize("settings, message", [
-    (dict(gcn="three"), "gcn is 'three': choose among"), (dict(blanket="lasso"), "blanket is 'lasso'"),
-    (dict(activation="tanh"), "activation is 'tanh'"), (dict(pattern="ring"), "pattern is 'ring'"),
-    (dict(blanket_in="encoder"), r"blanket_in is 'encoder': give a list, such as \['encoder'\]"),
-    (dict(blanket_in=None), "blanket_in is None: give a list"),
-    (dict(blanket_in=["both"]), r"blanket_in is \['both'\]"), (dict(causal_weight=-1), "causal_weight is -1"),
-    (dict(causal_ramp=[3, 3]), r"causal_ramp is \[3, 3\]"), (dict(dropout=1.0), "dropout is 1.0"),
-    (dict(label_smoothing=-0.1), "label_smoothing is -0.1"), (dict(encoder_layers=0), "there are 0 encoder"),
-    (dict(blanket_settings=dict(gammas=[1, -1])), "a multiplier is -1.0"),
-    (dict(blanket_settings=dict(gama=[1, 1])), "blanket_settings has 'gama': choose among 'gammas', 's"),
-    (dict(blanket="none", blanket_settings=dict(mode="hinge")), "blanket_settings has 'mode'"),
-    (dict(num_heads=0), "num_heads is 0: choose 1 or more"), (dict(d_ff=0), "d_ff is 0: choose 1 or more"),
-    (dict(d_model=10, num_heads=4), "a width d_model of 10 does not divide among 4 heads"),
-    (dict(pattern_width=0), "pattern_width is 0, "), (dict(pattern_share=3), "pattern_share 3 and"),
-    (dict(pattern_global=-1), "pattern_global -1: choose"), (dict(relative=-1), "relative is -1: choose"),
-    (dict(causal_weight=None), "causal_weight is None: choose a number"),
-    (dict(causal_weight=float("inf")), "causal_weight is inf"),
-    (dict(causal_ramp=5), "causal_ramp is 5: give the training passes"),
-    (dict(self_loop="third"), "self_loop is 'third'")])
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(gcn="three"), "gcn is 'three': choose among"),
+        (dict(blanket="lasso"), "blanket is 'lasso'"),
+        (dict(activation="tanh"), "activation is 'tanh'"),
+        (dict(pattern="ring"), "pattern is 'ring'"),
+        (dict(blanket_in="encoder"), r"blanket_in is 'encoder': give a list, such as \['encoder'\]"),
+        (dict(blanket_in=None), "blanket_in is None: give a list"),
+        (dict(blanket_in=["both"]), r"blanket_in is \['both'\]"),
+        (dict(causal_weight=-1), "causal_weight is -1"),
+        (dict(causal_ramp=[3, 3]), r"causal_ramp is \[3, 3\]"),
+        (dict(dropout=1.0), "dropout is 1.0"),
+        (dict(label_smoothing=-0.1), "label_smoothing is -0.1"),
+        (dict(encoder_layers=0), "there are 0 encoder"),
+        (dict(blanket_settings=dict(gammas=[1, -1])), "a multiplier is -1.0"),
+        (dict(blanket_settings=dict(gama=[1, 1])), "blanket_settings has 'gama': choose among 'gammas', 's"),
+        (dict(blanket="none", blanket_settings=dict(mode="hinge")), "blanket_settings has 'mode'"),
+        (dict(num_heads=0), "num_heads is 0: choose 1 or more"),
+        (dict(d_ff=0), "d_ff is 0: choose 1 or more"),
+        (dict(d_model=10, num_heads=4), "a width d_model of 10 does not divide among 4 heads"),
+        (dict(pattern_width=0), "pattern_width is 0, "),
+        (dict(pattern_share=3), "pattern_share 3 and"),
+        (dict(pattern_global=-1), "pattern_global -1: choose"),
+        (dict(relative=-1), "relative is -1: choose"),
+        (dict(causal_weight=None), "causal_weight is None: choose a number"),
+        (dict(causal_weight=float("inf")), "causal_weight is inf"),
+        (dict(causal_ramp=5), "causal_ramp is 5: give the training passes"),
+        (dict(self_loop="third"), "self_loop is 'third'"),
+    ],
+)
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         CausalTransformerConfig(**settings)
@@ -555,12 +617,14 @@ def test_bad_input_is_named():
 
 def test_an_empty_batch_is_named():
     none = torch.zeros(0, 7, dtype=torch.long)
-    for call, name in ((lambda: classifier()(none), "input_ids"),
-                       (lambda: classifier()(none, labels=CLASSES[:0]), "input_ids"),
-                       (lambda: translator()(none, decoder_input_ids=none), "input_ids"),
-                       (lambda: translator()(none, labels=none), "labels"),
-                       (lambda: translator()(**batch_of(), decoder_input_ids=none), "decoder_input_ids"),
-                       (lambda: translator().generate(none, max_new_tokens=2), "input_ids")):
+    for call, name in (
+        (lambda: classifier()(none), "input_ids"),
+        (lambda: classifier()(none, labels=CLASSES[:0]), "input_ids"),
+        (lambda: translator()(none, decoder_input_ids=none), "input_ids"),
+        (lambda: translator()(none, labels=none), "labels"),
+        (lambda: translator()(**batch_of(), decoder_input_ids=none), "decoder_input_ids"),
+        (lambda: translator().generate(none, max_new_tokens=2), "input_ids"),
+    ):
         with pytest.raises(ValueError, match=rf"^{name} has shape \(0, 7\), an empty batch: pass at least"):
             call()
     with pytest.raises(ValueError, match=r"input_ids is missing: pass tokens \(B, T\)"):
@@ -586,8 +650,11 @@ def test_what_is_not_there_is_refused_in_a_sentence():
     model, batch, states = translator().eval(), batch_of(), torch.zeros(4, 7, 12)
     with pytest.raises(ValueError, match="output_hidden_states is True, which these models do not take"):
         model.generate(**batch, max_new_tokens=3, output_hidden_states=True, return_dict_in_generate=True)
-    for call in (lambda: model.generate(inputs_embeds=states, max_new_tokens=3), lambda: model(
-            inputs_embeds=states, labels=labels_of()), lambda: classifier()(inputs_embeds=states)):
+    for call in (
+        lambda: model.generate(inputs_embeds=states, max_new_tokens=3),
+        lambda: model(inputs_embeds=states, labels=labels_of()),
+        lambda: classifier()(inputs_embeds=states),
+    ):
         with pytest.raises(ValueError, match=r"inputs_embeds has shape \(4, 7, 12\), which these models"):
             call()
     for cache in (dict(cache_implementation="static"), dict(past_key_values=DynamicCache())):

@@ -13,14 +13,27 @@ VOCABULARY, TOKENS = 19, 7
 SHARED = dict(vocab_size=VOCABULARY, pad_token_id=0, eos_token_id=1)
 ENCODER = SHARED | dict(hidden_size=12, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
 KINDS = {
-    "bert": lambda: transformers.BertModel(transformers.BertConfig(
-        **ENCODER, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)),
-    "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        **ENCODER, num_key_value_heads=1, bos_token_id=2)),
-    "marian": lambda: transformers.MarianMTModel(transformers.MarianConfig(
-        **SHARED, d_model=12, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, decoder_start_token_id=0,
-        dropout=0.0))}
+    "bert": lambda: transformers.BertModel(
+        transformers.BertConfig(**ENCODER, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    ),
+    "llama": lambda: transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(**ENCODER, num_key_value_heads=1, bos_token_id=2)
+    ),
+    "marian": lambda: transformers.MarianMTModel(
+        transformers.MarianConfig(
+            **SHARED,
+            d_model=12,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=16,
+            decoder_ffn_dim=16,
+            decoder_start_token_id=0,
+            dropout=0.0,
+        )
+    ),
+}
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -84,8 +97,11 @@ def test_outputs_stay_and_gradients_reach_the_queries(kind):
     loss = penalty.loss()
     loss.backward()
     moved = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
-    layer = {"bert": "layer.1.attention.self.query", "llama": "layers.1.self_attn.q_proj",
-             "marian": "encoder.layers.1.self_attn.q_proj"}[kind]
+    layer = {
+        "bert": "layer.1.attention.self.query",
+        "llama": "layers.1.self_attn.q_proj",
+        "marian": "encoder.layers.1.self_attn.q_proj",
+    }[kind]
     assert any(f"{layer}.weight" in name for name in moved)
     assert torch.equal(model(**inputs)[0], plain)
 
@@ -187,8 +203,10 @@ def test_multipliers_are_one_for_all_layers_and_rise_once_a_pass(kind):
         model.train()(**inputs)
         found = [penalty.loss(), penalty.loss()]
     torch.testing.assert_close(found, [expected, expected], rtol=1e-4, atol=1e-5)
-    sides = [[MarkovBlanketLoss(sides=(side,))(one, valid, causal) for one, causal in maps]
-             for side in ("low", "high")]
+    sides = [
+        [MarkovBlanketLoss(sides=(side,))(one, valid, causal) for one, causal in maps]
+        for side in ("low", "high")
+    ]
     risen = held.multipliers + 0.7 * torch.stack([torch.stack(side).mean() for side in sides])[:, None]
     torch.testing.assert_close(criterion.multipliers, risen, rtol=1e-4, atol=1e-5)
 
@@ -219,8 +237,10 @@ def test_sinkhorn_on_an_encoder_and_not_on_a_decoder():
     doubly = [MarkovBlanketLoss()(sinkhorn(one, valid), valid) for one, _ in own_maps(model, inputs)]
     torch.testing.assert_close(penalty.loss(), torch.stack(doubly).mean(), rtol=1e-4, atol=1e-5)
     model, (inputs, _) = model_of("llama"), inputs_of("llama")
-    with pytest.raises(ValueError, match="on a causal map"), markov_blanket_penalty(
-            model, normalise="sinkhorn"):
+    with (
+        pytest.raises(ValueError, match="on a causal map"),
+        markov_blanket_penalty(model, normalise="sinkhorn"),
+    ):
         model(**inputs)
 
 

@@ -19,8 +19,9 @@ def literal(layer, hidden, visible):
     outputs, maps = [], []
     for h in range(H):
         part = slice(h * D // H, (h + 1) * D // H)
-        query, key, value = ((hidden @ p.weight.T + p.bias)[..., part]
-                             for p in (layer.q_proj, layer.k_proj, layer.v_proj))
+        query, key, value = (
+            (hidden @ p.weight.T + p.bias)[..., part] for p in (layer.q_proj, layer.k_proj, layer.v_proj)
+        )
         scores = query @ key.transpose(1, 2) / (D / H) ** 0.5
         for i in range(T):
             for j in range(T):
@@ -53,8 +54,11 @@ def test_every_arm_is_the_literal_layer(double, monkeypatch, gcn, causal, relati
     hidden, valid = torch.randn(3, T, D), padded(T)
     for kept in (T, T - 1):  # the map is kept, and computed again
         monkeypatch.setattr(fused, "KEPT", kept)
-        for visible in (Visible(None, causal), Visible(valid, causal),
-                        Visible(valid, causal, attention_pattern("band", T, 2)[None])):
+        for visible in (
+            Visible(None, causal),
+            Visible(valid, causal),
+            Visible(valid, causal, attention_pattern("band", T, 2)[None]),
+        ):
             expected, attention = literal(layer, hidden, visible)
             real = valid if visible.valid is not None else torch.ones_like(valid)
             rows, columns = tau(attention, visible.valid)
@@ -64,8 +68,12 @@ def test_every_arm_is_the_literal_layer(double, monkeypatch, gcn, causal, relati
                     found = layer(hidden, visible, measure, maps)
                     torch.testing.assert_close(found.output[real], expected[real], rtol=0, atol=1e-12)
                     if maps:
-                        torch.testing.assert_close(found.attention.transpose(1, 2)[real],
-                                                   attention.transpose(1, 2)[real], rtol=0, atol=1e-12)
+                        torch.testing.assert_close(
+                            found.attention.transpose(1, 2)[real],
+                            attention.transpose(1, 2)[real],
+                            rtol=0,
+                            atol=1e-12,
+                        )
                     if measure:
                         torch.testing.assert_close(found.rows + n, rows, rtol=0, atol=1e-12)
                         torch.testing.assert_close(found.columns + n, columns, rtol=0, atol=1e-12)
@@ -83,8 +91,11 @@ def test_gradients_reach_every_weight_through_output_and_tau(double, gcn):
 
     fast, slow = slopes(False), slopes(True)
     torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-12)
-    assert all((part.abs().max() > 1e-9) for name, part in zip(dict(layer.named_parameters()), fast)
-               if name != "k_proj.bias")  # a constant on all keys moves no softmax
+    assert all(
+        (part.abs().max() > 1e-9)
+        for name, part in zip(dict(layer.named_parameters()), fast)
+        if name != "k_proj.bias"
+    )  # a constant on all keys moves no softmax
 
 
 def test_without_a_mask_everything_is_seen():
@@ -108,12 +119,18 @@ def test_cross_attention_is_ordinary(double):
     torch.testing.assert_close(found.attention, weights, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: CausalSelfAttention(10, 4), "a width of 10 does not divide among 4 heads"),
-    (lambda: CausalSelfAttention(10, 0), "num_heads is 0: choose 1 or more"),
-    (lambda: CausalSelfAttention(8, 4, relative=-1), "relative is -1: choose a distance"),
-    (lambda: CausalSelfAttention(8, 4)(torch.zeros(1, 2, 8), measure=True, cache=object()),
-     "a cached pass sees a part of the map")])
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: CausalSelfAttention(10, 4), "a width of 10 does not divide among 4 heads"),
+        (lambda: CausalSelfAttention(10, 0), "num_heads is 0: choose 1 or more"),
+        (lambda: CausalSelfAttention(8, 4, relative=-1), "relative is -1: choose a distance"),
+        (
+            lambda: CausalSelfAttention(8, 4)(torch.zeros(1, 2, 8), measure=True, cache=object()),
+            "a cached pass sees a part of the map",
+        ),
+    ],
+)
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()

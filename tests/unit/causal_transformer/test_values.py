@@ -15,9 +15,19 @@ def literal(update, attention, value):
     sigma = SIGMA[update.activation]
 
     def gather(states):
-        return torch.stack([torch.stack([torch.stack([
-            sum(attention[b, h, i, j] * states[b, h, j] for j in range(4)) for i in range(4)])
-            for h in range(2)]) for b in range(2)])
+        return torch.stack(
+            [
+                torch.stack(
+                    [
+                        torch.stack(
+                            [sum(attention[b, h, i, j] * states[b, h, j] for j in range(4)) for i in range(4)]
+                        )
+                        for h in range(2)
+                    ]
+                )
+                for b in range(2)
+            ]
+        )
 
     if update.mode == "none":
         return gather(value)
@@ -42,19 +52,25 @@ def test_w1_is_one_small_matrix_for_each_head():
     assert "mode='two_hop', activation='relu'" in repr(GCNValueUpdate(2, 3, "two_hop", "relu"))
 
 
-@pytest.mark.parametrize("settings, message", [
-    (dict(mode="one_hop"), "mode is 'one_hop': choose among 'paper', 'two_hop', 'none'"),
-    (dict(activation="tanh"), "activation is 'tanh': choose among 'gelu', 'relu'")])
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(mode="one_hop"), "mode is 'one_hop': choose among 'paper', 'two_hop', 'none'"),
+        (dict(activation="tanh"), "activation is 'tanh': choose among 'gelu', 'relu'"),
+    ],
+)
 def test_unknown_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         GCNValueUpdate(2, 3, **settings)
 
 
 PICTURES = {
-    "full": ["11111"] * 5, "band": ["11000", "11100", "01110", "00111", "00011"],
+    "full": ["11111"] * 5,
+    "band": ["11000", "11100", "01110", "00111", "00011"],
     "dilated": ["10100", "01010", "10101", "01010", "00101"],
     "block": ["11000", "11000", "00110", "00110", "00001"],
-    "star": ["11111", "11100", "11110", "10111", "10011"]}
+    "star": ["11111", "11100", "11110", "10111", "10011"],
+}
 
 
 @pytest.mark.parametrize("kind", PICTURES)
@@ -85,12 +101,16 @@ def test_random_pairs_have_their_share():
     assert attention_pattern("random", 6, share=1.0).all()
 
 
-@pytest.mark.parametrize("settings, message", [
-    (dict(kind="ring", tokens=4), "pattern is 'ring': choose among 'full', 'band'"),
-    (dict(kind="band", tokens=0), "a pattern of 0 tokens"),
-    (dict(kind="band", tokens=4, width=0), "width 0"),
-    (dict(kind="random", tokens=4, share=1.5), "share 1.5 and 0 global tokens: choose"),
-    (dict(kind="band", tokens=4, global_tokens=-1), "and -1 global tokens: choose at least")])
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(kind="ring", tokens=4), "pattern is 'ring': choose among 'full', 'band'"),
+        (dict(kind="band", tokens=0), "a pattern of 0 tokens"),
+        (dict(kind="band", tokens=4, width=0), "width 0"),
+        (dict(kind="random", tokens=4, share=1.5), "share 1.5 and 0 global tokens: choose"),
+        (dict(kind="band", tokens=4, global_tokens=-1), "and -1 global tokens: choose at least"),
+    ],
+)
 def test_bad_patterns_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         attention_pattern(**settings)

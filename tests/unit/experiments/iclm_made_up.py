@@ -2,15 +2,26 @@
 
 import numpy as np
 
-from causalnb.experiments import iclm_grid
-from causalnb.experiments.iclm_routing_artefacts import SIX
+from causalnb.experiments.iclm import grid as iclm_grid
+from causalnb.experiments.iclm.artefacts.routing import SIX
 from causalnb.lab import registry
 from tests.unit.experiments.made_up import counted, number, write
 
-SEEDS = {"iclm.acre": 4, "iclm.raven": 4, "iclm.variants.acre": 3, "iclm.variants.raven": 3,
-         "iclm.controls.acre": 3, "iclm.controls.raven": 3, "iclm.clusters": 1}
-ARMS = {"iclm.acre": ("iclm",), "iclm.raven": ("iclm",), "iclm.controls.acre": ("untrained", "matched"),
-        "iclm.controls.raven": ("untrained", "matched")}  # those that are read here; elsewhere all
+SEEDS = {
+    "iclm.acre": 4,
+    "iclm.raven": 4,
+    "iclm.variants.acre": 3,
+    "iclm.variants.raven": 3,
+    "iclm.controls.acre": 3,
+    "iclm.controls.raven": 3,
+    "iclm.clusters": 1,
+}
+ARMS = {
+    "iclm.acre": ("iclm",),
+    "iclm.raven": ("iclm",),
+    "iclm.controls.acre": ("untrained", "matched"),
+    "iclm.controls.raven": ("untrained", "matched"),
+}  # those that are read here; elsewhere all
 FORMATS = ("text", "symbolic")
 BLOCKS = [[0], [1, 2], [3, 4]]  # of the layers of every module
 STEPS = range(40, 441, 40)
@@ -30,8 +41,10 @@ def metrics(experiment: str, arm: str, seed: int) -> dict:
     for cell in iclm_grid.FAMILIES[family_of(experiment)]["cells"]:
         for format in FORMATS:
             name = f"{cell}_{format}"
-            found |= {f"{name}_{score}": number(experiment, arm, seed, name, score)
-                      for score in ("exact", "choice", "domain", "invariant")}
+            found |= {
+                f"{name}_{score}": number(experiment, arm, seed, name, score)
+                for score in ("exact", "choice", "domain", "invariant")
+            }
             mine = text_module(seed) if format == "text" else 1 - text_module(seed)
             found |= {f"{name}_module{mine}": 0.875, f"{name}_module{1 - mine}": 0.125}
     return found
@@ -51,9 +64,11 @@ def layers(cell: str, seed: int) -> list[dict]:
         for b in names[i:]:
             table = np.where(block[:, None] == block, 0.8, 0.2) - 0.1 * (str(text_module(seed)) in (a, b))
             table = np.where(np.eye(5), 1.0, table) if a == b else table - np.triu(np.ones((5, 5)), 4) * 0.05
-            rows += [{"cell": cell, "pair": f"{a}|{b}", "layer": i}
-                     | {f"to_{j}": round(float(value), 4) for j, value in enumerate(line)}
-                     for i, line in enumerate(table)]
+            rows += [
+                {"cell": cell, "pair": f"{a}|{b}", "layer": i}
+                | {f"to_{j}": round(float(value), 4) for j, value in enumerate(line)}
+                for i, line in enumerate(table)
+            ]
     return rows
 
 
@@ -64,14 +79,33 @@ def routes(family: str, seed: int, each: int) -> list[dict]:
         for format in FORMATS:
             centre = (8.0 * (format == "text"), 3.0 * place * (family == "raven"))
             sent = text_module(seed) if format == "text" else 1 - text_module(seed)
-            rows += [{"cell": cell, "format": format, "module": sent, "x": round(float(x), 3),
-                      "y": round(float(y), 3)} for x, y in draw.normal(centre, 0.5, (each, 2))]
+            rows += [
+                {
+                    "cell": cell,
+                    "format": format,
+                    "module": sent,
+                    "x": round(float(x), 3),
+                    "y": round(float(y), 3),
+                }
+                for x, y in draw.normal(centre, 0.5, (each, 2))
+            ]
     return rows
 
 
 def history(experiment: str, arm: str, seed: int, each: int) -> list[dict]:
-    rows = [{"step": step, "loss": 3 - step / 500, "exact": step / 500, "forward": information(arm, step),
-             "reverse": 0.1, "clamped": 0.0, "pearson": 0.7, "cka": 0.8} for step in STEPS]
+    rows = [
+        {
+            "step": step,
+            "loss": 3 - step / 500,
+            "exact": step / 500,
+            "forward": information(arm, step),
+            "reverse": 0.1,
+            "clamped": 0.0,
+            "pearson": 0.7,
+            "cka": 0.8,
+        }
+        for step in STEPS
+    ]
     if arm in ("iclm", "untrained", "matched"):
         family = family_of(experiment)
         for cell in iclm_grid.FAMILIES[family]["cells"]:
@@ -82,13 +116,24 @@ def history(experiment: str, arm: str, seed: int, each: int) -> list[dict]:
 
 def clusters(arm: str, each: int) -> tuple[dict, list[dict]]:
     """Sets in a row, 4 apart in the last layer and 1 in the one before; a cluster for every two sets."""
-    names = [*SIX] if arm == "six" else [
-        f"{cell} {format}" for cell in iclm_grid.FAMILIES[arm]["cells"] for format in FORMATS]
+    names = (
+        [*SIX]
+        if arm == "six"
+        else [f"{cell} {format}" for cell in iclm_grid.FAMILIES[arm]["cells"] for format in FORMATS]
+    )
     draw, rows = np.random.default_rng(each), []
     for layer, apart in ((-1, 4.0), (-2, 1.0)):
         for place, name in enumerate(names):
-            rows += [{"layer": layer, "set": name, "cluster": place // 2, "x": round(float(x), 3),
-                      "y": round(float(y), 3)} for x, y in draw.normal((apart * place, 0), 0.4, (each, 2))]
+            rows += [
+                {
+                    "layer": layer,
+                    "set": name,
+                    "cluster": place // 2,
+                    "x": round(float(x), 3),
+                    "y": round(float(y), 3),
+                }
+                for x, y in draw.normal((apart * place, 0), 0.4, (each, 2))
+            ]
     kinds = [f"{kind}_layer{n}" for kind in ("silhouette_sets", "silhouette_formats", "rand") for n in (1, 2)]
     return {kind: number(arm, kind) for kind in kinds}, rows
 
@@ -111,5 +156,6 @@ def store(monkeypatch, folder, each: int = 5) -> None:
 def real(id: str, arm: str, folder) -> dict:
     """What a quick run of an arm returns, seed 0."""
     config = registry.config(id, arm, "quick")
-    return registry.experiment(id).run(registry.Run(id, arm, 0, "quick", config, folder, "cpu",
-                                                    lambda *_: None))
+    return registry.experiment(id).run(
+        registry.Run(id, arm, 0, "quick", config, folder, "cpu", lambda *_: None)
+    )

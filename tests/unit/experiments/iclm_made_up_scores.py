@@ -2,12 +2,22 @@
 
 from itertools import product
 
-from causalnb.experiments.iclm_tasks import FORMATS
+from causalnb.experiments.iclm.data import FORMATS
 from causalnb.lab import registry
 from tests.unit.experiments.made_up import counted, number, write
 
-PAIRS = ("router|router", "router|invariant", "router|0", "router|1", "invariant|invariant", "invariant|0",
-         "invariant|1", "0|0", "0|1", "1|1")
+PAIRS = (
+    "router|router",
+    "router|invariant",
+    "router|0",
+    "router|1",
+    "invariant|invariant",
+    "invariant|0",
+    "invariant|1",
+    "0|0",
+    "0|1",
+    "1|1",
+)
 
 
 def sent(experiment: str, arm: str, seed: int, cell: str, format: str) -> float:
@@ -38,12 +48,19 @@ def history(experiment: str, arm: str, seed: int) -> list[dict]:
         rows.append({"step": 20 * i, "loss": 1.0, "exact": 0.1 * i})
         if config["invariant"]:
             scale = 1 + seed / 10
-            rows[-1] |= {"forward": scale * 0.1 / i**2, "reverse": scale * 0.2 / i**2, "cka": 0.9 / i,
-                         "clamped": scale * 0.1 / i**2 - 0.002, "pearson": 0.5 + scale * 0.4 / i}
+            rows[-1] |= {
+                "forward": scale * 0.1 / i**2,
+                "reverse": scale * 0.2 / i**2,
+                "cka": 0.9 / i,
+                "clamped": scale * 0.1 / i**2 - 0.002,
+                "pearson": 0.5 + scale * 0.4 / i,
+            }
     if config["map_rows"]:
         for cell, pair, layer in product(config["cells"], PAIRS, range(2)):
-            rows.append({"cell": cell, "pair": pair, "layer": layer}
-                        | {f"to_{k}": number(experiment, arm, seed, cell, pair, layer, k) for k in range(2)})
+            rows.append(
+                {"cell": cell, "pair": pair, "layer": layer}
+                | {f"to_{k}": number(experiment, arm, seed, cell, pair, layer, k) for k in range(2)}
+            )
     return rows
 
 

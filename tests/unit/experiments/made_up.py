@@ -21,6 +21,21 @@ def write(spec: registry.Experiment, arm: str, seed: int, metrics: dict, history
     """Store these as the fresh result of a run in the quick profile."""
     config = registry.config(spec.id, arm, "quick")
     hashes = results.config_hash(config), results.code_hash(spec.code_of(arm))
-    results.write(results.Result(
-        spec.id, arm, seed, "quick", config, *hashes, metrics, history, "cpu", {},
-        {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"))
+    results.write(
+        results.Result(
+            spec.id,
+            arm,
+            seed,
+            "quick",
+            config,
+            *hashes,
+            metrics,
+            history,
+            "cpu",
+            {},
+            {"commit": None, "dirty": None},
+            1.0,
+            1.0,
+            "2000-01-01",
+        )
+    )

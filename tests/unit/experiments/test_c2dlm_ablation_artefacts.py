@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import c2dlm_ablation_artefacts as made
-from causalnb.lab import registry, results
+from causalnb.experiments.c2dlm.artefacts import ablations as made
+from causalnb.lab import building, evidence, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims
@@ -157,8 +157,14 @@ def number(*parts):
 def names():
     """Every metric that a table or a claim reads."""
     told = {part for text in claims("c2dlm").our_metric.dropna() for part in re.split(r"[-|+]", text)}
-    return {*told, *(f"{task}_accuracy" for task in SYNTHETIC), "test_cells", "test_exact", "iid_accuracy",
-            "ood_accuracy"}
+    return {
+        *told,
+        *(f"{task}_accuracy" for task in SYNTHETIC),
+        "test_cells",
+        "test_exact",
+        "iid_accuracy",
+        "ood_accuracy",
+    }
 
 
 def experiments():
@@ -179,10 +185,25 @@ def fixed(patch):
 
 def put(id, arm, seed, values):
     spec, config = registry.experiment(id), registry.config(id, arm, "quick")
-    results.write(results.Result(
-        id, arm, seed, "quick", config, results.config_hash(config), results.code_hash(spec.code_of(arm)),
-        values, [{"step": 1, "loss": 1.0}], "cpu", {}, {"commit": None, "dirty": None}, 1.0, 1.0,
-        "2000-01-01"))
+    results.write(
+        results.Result(
+            id,
+            arm,
+            seed,
+            "quick",
+            config,
+            results.config_hash(config),
+            results.code_hash(spec.code_of(arm)),
+            values,
+            [{"step": 1, "loss": 1.0}],
+            "cpu",
+            {},
+            {"commit": None, "dirty": None},
+            1.0,
+            1.0,
+            "2000-01-01",
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -213,18 +234,23 @@ def empty(tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path / "none"))
 
 
-@pytest.mark.parametrize("id, suffixes", [("c2dlm.table5", {"csv", "md", "png", "svg", "tex"}),
-                                          ("c2dlm.table6", {"csv", "md", "png", "svg", "tex"}),
-                                          ("c2dlm.verdicts", {"csv", "md", "tex"})])
+@pytest.mark.parametrize(
+    "id, suffixes",
+    [
+        ("c2dlm.table5", {"csv", "md", "png", "svg", "tex"}),
+        ("c2dlm.table6", {"csv", "md", "png", "svg", "tex"}),
+        ("c2dlm.verdicts", {"csv", "md", "tex"}),
+    ],
+)
 def test_each_is_built_from_its_results_and_stale_after(id, suffixes, stored):
-    assert registry.status(id, "quick")[0] == "missing"
-    paths = registry.build(id, "quick")
-    assert {path.suffix[1:] for path in paths} == suffixes and registry.status(id, "quick")[0] == "built"
+    assert building.status(id, "quick")[0] == "missing"
+    paths = building.build(id, "quick")
+    assert {path.suffix[1:] for path in paths} == suffixes and building.status(id, "quick")[0] == "built"
     content = {path: path.read_bytes() for path in paths}
-    assert {path: path.read_bytes() for path in registry.build(id, "quick")} == content
+    assert {path: path.read_bytes() for path in building.build(id, "quick")} == content
     need = registry.find(id).needs[0]
     put(need, registry.arms(need)[0], 0, {name: 0.123 for name in names()})
-    assert registry.status(id, "quick")[0] == "stale"
+    assert building.status(id, "quick")[0] == "stale"
 
 
 def test_our_table_5_holds_the_means_and_paired_differences(stored):
@@ -248,9 +274,12 @@ def test_our_table_5_holds_the_means_and_paired_differences(stored):
 def test_our_table_6_pairs_every_setting_with_the_default(stored):
     found = made.ablations("quick")
     assert [len(column) for column in found.values()] == [8] * 4
-    homes = {"w/o V-aware": ("c2dlm.sudoku.controls", "no_v"), "α=2": ("c2dlm.ablation.sudoku", "alpha2"),
-             "diffusion (SFT)": ("c2dlm.sudoku.n5000", "diffusion"),
-             "w/o schedule of γ": ("c2dlm.ablation.sudoku", "no_schedule")}
+    homes = {
+        "w/o V-aware": ("c2dlm.sudoku.controls", "no_v"),
+        "α=2": ("c2dlm.ablation.sudoku", "alpha2"),
+        "diffusion (SFT)": ("c2dlm.sudoku.n5000", "diffusion"),
+        "w/o schedule of γ": ("c2dlm.ablation.sudoku", "no_schedule"),
+    }
     for name, (id, arm) in homes.items():
         many = range(registry.seeds(id, "quick").stop)
         values = [100 * metrics(id, arm, seed)["test_cells"] for seed in many]
@@ -268,9 +297,12 @@ def test_our_table_6_pairs_every_setting_with_the_default(stored):
 def test_a_row_differs_from_the_default_in_what_its_name_says(task):
     home = made.TASKS[task][1]["c2dlm"]
     default = registry.config(home, "c2dlm", "laptop")
-    named = {"w/o schedule of γ": {"gamma_schedule": False}, "w/o V-aware": {"norm_index": "none"},
-             "norm of the query, as printed": {"norm_index": "query_as_printed"},
-             "diffusion (SFT)": {"graph": "none"}}
+    named = {
+        "w/o schedule of γ": {"gamma_schedule": False},
+        "w/o V-aware": {"norm_index": "none"},
+        "norm of the query, as printed": {"norm_index": "query_as_printed"},
+        "diffusion (SFT)": {"graph": "none"},
+    }
     named |= {f"α={alpha}": {"alpha": float(alpha)} for alpha in made.ALPHAS}
     for name, place in made.rows_of(task).items():
         config = registry.config(place.experiment, place.arm, "laptop")
@@ -288,14 +320,22 @@ def test_remarks_are_read_off_the_intervals(stored):
     first = next(iter(SYNTHETIC))
     for arm, high in (("diffusion", 0.1), ("c2dlm", 0.7)):
         for seed in range(3):
-            put("c2dlm.downstream", arm, seed, {f"{task}_accuracy": 0.1 for task in SYNTHETIC}
-                | {f"{first}_accuracy": high + seed / 1000})
+            put(
+                "c2dlm.downstream",
+                arm,
+                seed,
+                {f"{task}_accuracy": 0.1 for task in SYNTHETIC} | {f"{first}_accuracy": high + seed / 1000},
+            )
     remark = next(line for line in made.downstream_remarks("quick") if "C2DLM minus diffusion" in line)
     assert "mean of six tasks: +10.0" in remark and f"`{first}`, from 10.1 to 70.1 %" in remark
     assert remark.endswith("without it: +0.0 ± 0.0 points (3 seeds), not to be told from 0.")
     for seed in range(3):
-        put("c2dlm.ablation.sudoku", "alpha2", seed,
-            {"test_cells": metrics(*DEFAULT, seed)["test_cells"] - 0.3 - seed / 1000})
+        put(
+            "c2dlm.ablation.sudoku",
+            "alpha2",
+            seed,
+            {"test_cells": metrics(*DEFAULT, seed)["test_cells"] - 0.3 - seed / 1000},
+        )
     said = next(line for line in made.ablation_remarks("quick") if line.startswith("α=2"))
     assert re.search(r"below 0 on \d of 4 measures \(.*Sudoku: cells", said)
 
@@ -312,8 +352,14 @@ def test_verdicts_cover_every_claim(stored):
     table, known = made.verdict_table("quick"), claims("c2dlm")
     assert [row[1] for row in table.rows] == list(known.claim)
     (row,) = (row for row in table.rows if row[0] == "claim29")
-    values = [100 * (metrics("c2dlm.ablation.sudoku", "no_schedule", seed)["test_cells"]
-                     - metrics(*DEFAULT, seed)["test_cells"]) for seed in range(3)]
+    values = [
+        100
+        * (
+            metrics("c2dlm.ablation.sudoku", "no_schedule", seed)["test_cells"]
+            - metrics(*DEFAULT, seed)["test_cells"]
+        )
+        for seed in range(3)
+    ]
     assert row[4] == estimate(mean_ci(values), 1) and row[2] == "lower 2.95 pp"
     assert row[3] == "no_schedule − c2dlm, test_cells"
     counts = made.tally("quick")
@@ -329,7 +375,7 @@ def test_verdicts_cover_every_claim(stored):
 
 
 def test_missing_results_are_said_and_not_hidden(empty):
-    with results.stored_only():
+    with evidence.stored_only():
         for build in (made.downstream_table, made.ablation_figure, made.verdict_table):
             with pytest.raises(LabError, match="causalnb run c2dlm"):
                 build("laptop")

@@ -7,9 +7,9 @@ import matplotlib.pyplot as plt
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import c2dlm_chain_artefacts as made
-from causalnb.experiments import c2dlm_grid  # noqa: F401  (registers the experiments)
-from causalnb.lab import registry, results
+from causalnb.experiments.c2dlm import grid as c2dlm_grid  # noqa: F401  (registers the experiments)
+from causalnb.experiments.c2dlm.artefacts import chains as made
+from causalnb.lab import building, evidence, registry, results
 from causalnb.lab.statistics import mean_ci, paired
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import decide
@@ -34,8 +34,10 @@ def metrics(experiment: str, arm: str, seed: int) -> dict:
 def history(arm: str) -> list[dict]:
     """C2DLM is twice as fast as the others."""
     pace = 2 if arm == "c2dlm" else 1
-    return [{"step": 60 * i, "loss": 1.0, **dict.fromkeys(made.SPED, min(1.0, 0.1 * i * pace))}
-            for i in range(1, 11)]
+    return [
+        {"step": 60 * i, "loss": 1.0, **dict.fromkeys(made.SPED, min(1.0, 0.1 * i * pace))}
+        for i in range(1, 11)
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -48,11 +50,26 @@ def stored(tmp_path, monkeypatch):
         for arm in spec.arms:
             config = registry.config(id, arm, "quick")
             for seed in range(SEEDS[id]):
-                results.write(results.Result(
-                    id, arm, seed, "quick", config, results.config_hash(config),
-                    results.code_hash(spec.code_of(arm)), metrics(id, arm, seed), history(arm), "cpu", {},
-                    {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"))
-    with results.stored_only():
+                results.write(
+                    results.Result(
+                        id,
+                        arm,
+                        seed,
+                        "quick",
+                        config,
+                        results.config_hash(config),
+                        results.code_hash(spec.code_of(arm)),
+                        metrics(id, arm, seed),
+                        history(arm),
+                        "cpu",
+                        {},
+                        {"commit": None, "dirty": None},
+                        1.0,
+                        1.0,
+                        "2000-01-01",
+                    )
+                )
+    with evidence.stored_only():
         yield
     plt.close("all")
 
@@ -89,7 +106,8 @@ def test_table_1_counts_reversed_edges_and_scores_shortcuts():
     config = registry.config(made.NORMAL, "diffusion", "laptop")
     train, rest = cot.split(config["train_rows"], config["test_rows"] + config["validation_rows"])
     assert made.baselines("laptop") == pytest.approx(
-        {name: made.shortcuts(train, rest[: config["test_rows"]])[name] for name in made.SHORTCUTS})
+        {name: made.shortcuts(train, rest[: config["test_rows"]])[name] for name in made.SHORTCUTS}
+    )
 
 
 def test_table_2_pairs_seeds_with_plain_diffusion():
@@ -180,7 +198,7 @@ def test_the_bases_are_shown():
 
 def test_every_artefact_is_built_and_a_missing_arm_is_named():
     for id in ("c2dlm.table1", "c2dlm.table2", "c2dlm.fig4", "c2dlm.fig3", "c2dlm.fig7", "c2dlm.algorithm1"):
-        assert all(file.is_file() for file in registry.build(id))
+        assert all(file.is_file() for file in building.build(id))
     results.path(made.ORDER, "diffusion_R2", 1).unlink()
     with pytest.raises(LabError, match="c2dlm.cot.order"):
         made.orders_table()

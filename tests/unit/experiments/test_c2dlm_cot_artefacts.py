@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from causalnb.experiments import c2dlm_cot_artefacts as made
+from causalnb.experiments.c2dlm.artefacts import cot as made
 from causalnb.tasks import cot_order_perturb as cot
 
 
@@ -49,7 +49,8 @@ def test_shortcuts_are_what_their_names_say():
         return min(train, key=lambda other: (other[0] - pair[0]) ** 2 + (other[1] - pair[1]) ** 2)
 
     assert found["nearest training input"] == pytest.approx(
-        sum(answer(nearest(pair)) == answer(pair) for pair in test) / 30, abs=1 / 30)
+        sum(answer(nearest(pair)) == answer(pair) for pair in test) / 30, abs=1 / 30
+    )
     assert found["most frequent answer"] <= 0.2 and set(found) >= {"linear fit", "fit of degree 6"}
 
     copied, fitted = made.step_shortcuts(train, test).values()

@@ -4,13 +4,18 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from causalnb.experiments.c2dlm_curves import SpeedUp, draw_curve, first_at, smoothed, speed_up
+from causalnb.experiments.c2dlm.curves import SpeedUp, draw_curve, first_at, smoothed, speed_up
 
 
 def runs(*scores, every=10):
     """Histories of one run a seed, evaluated every 10 steps."""
-    return pd.DataFrame([{"seed": seed, "step": every * (i + 1), "accuracy": score}
-                         for seed, run in enumerate(scores) for i, score in enumerate(run)])
+    return pd.DataFrame(
+        [
+            {"seed": seed, "step": every * (i + 1), "accuracy": score}
+            for seed, run in enumerate(scores)
+            for i, score in enumerate(run)
+        ]
+    )
 
 
 def test_a_window_looks_back_and_starts_full():

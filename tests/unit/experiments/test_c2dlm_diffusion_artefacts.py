@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from causalnb.c2dlm import MaskedDiffusionModel
-from causalnb.experiments import c2dlm_diffusion_artefacts as artefacts
-from causalnb.experiments.c2dlm_models import MASK, small_llama
-from causalnb.lab import registry
+from causalnb.experiments.c2dlm.artefacts import diffusion as artefacts
+from causalnb.experiments.c2dlm.models import MASK, small_llama
+from causalnb.lab import building
 from causalnb.tasks import cot_order_perturb as cot
 
 
@@ -68,5 +68,5 @@ def test_the_figure_says_what_it_shows_and_is_built(tmp_path, monkeypatch):
     plt.close(fig)
     assert titles[:2] == ["AR: 561 of 1,122 pairs used", "DLM: 1,122 of 1,122 pairs used"]
     assert "28 entries +1" in alt and "78 entries -1" in alt
-    names = sorted(path.name for path in registry.build("c2dlm.fig1"))
+    names = sorted(path.name for path in building.build("c2dlm.fig1"))
     assert names == ["fig1.png", "fig1.svg"]

@@ -8,15 +8,22 @@ import matplotlib.pyplot as plt
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import c2dlm_games_artefacts as games
-from causalnb.lab import registry, results
+from causalnb.experiments.c2dlm.artefacts import games
+from causalnb.lab import building, evidence, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.tasks import stg
 
 IDS = (*games.SUDOKU, *games.STG)
 SEEDS = {"quick": 3, "laptop": 3}
-LEVEL = {"autoregressive": 0.2, "diffusion": 0.4, "c2dlm": 0.5, "placebo": 0.3, "no_v": 0.45, "isolated": 0.6,
-         "mutual": 0.35}
+LEVEL = {
+    "autoregressive": 0.2,
+    "diffusion": 0.4,
+    "c2dlm": 0.5,
+    "placebo": 0.3,
+    "no_v": 0.45,
+    "isolated": 0.6,
+    "mutual": 0.35,
+}
 
 
 def number(experiment, arm, seed, metric):
@@ -31,15 +38,20 @@ def metrics(experiment, arm, seed):
     for kind in ("raw", "weighted"):
         for effect in (*games.kinds(), "Answer"):
             for place, cause in enumerate(games.kinds()):
-                found[f"{kind}_{effect}_{cause}"] = (place + 1) / 100 + (effect == "Answer") * LEVEL[
-                    arm.removesuffix("_scratch")] / 10 + 0.001 * seed
+                found[f"{kind}_{effect}_{cause}"] = (
+                    (place + 1) / 100
+                    + (effect == "Answer") * LEVEL[arm.removesuffix("_scratch")] / 10
+                    + 0.001 * seed
+                )
     return found
 
 
 def history(arm):
     late = {"diffusion": 2, "c2dlm": 1, "placebo": 4}.get(arm, 3)
-    return [{"step": step, "loss": 1.0, "accuracy": min(1.0, step / late / 10),
-             "within_5": min(1.0, step / 40)} for step in range(1, 41)]
+    return [
+        {"step": step, "loss": 1.0, "accuracy": min(1.0, step / late / 10), "within_5": min(1.0, step / 40)}
+        for step in range(1, 41)
+    ]
 
 
 def three_seeds(patch):
@@ -60,10 +72,25 @@ def written(tmp_path_factory):
             for arm in spec.arms:
                 config = registry.config(id, arm, "quick")
                 for seed in range(3):
-                    results.write(results.Result(
-                        id, arm, seed, "quick", config, results.config_hash(config),
-                        results.code_hash(spec.code_of(arm)), metrics(id, arm, seed), history(arm), "cpu", {},
-                        {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"))
+                    results.write(
+                        results.Result(
+                            id,
+                            arm,
+                            seed,
+                            "quick",
+                            config,
+                            results.config_hash(config),
+                            results.code_hash(spec.code_of(arm)),
+                            metrics(id, arm, seed),
+                            history(arm),
+                            "cpu",
+                            {},
+                            {"commit": None, "dirty": None},
+                            1.0,
+                            1.0,
+                            "2000-01-01",
+                        )
+                    )
     return folder
 
 
@@ -74,7 +101,7 @@ def stored(written, tmp_path, monkeypatch):
         monkeypatch.setenv(f"CAUSALNB_{name}", str(tmp_path / name.lower()))
     shutil.copytree(written, tmp_path / "results")
     three_seeds(monkeypatch)
-    with results.stored_only():
+    with evidence.stored_only():
         yield tmp_path / "results"
     plt.close("all")
 
@@ -87,31 +114,41 @@ def rows_of(made, *start):
     return [row for row in table(made) if row[: len(start)] == list(start)]
 
 
-@pytest.mark.parametrize("id, files", [
-    ("c2dlm.table3", {"table3.csv", "table3_contrasts.md"}),
-    ("c2dlm.table4", {"table4.csv", "table4_contrasts.md"}),
-    ("c2dlm.fig5", {"fig5.png", "fig5.svg"}),
-    ("c2dlm.fig6", {"fig6.png", "fig6_shares.md"}),
-    ("c2dlm.fig8", {"fig8.svg"}),
-    ("c2dlm.fig9", {"fig9.svg"}),
-])
+@pytest.mark.parametrize(
+    "id, files",
+    [
+        ("c2dlm.table3", {"table3.csv", "table3_contrasts.md"}),
+        ("c2dlm.table4", {"table4.csv", "table4_contrasts.md"}),
+        ("c2dlm.fig5", {"fig5.png", "fig5.svg"}),
+        ("c2dlm.fig6", {"fig6.png", "fig6_shares.md"}),
+        ("c2dlm.fig8", {"fig8.svg"}),
+        ("c2dlm.fig9", {"fig9.svg"}),
+    ],
+)
 def test_each_is_built_from_its_results_and_stale_after(id, files, stored):
-    made = registry.build(id, "quick")
+    made = building.build(id, "quick")
     assert files <= {path.name for path in made}
-    assert registry.status(id, "quick")[0] == "built"
+    assert building.status(id, "quick")[0] == "built"
     need = registry.find(id).needs[0]
     changed = results.read(need, "c2dlm", 0, "quick")
     results.write(replace(changed, metrics={**changed.metrics, "iid_accuracy": 0.123}))
-    assert registry.status(id, "quick")[0] == "stale"
+    assert building.status(id, "quick")[0] == "stale"
 
 
-@pytest.mark.parametrize("make, need", [
-    (games.sudoku_table, "c2dlm.sudoku.n500"), (games.sudoku_contrasts, "c2dlm.sudoku.controls"),
-    (games.stg_table, "c2dlm.stg.m"), (games.stg_contrasts, "c2dlm.stg.h"),
-    (games.curves_figure, "c2dlm.stg.h"), (games.answer_figure, "c2dlm.stg.l"),
-    (games.maps_figure, "c2dlm.stg.l"), (games.bars_figure, "c2dlm.stg.l"),
-    (games.shares_table, "c2dlm.stg.l"),
-])
+@pytest.mark.parametrize(
+    "make, need",
+    [
+        (games.sudoku_table, "c2dlm.sudoku.n500"),
+        (games.sudoku_contrasts, "c2dlm.sudoku.controls"),
+        (games.stg_table, "c2dlm.stg.m"),
+        (games.stg_contrasts, "c2dlm.stg.h"),
+        (games.curves_figure, "c2dlm.stg.h"),
+        (games.answer_figure, "c2dlm.stg.l"),
+        (games.maps_figure, "c2dlm.stg.l"),
+        (games.bars_figure, "c2dlm.stg.l"),
+        (games.shares_table, "c2dlm.stg.l"),
+    ],
+)
 def test_what_is_missing_is_named(make, need, stored):
     shutil.rmtree(stored / "quick" / need)
     plt.close("all")
@@ -190,8 +227,11 @@ def test_least_squares_knows_the_rule_of_h():
 def test_simple_rules_by_hand():
     low, high = "Smoking: 1, Weight: 1, Exercise: 9", "Smoking: 9, Weight: 9, Exercise: 1"
     rest = ", Yellow fingers: {}, Clothing size: {}, Hormones: {}, Certain gene: 5, Room size: 5 Answer: "
-    pairs = [(low + rest.format(1, 1, 4), "Low Risk"), (high + rest.format(13, 9, 0), "High Risk"),
-             (low + rest.format(1, 1, 4), "Low Risk")]
+    pairs = [
+        (low + rest.format(1, 1, 4), "Low Risk"),
+        (high + rest.format(13, 9, 0), "High Risk"),
+        (low + rest.format(1, 1, 4), "Low Risk"),
+    ]
     turned = [(low + rest.format(13, 9, 0), "Low Risk"), (high + rest.format(1, 1, 4), "High Risk")]
     found = games.simple_rules("S", {"train": pairs, "test": pairs, "ood": turned})
     assert found["the most frequent answer"] == {"iid": 2 / 3, "ood": 0.5}

@@ -8,9 +8,9 @@ import pytest
 
 from causalnb.c2dlm import ConceptGraph, Rating, agreement, annotation_cost
 from causalnb.errors import DataError
-from causalnb.experiments import c2dlm_coverage
-from causalnb.experiments import c2dlm_graph_artefacts as artefacts
-from causalnb.lab import figures, registry
+from causalnb.experiments.c2dlm import coverage as c2dlm_coverage
+from causalnb.experiments.c2dlm.artefacts import graphs as artefacts
+from causalnb.lab import building, figures, registry
 from causalnb.tasks import cot_order_perturb as cot
 from causalnb.tasks import reasoning
 
@@ -40,18 +40,38 @@ def cells(table):
     return {next(iter(one.values())): one for one in rows}
 
 
-@pytest.mark.parametrize("graph, changed", [
-    ({"10 fruits": ["5 apples", "5 pears"]}, {}),
-    ({"10 fruits": ["5 apples", "6 plums"]}, {"cause_found": 1, "both_found": 1, "kept": 1}),
-    ({"11 fruits": ["5 apples", "5 pears"]}, {"effect_found": 0, "both_found": 0, "kept": 0}),
-    ({"5": ["5 apples", "5 pears"]},  # stands twice, in both causes, and has no token of its own
-     {"effect_repeated": 1, "before": 1, "overlap": 1, "kept": 0, "bare": 1}),
-    ({"5 apples": ["10 fruits", "5 pears"]}, {"before": 2}),
-    ({"none": ["neither", "nor"]},
-     {"effect_found": 0, "cause_found": 0, "both_found": 0, "kept": 0, "bare": 3})])
+@pytest.mark.parametrize(
+    "graph, changed",
+    [
+        ({"10 fruits": ["5 apples", "5 pears"]}, {}),
+        ({"10 fruits": ["5 apples", "6 plums"]}, {"cause_found": 1, "both_found": 1, "kept": 1}),
+        ({"11 fruits": ["5 apples", "5 pears"]}, {"effect_found": 0, "both_found": 0, "kept": 0}),
+        (
+            {"5": ["5 apples", "5 pears"]},  # stands twice, in both causes, and has no token of its own
+            {"effect_repeated": 1, "before": 1, "overlap": 1, "kept": 0, "bare": 1},
+        ),
+        ({"5 apples": ["10 fruits", "5 pears"]}, {"before": 2}),
+        (
+            {"none": ["neither", "nor"]},
+            {"effect_found": 0, "cause_found": 0, "both_found": 0, "kept": 0, "bare": 3},
+        ),
+    ],
+)
 def test_edges_are_counted(graph, changed):
-    expected = dict(effects=1, edges=2, concepts=3, effect_found=1, effect_repeated=0, cause_found=2,
-                    both_found=2, before=0, overlap=0, kept=2, cyclic=0, bare=0)
+    expected = dict(
+        effects=1,
+        edges=2,
+        concepts=3,
+        effect_found=1,
+        effect_repeated=0,
+        cause_found=2,
+        both_found=2,
+        before=0,
+        overlap=0,
+        kept=2,
+        cyclic=0,
+        bare=0,
+    )
     text = f"{ROW['prompt']}\n{ROW['response']}"
     assert c2dlm_coverage.count_edges(ConceptGraph(graph), text) == expected | changed
 
@@ -165,14 +185,18 @@ def test_appendix_d_is_recomputed_and_varied():
     assert lines["both prices doubled"]["times the first row"] == "2.00"
 
 
-@pytest.mark.parametrize("id, files", [
-    ("c2dlm.teacher", {"teacher.md", "teacher_prompt.csv", "teacher.svg"}),
-    ("c2dlm.table7", {"table7.md", "table7_simulated.csv", "table7.svg"}),
-    ("c2dlm.cost", {"cost.md", "cost.svg"})])
+@pytest.mark.parametrize(
+    "id, files",
+    [
+        ("c2dlm.teacher", {"teacher.md", "teacher_prompt.csv", "teacher.svg"}),
+        ("c2dlm.table7", {"table7.md", "table7_simulated.csv", "table7.svg"}),
+        ("c2dlm.cost", {"cost.md", "cost.svg"}),
+    ],
+)
 def test_artefacts_are_built(id, files, two_files, monkeypatch, tmp_path):
     monkeypatch.setenv("CAUSALNB_FIGURES", str(tmp_path))
     monkeypatch.setattr(artefacts, "stored_coverage", lambda profile: artefacts.coverage(["svamp_train"]))
-    made = {path.name for path in registry.build(id, "quick")}
+    made = {path.name for path in building.build(id, "quick")}
     assert files <= made
 
 

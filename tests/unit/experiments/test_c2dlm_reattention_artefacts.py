@@ -4,8 +4,8 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from causalnb.experiments import c2dlm_reattention_artefacts as artefacts
-from causalnb.lab import registry
+from causalnb.experiments.c2dlm.artefacts import reattention as artefacts
+from causalnb.lab import building
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +44,11 @@ def test_the_arrays_make_up_the_loss_of_the_model(shown):
 def test_the_figure_is_built_twice_alike(tmp_path, monkeypatch):
     for name in ("RESULTS", "FIGURES", "CACHE"):
         monkeypatch.setenv(f"CAUSALNB_{name}", str(tmp_path / name.lower()))
-    made = registry.build("c2dlm.fig2", "quick")
+    made = building.build("c2dlm.fig2", "quick")
     assert {path.suffix for path in made} == {".svg", ".png"}
     content = {path: path.read_bytes() for path in made}
-    assert {path: path.read_bytes() for path in registry.build("c2dlm.fig2", "quick")} == content
-    assert registry.status("c2dlm.fig2", "quick")[0] == "built"
+    assert {path: path.read_bytes() for path in building.build("c2dlm.fig2", "quick")} == content
+    assert building.status("c2dlm.fig2", "quick")[0] == "built"
     plt.close("all")
 
 

@@ -3,15 +3,29 @@
 import pytest
 import torch
 
-from causalnb.experiments import c2dlm_base, c2dlm_grid, c2dlm_models, c2dlm_runs, c2dlm_tasks
+from causalnb.experiments.c2dlm import base as c2dlm_base
+from causalnb.experiments.c2dlm import data as c2dlm_tasks
+from causalnb.experiments.c2dlm import grid as c2dlm_grid
+from causalnb.experiments.c2dlm import models as c2dlm_models
+from causalnb.experiments.c2dlm import runs as c2dlm_runs
 from causalnb.lab import registry
 from causalnb.lab.registry import Run
 from causalnb.tasks import cot_order_perturb as cot
 from causalnb.tasks import reasoning, stg, sudoku4, words
 
-CONFIG = {"graph": "causal", "scope": "result", "train_rows": 12, "test_rows": 6, "validation_rows": 3,
-          "split_seed": 5, "mode": "normal", "blanks": 8, "source": "generator", "size": "S",
-          "shift": "published"}
+CONFIG = {
+    "graph": "causal",
+    "scope": "result",
+    "train_rows": 12,
+    "test_rows": 6,
+    "validation_rows": 3,
+    "split_seed": 5,
+    "mode": "normal",
+    "blanks": 8,
+    "source": "generator",
+    "size": "S",
+    "shift": "published",
+}
 
 
 def token(row, place):
@@ -33,8 +47,11 @@ def test_a_chain_of_thought_attends_to_the_numbers_of_its_causes():
 def test_ranks_put_causes_first_in_every_order(mode):
     (row,) = c2dlm_tasks.cot_rows([(3, 50)], mode, {**CONFIG, "graph": "none"}, 0)
     assert len(row["rank"]) == len(row["input_ids"])
-    rank = {token(row, i): row["rank"][i + 1] for i in range(len(row["input_ids"]) - 1)
-            if token(row, i) in cot.VARIABLES}
+    rank = {
+        token(row, i): row["rank"][i + 1]
+        for i in range(len(row["input_ids"]) - 1)
+        if token(row, i) in cot.VARIABLES
+    }
     rows = [(effect, cause) for effect, causes in cot.GRAPH.items() for cause in causes if effect in rank]
     assert all(rank[effect] > rank[cause] for effect, cause in rows) and len(rows) == (mode != "no_cot") * 28
     assert row["rank"][-1] == max(row["rank"]) and "supervision" not in row
@@ -64,8 +81,10 @@ def test_a_cell_attends_to_the_clues_of_its_peers(graph):
 
 def test_a_placebo_has_as_many_causes_elsewhere():
     pairs = [("3102200002100320", "3142243142131324")]
-    true, false = (c2dlm_tasks.sudoku_rows(pairs, {**CONFIG, "graph": graph}, 1)[0]["supervision"].dense()
-                   for graph in ("causal", "placebo"))
+    true, false = (
+        c2dlm_tasks.sudoku_rows(pairs, {**CONFIG, "graph": graph}, 1)[0]["supervision"].dense()
+        for graph in ("causal", "placebo")
+    )
     assert torch.equal((true == 1).sum(1), (false == 1).sum(1)) and not torch.equal(true, false)
     assert not (false == -1).any() and (false == 1)[:, 16:].sum() == 0  # still clues
 
@@ -124,8 +143,7 @@ def test_more_people_than_published_are_none_of_the_tested():
 def test_the_map_of_attributes_is_that_of_single_attention_rows(kind):
     from causalnb.attention import tap
 
-    config = {**registry.config("c2dlm.stg.l", "diffusion", "quick"), "model": kind,
-              "pretrained": False}
+    config = {**registry.config("c2dlm.stg.l", "diffusion", "quick"), "model": kind, "pretrained": False}
     _, _, parts, _ = c2dlm_tasks.stg_data(config, 0)
     torch.manual_seed(0)
     model, row = c2dlm_models.build_model(config).eval(), parts["iid"][0]
@@ -166,9 +184,13 @@ def test_quoted_phrases_are_found_in_a_story():
 @pytest.mark.parametrize("task", c2dlm_tasks.DATA)
 def test_test_rows_are_the_same_for_every_graph_and_never_trained(task):
     found = {graph: c2dlm_tasks.DATA[task]({**CONFIG, "graph": graph}, 0) for graph in ("none", "causal")}
-    plain, guided = ({name: [row["input_ids"] for row in rows] for name, rows in
-                      {"train": train, "validation": validation, **parts}.items()}
-                     for train, validation, parts, _ in found.values())
+    plain, guided = (
+        {
+            name: [row["input_ids"] for row in rows]
+            for name, rows in {"train": train, "validation": validation, **parts}.items()
+        }
+        for train, validation, parts, _ in found.values()
+    )
     assert plain == guided
     train, *others = ({tuple(ids) for ids in part} for part in plain.values())
     assert all(not train & other for other in others)
@@ -197,15 +219,23 @@ def quick(experiment, arm, folder):
     return c2dlm_runs.run_task(Run(experiment, arm, 0, "quick", config, folder, "cpu", lambda *_: None))
 
 
-@pytest.mark.parametrize(("experiment", "arm"), [
-    ("c2dlm.sudoku.n200", "autoregressive"), ("c2dlm.sudoku.scratch", "placebo_scratch"),
-    ("c2dlm.stg.l", "isolated"), ("c2dlm.cot.normal", "c2dlm"),
-    ("c2dlm.cot.controls", "c2dlm_ordered"), ("c2dlm.cot.order", "diffusion_no_cot"),
-    ("c2dlm.downstream", "placebo")])
+@pytest.mark.parametrize(
+    ("experiment", "arm"),
+    [
+        ("c2dlm.sudoku.n200", "autoregressive"),
+        ("c2dlm.sudoku.scratch", "placebo_scratch"),
+        ("c2dlm.stg.l", "isolated"),
+        ("c2dlm.cot.normal", "c2dlm"),
+        ("c2dlm.cot.controls", "c2dlm_ordered"),
+        ("c2dlm.cot.order", "diffusion_no_cot"),
+        ("c2dlm.downstream", "placebo"),
+    ],
+)
 def test_an_arm_trains_and_is_scored(experiment, arm, tmp_path):
     found = quick(experiment, arm, tmp_path)
-    shares = {name: value for name, value in found["metrics"].items()
-              if "rows" not in name and "param" not in name}
+    shares = {
+        name: value for name, value in found["metrics"].items() if "rows" not in name and "param" not in name
+    }
     assert shares and all(0 <= value <= 1 for value in shares.values())
     assert [entry["step"] for entry in found["history"]] == [1, 2]
     if arm == "c2dlm":
@@ -259,7 +289,11 @@ def test_a_base_reads_two_batches_of_skills_for_one_of_stories_of_like_length():
 
 def test_a_base_is_right_when_the_last_word_is(monkeypatch):
     rows = [words.encode("2 + 3 =", "5"), words.encode("Solve 2 x = 4 for x .", "x = 2 . \\boxed{ 2 }")]
-    for said, share in (([["5"], ["\\boxed{", "2", "}"]], 1.0), ([["4"], ["\\boxed{", "2", "}"]], 0.5),
-                        ([["5"], ["\\boxed{", "3", "}"]], 0.5), ([[], ["}"]], 0.0)):
+    for said, share in (
+        ([["5"], ["\\boxed{", "2", "}"]], 1.0),
+        ([["4"], ["\\boxed{", "2", "}"]], 0.5),
+        ([["5"], ["\\boxed{", "3", "}"]], 0.5),
+        ([[], ["}"]], 0.0),
+    ):
         monkeypatch.setattr(c2dlm_base, "decode", lambda *_, said=said: said)
         assert c2dlm_base.answers_right(None, rows, {}) == share

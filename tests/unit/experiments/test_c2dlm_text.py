@@ -8,7 +8,8 @@ from safetensors.torch import save_file
 
 from causalnb.c2dlm import to_llada
 from causalnb.errors import LabError
-from causalnb.experiments import c2dlm_grid, c2dlm_text
+from causalnb.experiments.c2dlm import grid as c2dlm_grid
+from causalnb.experiments.c2dlm import text as c2dlm_text
 from causalnb.lab import doctor, registry
 from causalnb.lab.registry import Run
 
@@ -32,8 +33,11 @@ def test_every_task_trains_and_is_scored_in_full_text(task, tmp_path):
     guided, plain = run(task, tmp_path / "a"), run(task, tmp_path / "b", graph="none")
     assert guided["metrics"]["edges_kept"] == 1.0 and "edges_kept" not in plain["metrics"]
     assert guided["history"][-1]["loss"] != plain["history"][-1]["loss"]
-    scores = {name: value for name, value in guided["metrics"].items() if name.endswith(("exact", "cells",
-                                                                                         "accuracy"))}
+    scores = {
+        name: value
+        for name, value in guided["metrics"].items()
+        if name.endswith(("exact", "cells", "accuracy"))
+    }
     assert scores and all(0 <= value <= 1 for value in scores.values())
     assert guided["metrics"]["trainable_parameters"] < guided["metrics"]["parameters"] / 10
 
@@ -47,8 +51,10 @@ def test_supervision_lies_on_the_tokens_of_the_concepts():
     assert "".join(said[first:-1]) == told[0]["response"] and row["input_ids"][-1] == end
     assert "".join(said[:first]) == told[0]["prompt"] + "\n"
     encouraged = "".join(said[k] for k in (mask[first] == 1).nonzero()[:, 0].tolist())
-    numbers = {name: told[0]["prompt"].split(f"{name}: ")[1].split(",")[0].split(" ")[0]
-               for name in ("Smoking", "Weight", "Exercise")}
+    numbers = {
+        name: told[0]["prompt"].split(f"{name}: ")[1].split(",")[0].split(" ")[0]
+        for name in ("Smoking", "Weight", "Exercise")
+    }
     assert all(f"{name}: {number}" in encouraged for name, number in numbers.items())
     assert "Hormones" not in encouraged and mask[:first].count_nonzero() == 0
     assert c2dlm_text.encode(tokenizer, told[0], end, 5) is None
@@ -85,21 +91,37 @@ def test_a_base_is_read_from_a_folder(layout, tmp_path):
     else:
         folder.mkdir()
         own = decoder.config
-        (folder / "config.json").write_text(json.dumps({
-            "model_type": "llada", "d_model": own.hidden_size, "n_heads": own.num_attention_heads,
-            "n_layers": own.num_hidden_layers, "mlp_hidden_size": own.intermediate_size,
-            "vocab_size": own.vocab_size, "max_sequence_length": 2048, "rope_theta": 10000.0,
-            "rms_norm_eps": own.rms_norm_eps, "mask_token_id": mask, "eos_token_id": end}))
-        save_file({name: value.contiguous() for name, value in to_llada(decoder.state_dict()).items()},
-                  folder / "model.safetensors")
+        (folder / "config.json").write_text(
+            json.dumps(
+                {
+                    "model_type": "llada",
+                    "d_model": own.hidden_size,
+                    "n_heads": own.num_attention_heads,
+                    "n_layers": own.num_hidden_layers,
+                    "mlp_hidden_size": own.intermediate_size,
+                    "vocab_size": own.vocab_size,
+                    "max_sequence_length": 2048,
+                    "rope_theta": 10000.0,
+                    "rms_norm_eps": own.rms_norm_eps,
+                    "mask_token_id": mask,
+                    "eos_token_id": end,
+                }
+            )
+        )
+        save_file(
+            {name: value.contiguous() for name, value in to_llada(decoder.state_dict()).items()},
+            folder / "model.safetensors",
+        )
     tokenizer.save_pretrained(folder)
     found, read, its_mask, its_end = c2dlm_text.text_base({**settings, "base_model": str(folder)}, [])
     assert its_end == end and len(read) >= len(tokenizer)
     assert its_mask == mask if layout == "llada" else its_mask < found.config.vocab_size
     before, after = decoder.state_dict(), found.state_dict()
     size = len(before["model.embed_tokens.weight"])
-    assert all(torch.equal(value, after[name][:size] if value.dim() == 2 else after[name])
-               for name, value in before.items())
+    assert all(
+        torch.equal(value, after[name][:size] if value.dim() == 2 else after[name])
+        for name, value in before.items()
+    )
     metrics = run("stg", tmp_path / "run", base_model=str(folder))["metrics"]
     assert 0 <= metrics["iid_accuracy"] <= 1 and metrics["edges_kept"] == 1.0
 

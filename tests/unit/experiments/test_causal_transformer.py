@@ -13,15 +13,17 @@ import torch
 from causalnb import paths
 from causalnb.causal_transformer import CausalTransformerForSequenceClassification, layers, patterns
 from causalnb.errors import DataError, LabError
-from causalnb.experiments import causal_transformer_draws as draws
-from causalnb.experiments import causal_transformer_forgetting as forgetting
-from causalnb.experiments import causal_transformer_grid as grid
-from causalnb.experiments import causal_transformer_models as models
-from causalnb.experiments import causal_transformer_readers as readers
-from causalnb.experiments import causal_transformer_runs as runs
-from causalnb.experiments import causal_transformer_sequence as sequence
-from causalnb.experiments import causal_transformer_tasks as tasks
-from causalnb.experiments import causal_transformer_translation as translation
+from causalnb.experiments.causal_transformer import data as tasks
+from causalnb.experiments.causal_transformer import (
+    draws,
+    forgetting,
+    grid,
+    models,
+    readers,
+    runs,
+    sequence,
+    translation,
+)
 from causalnb.lab import registry
 from causalnb.lab.batches import grouped
 from causalnb.tasks import overlap, paraphrase
@@ -59,8 +61,10 @@ def test_a_pair_is_two_sentences_of_two_types(nli):
     first = row["token_type_ids"].index(1)
     assert row["input_ids"][0] == tasks.BOS and row["input_ids"][first - 1] == tasks.EOS
     assert row["token_type_ids"] == [0] * first + [1] * (len(row["input_ids"]) - first)
-    said = [tokenizer.decode(part, skip_special_tokens=True).strip()
-            for part in (row["input_ids"][:first], row["input_ids"][first:])]
+    said = [
+        tokenizer.decode(part, skip_special_tokens=True).strip()
+        for part in (row["input_ids"][:first], row["input_ids"][first:])
+    ]
     assert said == [rows[0]["sentence1"].lower(), rows[0]["sentence2"].lower()]
     assert row["labels"] == rows[0]["label"] + 2 == ready[0]["labels"] + 2
 
@@ -106,7 +110,8 @@ def test_settings_alone_make_the_arms():
     assert vanilla.num_parameters() < gcn.num_parameters() == both.num_parameters()
     assert [len(model.losses) for model in (vanilla, gcn, loss, both, entropy)] == [0, 0, 1, 1, 0]
     assert {type(built(arm)).__name__ for arm in ("constant", "bow", "bilstm")} == {
-        "ContrastForSequenceClassification"}
+        "ContrastForSequenceClassification"
+    }
     stl = config("both_stl")
     assert {key for key in stl if stl[key] != config("both")[key]} == {"train_part", "probe_rows"}
 
@@ -141,8 +146,17 @@ def test_attention_is_measured_where_there_is_one(nli):
 @pytest.mark.parametrize("arm", ["bow", "bilstm", "transformer", "both", "entropy"])
 def test_every_arm_learns(arm, nli, tmp_path):
     """30 steps on 60 pairs: the loss falls by a tenth at least."""
-    run = run_of(tmp_path, arm=arm, steps=30, evaluate_every=10, d_model=16, batch=20, learning_rate=1e-2,
-                 causal_weight=0.01, dropout=0.0)
+    run = run_of(
+        tmp_path,
+        arm=arm,
+        steps=30,
+        evaluate_every=10,
+        d_model=16,
+        batch=20,
+        learning_rate=1e-2,
+        causal_weight=0.01,
+        dropout=0.0,
+    )
     torch.manual_seed(0)
     model = models.build_classifier(run.config, len(nli[1]), 2, 30)
     history = models.fit(run, model, nli[2], grouped(nli[2], 20, 30, 0))
@@ -170,8 +184,9 @@ def test_forgotten_examples_by_hand():
 
 def test_what_was_not_looked_at_yet_is_not_forgotten():
     looks = [[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 1, 0], [0, 0, 1, 1]]
-    history = [{"step": i} | ({"right_a": forgetting.packed(look)} if i > 1 else {})
-               for i, look in enumerate(looks)]
+    history = [
+        {"step": i} | ({"right_a": forgetting.packed(look)} if i > 1 else {}) for i, look in enumerate(looks)
+    ]
     found, total = forgetting.count_forgotten(history, {"a": 4})
     assert total == {"events_a": 1, "forgotten_a": 0.25}
     assert [entry.get("forgotten_a") for entry in found] == [None, None, 0, 1]
@@ -186,8 +201,9 @@ def test_what_is_lost_was_right_at_the_end_of_its_stage():
 def test_scores_by_hand():
     rows = [{"label": label, "kind": kind} for label, kind in ((0, "a"), (0, "b"), (1, "b"), (1, "b"))]
     found = runs.scores(rows, np.array([0, 1, 1, 1]), ("no", "yes"), "kind")
-    assert found == pytest.approx({"accuracy": 0.75, "macro_f": (2 / 3 + 4 / 5) / 2, "no": 0.5, "yes": 1.0,
-                                   "a": 1.0, "b": 2 / 3})
+    assert found == pytest.approx(
+        {"accuracy": 0.75, "macro_f": (2 / 3 + 4 / 5) / 2, "no": 0.5, "yes": 1.0, "a": 1.0, "b": 2 / 3}
+    )
     assert set(runs.scores(rows, np.zeros(4), ("no", "yes"))) == {"accuracy", "macro_f", "no", "yes"}
     one = runs.scores(rows[:2], np.array([0, 0]), ("no", "yes"))
     assert one == {"accuracy": 1.0, "macro_f": 1.0, "no": 1.0}
@@ -223,8 +239,10 @@ def test_a_draw_is_the_mask_that_its_number_draws(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "fit", spy)
     for arm in ("draw_1", "draw_3"):
         draws.run_draw(run_of(tmp_path / arm, DRAWS, arm))
-    drawn = [patterns.attention_pattern("random", len(one), share=0.25, seed=seed, global_tokens=1)
-             for one, seed in zip(seen, (1, 3), strict=True)]
+    drawn = [
+        patterns.attention_pattern("random", len(one), share=0.25, seed=seed, global_tokens=1)
+        for one, seed in zip(seen, (1, 3), strict=True)
+    ]
     assert all(map(torch.equal, seen, drawn)) and not torch.equal(*(one[:12, :12] for one in seen))
 
 
@@ -234,8 +252,9 @@ def test_a_draw_ends_with_its_run_and_the_first_one_is_table_1s(tmp_path):
         raise KeyError
     assert layers.attention_pattern is patterns.attention_pattern
     first = draws.run_draw(run_of(tmp_path / "0", DRAWS, "draw_1", draw=0, steps=3))
-    assert first == runs.run_pairs(run_of(tmp_path / "mask", "causal_transformer.masked.paraphrase", "random",
-                                          steps=3))
+    assert first == runs.run_pairs(
+        run_of(tmp_path / "mask", "causal_transformer.masked.paraphrase", "random", steps=3)
+    )
 
 
 def test_halves_of_the_challenge_are_told_apart(tmp_path):
@@ -260,22 +279,34 @@ def test_tasks_in_sequence_have_labels_of_their_own(tmp_path, monkeypatch):
             return np.zeros(1)
         return looks[among.start].pop(0)
 
-    looks = {0: [[0, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1], [1, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]],
-             2: [[0, 0, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 1, 0]], 4: [[1, 1, 1, 1]] * 2}
+    looks = {
+        0: [[0, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1], [1, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]],
+        2: [[0, 0, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 1, 0]],
+        4: [[1, 1, 1, 1]] * 2,
+    }
     probes = {}
-    monkeypatch.setattr(sequence, "spread",
-                        lambda rows, n: probes.setdefault(rows[0]["labels"] // 2 * 2, rows[:4]))
+    monkeypatch.setattr(
+        sequence, "spread", lambda rows, n: probes.setdefault(rows[0]["labels"] // 2 * 2, rows[:4])
+    )
     monkeypatch.setattr(sequence, "right", right)
     monkeypatch.setattr(sequence, "fit", fit)
     found = sequence.run_sequence(run_of(tmp_path, "causal_transformer.sequence", "both"))
     assert [(name, labels) for name, _, labels in seen] == [
-        ("overlap", {0, 1}), ("paraphrase", {2, 3}), ("fact_check", {4, 5})]
+        ("overlap", {0, 1}),
+        ("paraphrase", {2, 3}),
+        ("fact_check", {4, 5}),
+    ]
     assert [[name for name in entry if name.startswith("learned_")] for entry in found["history"]] == [
-        [f"learned_{task}" for task in [*grid.STAGES][: 1 + stage]] for stage in (0, 0, 1, 1, 2, 2)]
+        [f"learned_{task}" for task in [*grid.STAGES][: 1 + stage]] for stage in (0, 0, 1, 1, 2, 2)
+    ]
     assert isinstance(seen[0][1], CausalTransformerForSequenceClassification)
     assert seen[0][1].config.num_labels == 6
-    names = {f"after_{one}_{other}{part}" for one in grid.STAGES for other in grid.STAGES
-             for part in ("", "_challenge")}
+    names = {
+        f"after_{one}_{other}{part}"
+        for one in grid.STAGES
+        for other in grid.STAGES
+        for part in ("", "_challenge")
+    }
     assert names < set(found["metrics"])
     lost = {name: value for name, value in found["metrics"].items() if name.startswith("lost_")}
     assert lost == {"lost_overlap": pytest.approx(2 / 3), "lost_paraphrase": 0.5}  # nothing follows the third
@@ -291,8 +322,10 @@ def test_readers_of_half_a_pair_are_known_by_hand():
 
 
 def test_readers_are_scored_on_the_test_part(tmp_path):
-    told = {arm: readers.run_readers(run_of(tmp_path, "causal_transformer.readers", arm))["metrics"]
-            for arm in registry.arms("causal_transformer.readers")}
+    told = {
+        arm: readers.run_readers(run_of(tmp_path, "causal_transformer.readers", arm))["metrics"]
+        for arm in registry.arms("causal_transformer.readers")
+    }
     rows = tasks.parts("snli", {"source": "generator", **grid.SMALL}, 0)["test"]
     labels = Counter(row["label"] for row in rows)
     assert {one["test_rows"] for one in told.values()} == {labels.total()}
@@ -318,8 +351,9 @@ def test_every_arm_of_the_search_has_as_many_tries_and_other_templates():
 @pytest.mark.parametrize("arm, part", [("transformer", "train"), ("transformer_stl", "challenge_train")])
 def test_an_arm_learns_from_the_part_it_names_alone(arm, part, tmp_path, monkeypatch):
     learned, fit = [], runs.fit
-    monkeypatch.setattr(runs, "fit", lambda run, model, rows, *more: (
-        learned.append(rows), fit(run, model, rows, *more))[1])
+    monkeypatch.setattr(
+        runs, "fit", lambda run, model, rows, *more: (learned.append(rows), fit(run, model, rows, *more))[1]
+    )
     id = "causal_transformer.overlap.nli.m5"
     run = run_of(tmp_path, id, arm)
     runs.run_pairs(run)
@@ -367,8 +401,9 @@ def test_on_trial_beyond_the_paper_is_the_best_try():
             file = results / f"causal_transformer.beyond.search.{task}" / arm / f"seed{seed}.json"
             found = json.loads(file.read_text())["metrics"]
             scores[arm] += [found["validation_accuracy"], found["challenge_accuracy"]]
-    ours, papers = ({arm: sum(scores[arm]) for arm in tries}
-                    for tries in (grid.BEYOND_TRIES, grid.BLANKET_TRIES))
+    ours, papers = (
+        {arm: sum(scores[arm]) for arm in tries} for tries in (grid.BEYOND_TRIES, grid.BLANKET_TRIES)
+    )
     assert grid.CHOSEN == max(ours, key=ours.get)
     heaviest = max(papers, key=lambda arm: grid.BLANKET_TRIES[arm]["causal_weight"])
     assert [*grid.BLANKETS] == [max(papers, key=papers.get)] == [heaviest]
@@ -387,7 +422,12 @@ def test_the_whole_method_at_its_gcns_rate_has_its_best_try(task):
     used = config("both", f"causal_transformer.rate.{task}", "laptop")
     tried = config(f"both_{chosen}", f"causal_transformer.search.rate.{task}", "laptop")
     assert {key for key in used if used[key] != tried[key]} - {"map_rows"} == {
-        "cells", "data", "data_seed", "real", "steps"}
+        "cells",
+        "data",
+        "data_seed",
+        "real",
+        "steps",
+    }
     table_1 = config("both", f"causal_transformer.overlap.{task}.m5", "laptop")
     assert {key for key in used if used[key] != table_1[key]} == {"learning_rate", "causal_weight", "ramp"}
 
@@ -404,8 +444,14 @@ def test_the_control_of_held_attention_has_its_entropy_and_the_best_weight(task)
         ends = [found["history"][-1]["entropy"] for found in stored(experiment, grid.CHOSEN)]
         assert len(ends) == len(registry.seeds(f"causal_transformer.beyond.{experiment}", "laptop"))
         assert grid.SPREADS[task][part] == pytest.approx(np.mean(ends), abs=0.0051)
-    scores = {arm: [found["metrics"][f"{cell}_accuracy"] for cell in ("validation", "challenge")
-                    for found in stored(f"spread.search.{task}", arm)] for arm in grid.SPREAD_TRIES}
+    scores = {
+        arm: [
+            found["metrics"][f"{cell}_accuracy"]
+            for cell in ("validation", "challenge")
+            for found in stored(f"spread.search.{task}", arm)
+        ]
+        for arm in grid.SPREAD_TRIES
+    }
     assert {len(one) for one in scores.values()} == {4}
     assert grid.SPREAD_USED[task] == max(scores, key=lambda arm: np.mean(scores[arm]))
 
@@ -434,14 +480,17 @@ def test_every_arm_of_a_sequence_has_the_rate_searched_on_its_first_task():
     arms = registry.arms("causal_transformer.sequence")
     rates = {arm: config(arm, "causal_transformer.sequence", "laptop")["learning_rate"] for arm in arms}
     assert rates["both"] == rates["transformer"] == grid.RATES["nli"]
-    assert rates == {arm: config(arm, "causal_transformer.overlap.nli.m5", "laptop")["learning_rate"]
-                     for arm in arms}
+    assert rates == {
+        arm: config(arm, "causal_transformer.overlap.nli.m5", "laptop")["learning_rate"] for arm in arms
+    }
 
 
 def test_minorities_differ_in_their_data_alone():
     for name in grid.OVERLAP:
-        settings = [config("both", f"causal_transformer.overlap.{name}.{suffix}", "laptop")
-                    for suffix in grid.MINORITIES]
+        settings = [
+            config("both", f"causal_transformer.overlap.{name}.{suffix}", "laptop")
+            for suffix in grid.MINORITIES
+        ]
         rates = [one["data"].pop("minority") for one in settings]
         assert rates == [0, 0.01, 0.05] and settings[0] == settings[1] == settings[2]
 
@@ -473,12 +522,29 @@ def test_targets_end_and_do_not_begin(captions):
 
 def test_what_was_learned_by_heart_is_translated(captions, tmp_path):
     rows, tokenizer, ready = captions
-    run = run_of(tmp_path, DE, "vanilla", steps=60, evaluate_every=60, d_model=16, d_ff=32, batch=3,
-                 learning_rate=2e-2, dropout=0.0, label_smoothing=0.0)
+    run = run_of(
+        tmp_path,
+        DE,
+        "vanilla",
+        steps=60,
+        evaluate_every=60,
+        d_model=16,
+        d_ff=32,
+        batch=3,
+        learning_rate=2e-2,
+        dropout=0.0,
+        label_smoothing=0.0,
+    )
     torch.manual_seed(0)
     model = translation.build_translator(run.config, len(tokenizer), 60)
-    history = models.fit(run, model, ready, grouped(ready, 3, 60, 0),
-                         lambda model: translation.told(model, ready), translation.collate)
+    history = models.fit(
+        run,
+        model,
+        ready,
+        grouped(ready, 3, 60, 0),
+        lambda model: translation.told(model, ready),
+        translation.collate,
+    )
     assert history[-1]["accuracy"] == 1 and history[-1]["validation_loss"] < 0.3
     for beams in (1, 2):
         assert translation.translations(model, ready, tokenizer, beams, 20) == [row["target"] for row in rows]
@@ -495,8 +561,9 @@ def test_the_papers_pair_is_kept_as_a_map(captions, nli):
     model = translation.build_translator(config("vanilla", DE), len(tokenizer), 4).eval()
     found = translation.example_maps(model, tokenizer)
     parts = {stack: [row for row in found if row["stack"] == stack] for stack in ("encoder", "decoder")}
-    said = ["".join(row["token"] for row in one if row["token"] not in ("<s>", "</s>"))
-            for one in parts.values()]
+    said = [
+        "".join(row["token"] for row in one if row["token"] not in ("<s>", "</s>")) for one in parts.values()
+    ]
     assert said == [sentence.replace(" ", "") for sentence in models.EXAMPLE]
     for one in (rows, *parts.values()):
         weights = torch.tensor([[row[f"to_{j}"] for j in range(len(one))] for row in one])
@@ -531,7 +598,13 @@ def test_a_missing_sacrebleu_is_named_before_anything_is_trained(monkeypatch, tm
 
 
 def test_the_loss_is_in_the_stacks_of_its_arm():
-    stacks = {arm: [*translation.build_translator(config(arm, DE), 300, 4).losses]
-              for arm in registry.arms(DE)}
-    assert stacks == {"vanilla": [], "gcn": [], "loss_encoder": ["encoder"],
-                      "loss_both": ["encoder", "decoder"], "both": ["encoder", "decoder"]}
+    stacks = {
+        arm: [*translation.build_translator(config(arm, DE), 300, 4).losses] for arm in registry.arms(DE)
+    }
+    assert stacks == {
+        "vanilla": [],
+        "gcn": [],
+        "loss_encoder": ["encoder"],
+        "loss_both": ["encoder", "decoder"],
+        "both": ["encoder", "decoder"],
+    }

@@ -9,12 +9,17 @@ import pytest
 import torch
 
 from causalnb.causal_transformer import attention_pattern, excess_bounds, no_loop
-from causalnb.experiments import causal_transformer_attention_artefacts as artefacts
-from causalnb.lab import registry
+from causalnb.experiments.causal_transformer.artefacts import attention as artefacts
+from causalnb.lab import building
 from causalnb.lab.figures import render, style
 
-FIGURES = {"fig2": artefacts.masks_figure, "fig3": artefacts.loops_figure, "fig4": artefacts.blanket_figure,
-           "fig5": artefacts.space_figure, "fig6": artefacts.blocks_figure}
+FIGURES = {
+    "fig2": artefacts.masks_figure,
+    "fig3": artefacts.loops_figure,
+    "fig4": artefacts.blanket_figure,
+    "fig5": artefacts.space_figure,
+    "fig6": artefacts.blocks_figure,
+}
 
 
 def drawn(name):
@@ -127,7 +132,7 @@ def test_drawing_leaves_the_callers_chance_alone():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_files_are_built_and_the_same_twice(name):
-    paths = {path.suffix: path for path in registry.build(f"causal_transformer.{name}")}
+    paths = {path.suffix: path for path in building.build(f"causal_transformer.{name}")}
     assert set(paths) == {".svg", ".png"}
     with style():
         assert paths[".svg"].read_bytes() == render(drawn(name)[0], "svg")

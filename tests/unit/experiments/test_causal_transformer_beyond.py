@@ -9,18 +9,17 @@ import torch
 
 from causalnb import paths
 from causalnb.causal_transformer import invariance
-from causalnb.experiments import causal_transformer_beyond as beyond
-from causalnb.experiments import causal_transformer_runs as runs
-from causalnb.experiments import causal_transformer_spread as control
-from causalnb.experiments import causal_transformer_tasks as tasks
-from causalnb.experiments.causal_transformer_grid import (
+from causalnb.experiments.causal_transformer import beyond, runs
+from causalnb.experiments.causal_transformer import data as tasks
+from causalnb.experiments.causal_transformer import spread as control
+from causalnb.experiments.causal_transformer.grid import (
     BEYOND,
     BEYOND_TRIES,
     BLANKET_TRIES,
     COMPARED_RATES,
     OVERLAP,
-    RATES,
     RATE_TRIES,
+    RATES,
 )
 from causalnb.lab import registry
 from causalnb.tasks import overlap
@@ -29,8 +28,9 @@ NLI = "causal_transformer.beyond.nli.m5"
 
 
 def run_of(folder, arm, progress=lambda *_: None, **changes):
-    return registry.Run(NLI, arm, 0, "quick", registry.config(NLI, arm, "quick") | changes, folder, "cpu",
-                        progress)
+    return registry.Run(
+        NLI, arm, 0, "quick", registry.config(NLI, arm, "quick") | changes, folder, "cpu", progress
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +43,10 @@ def nli():
 def test_sentences_are_those_of_the_pair(nli):
     rows, tokenizer, ready = nli
     for row, tokens in zip(rows[:20], ready, strict=False):
-        said = [tokenizer.decode(beyond.sentence(tokens, kind), skip_special_tokens=True).strip()
-                for kind in (0, 1)]
+        said = [
+            tokenizer.decode(beyond.sentence(tokens, kind), skip_special_tokens=True).strip()
+            for kind in (0, 1)
+        ]
         assert said == [row["sentence1"].lower(), row["sentence2"].lower()]
 
 
@@ -97,12 +99,21 @@ def test_arms_add_one_part_after_the_other():
         seen = {}
         for arm in registry.arms(f"causal_transformer.beyond.{name}.m5"):
             found = registry.config(f"causal_transformer.beyond.{name}.m5", arm, "laptop")
-            seen[arm] = (found["compared"], found["parents"] == 2 and found["directed"],
-                         found["interchanged"], found["causal_weight"] == 1)
-        assert seen == {"transformer": (False,) * 4, "compared": (True, False, False, False),
-                        "directed": (True, True, False, False), "interchanged": (True, False, True, False),
-                        "all": (True, True, True, False), "held_attention": (True,) * 4,
-                        "blanket_3": (True, False, False, True)}
+            seen[arm] = (
+                found["compared"],
+                found["parents"] == 2 and found["directed"],
+                found["interchanged"],
+                found["causal_weight"] == 1,
+            )
+        assert seen == {
+            "transformer": (False,) * 4,
+            "compared": (True, False, False, False),
+            "directed": (True, True, False, False),
+            "interchanged": (True, False, True, False),
+            "all": (True, True, True, False),
+            "held_attention": (True,) * 4,
+            "blanket_3": (True, False, False, True),
+        }
         assert set(registry.arms(f"causal_transformer.beyond.{name}.m1")) < set(seen)
         for minority in ("m1", "m5"):
             ids = (f"causal_transformer.beyond.{part}{name}.{minority}" for part in ("", "reader."))
@@ -125,8 +136,12 @@ def test_the_papers_method_is_tried_on_the_comparison():
         plain = registry.config(id, "compared", "laptop")
         for arm in BLANKET_TRIES:
             found = registry.config(id, arm, "laptop")
-            assert {key for key in plain if found[key] != plain[key]} == {"gcn", "blanket", "causal_weight",
-                                                                          "ramp"}
+            assert {key for key in plain if found[key] != plain[key]} == {
+                "gcn",
+                "blanket",
+                "causal_weight",
+                "ramp",
+            }
 
 
 def test_the_rate_of_the_comparison_is_tried_alone():
@@ -145,10 +160,13 @@ def test_what_is_added_to_the_comparison_has_its_best_rate(name):
     scores, id = {}, f"causal_transformer.beyond.search.{name}"
     for arm, tried in RATE_TRIES.items():
         folder = Path(paths.__file__).parents[1] / "data" / "results" / "laptop" / id / arm
-        found = [json.loads((folder / f"seed{seed}.json").read_text())["metrics"]
-                 for seed in registry.seeds(id, "laptop")]
-        scores[tried["learning_rate"]] = sum(one["validation_accuracy"] + one["challenge_accuracy"]
-                                             for one in found)
+        found = [
+            json.loads((folder / f"seed{seed}.json").read_text())["metrics"]
+            for seed in registry.seeds(id, "laptop")
+        ]
+        scores[tried["learning_rate"]] = sum(
+            one["validation_accuracy"] + one["challenge_accuracy"] for one in found
+        )
     assert max(scores, key=scores.get) == COMPARED_RATES[name]
     for experiment in (id, *(f"causal_transformer.beyond.{name}.{suffix}" for suffix in ("m1", "m5"))):
         for arm in {*registry.arms(experiment)} - {*RATE_TRIES}:
@@ -159,10 +177,14 @@ def test_what_is_added_to_the_comparison_has_its_best_rate(name):
 def test_models_learn_from_training_pairs_alone(tmp_path, monkeypatch):
     learned, classified = [], []
     word_classes, fit = invariance.word_classes, beyond.fit
-    monkeypatch.setattr(beyond, "fit", lambda run, model, rows, *more: (
-        learned.append(rows), fit(run, model, rows, *more))[1])
-    monkeypatch.setattr(invariance, "word_classes", lambda sentences, *more: (
-        classified.append(sentences), word_classes(sentences, *more))[1])
+    monkeypatch.setattr(
+        beyond, "fit", lambda run, model, rows, *more: (learned.append(rows), fit(run, model, rows, *more))[1]
+    )
+    monkeypatch.setattr(
+        invariance,
+        "word_classes",
+        lambda sentences, *more: (classified.append(sentences), word_classes(sentences, *more))[1],
+    )
     beyond.run_beyond(run_of(tmp_path, "all"))
     config = registry.config(NLI, "all", "quick")
     found = tasks.parts(config["task"], config["data"], config["data_seed"])
@@ -178,8 +200,9 @@ def test_its_transformer_is_table_1s(name, tmp_path):
     for kind, run in (("overlap", runs.run_pairs), ("beyond", beyond.run_beyond)):
         id = f"causal_transformer.{kind}.{name}.m5"
         config = registry.config(id, "transformer", "quick") | {"steps": 6, "evaluate_every": 2}
-        found.append(run(registry.Run(id, "transformer", 0, "quick", config, tmp_path / kind, "cpu",
-                                      lambda *_: None)))
+        found.append(
+            run(registry.Run(id, "transformer", 0, "quick", config, tmp_path / kind, "cpu", lambda *_: None))
+        )
     one, other = found
     for name in ("loss", "accuracy", "entropy"):
         assert [row[name] for row in one["history"]] == [row[name] for row in other["history"]]
@@ -192,5 +215,4 @@ def test_data_are_the_tables_own():
             ids = [f"causal_transformer.{kind}.{name}.{suffix}" for kind in ("beyond", "overlap")]
             ours, table = (registry.config(id, "transformer", "laptop") for id in ids)
             differ = {key for key in ours if ours[key] != table.get(key)}
-            assert differ == {"interchanged", "compared", "directed", "distance", "causal_weight",
-                              "ramp"}
+            assert differ == {"interchanged", "compared", "directed", "distance", "causal_weight", "ramp"}

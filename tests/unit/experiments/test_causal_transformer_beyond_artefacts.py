@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import causal_transformer_beyond_artefacts as made
-from causalnb.experiments import causal_transformer_grid as grid
-from causalnb.experiments import causal_transformer_overlap_artefacts as table1
-from causalnb.lab import registry, results
+from causalnb.experiments.causal_transformer import grid
+from causalnb.experiments.causal_transformer.artefacts import beyond as made
+from causalnb.experiments.causal_transformer.artefacts import overlap as table1
+from causalnb.lab import building, evidence, registry, results
 from causalnb.lab.statistics import mean_ci, sign_flip
 from causalnb.lab.tables import estimate, points
 from causalnb.tasks import overlap, paraphrase
@@ -22,8 +22,11 @@ REAL = {"nli": ["mnli_contradicting"], "paraphrase": ["paws_qqp"]}
 
 def scored(id: str, arm: str, seed: int, task: str) -> dict:
     """Metrics of run_beyond, the challenge better by 0.2 in the chosen arm."""
-    names = [f"{cell}_{name}" for cell in ("validation", *grid.CELLS, *REAL[task])
-             for name in ("accuracy", "macro_f", *made.TASKS[task][2])]
+    names = [
+        f"{cell}_{name}"
+        for cell in ("validation", *grid.CELLS, *REAL[task])
+        for name in ("accuracy", "macro_f", *made.TASKS[task][2])
+    ]
     names += [f"{cell}_{kind}" for cell in made.CELLS for kind in KINDS[task]]
     found = {name: number(id, arm, seed, name) / 4 + 0.5 for name in names}
     for name in ("violated", "entropy"):
@@ -42,9 +45,9 @@ def stored(tmp_path_factory):
             patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
         for module in (made, table1):
             patch.setattr(module, "real_cells", lambda task, profile=None: REAL[task])
-        ids = {id: task for part in (made.IDS, made.READERS, made.SPREADS)
-               for (task, _), id in part.items()} | {
-            id: task for part in (made.SEARCHES, made.SPREAD_SEARCHES) for task, id in part.items()}
+        ids = {
+            id: task for part in (made.IDS, made.READERS, made.SPREADS) for (task, _), id in part.items()
+        } | {id: task for part in (made.SEARCHES, made.SPREAD_SEARCHES) for task, id in part.items()}
         for id, task in ids.items():
             for arm in (spec := counted(patch, id, SEEDS)).arms:
                 for seed in range(SEEDS):
@@ -54,7 +57,7 @@ def stored(tmp_path_factory):
                 write(spec, arm, 0, scored(id, arm, 0, task), [])
         for arm in (spec := counted(patch, table1.PUBLISHED, 1)).arms:  # 486 of 677 are no paraphrases
             write(spec, arm, 0, {"pairs_3": 79.0, "label_3": 29.0, "pairs_4": 598.0, "label_4": 162.0}, [])
-        with results.stored_only():
+        with evidence.stored_only():
             yield
 
 
@@ -73,7 +76,8 @@ def test_every_arm_has_its_row(task, found):
     rows = {tuple(row[:2]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert [name for share, name in rows if share == "5 %"] == [*made.SHOWN.values()]
     assert {made.SHOWN[arm] for arm in (*grid.FEWER, made.SIMPLE)} == {
-        name for share, name in rows if share == "1 %"}
+        name for share, name in rows if share == "1 %"
+    }
     of = 100 * values(made.IDS[task, "m1"], grid.CHOSEN, "held_out_accuracy", task)
     assert rows["1 %", "+ all three, held attention"]["other templates"] == estimate(mean_ci(of), 1)
 
@@ -83,8 +87,9 @@ def test_differences_are_of_the_same_seeds(found):
     rows = {tuple(row[:3]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert len(rows) == len(table.rows) == 2 * (11 + 4)
     id = made.IDS["paraphrase", "m5"]
-    gaps = (values(id, "all", "paws_qqp_macro_f", "paraphrase")
-            - values(id, "compared", "paws_qqp_macro_f", "paraphrase"))
+    gaps = values(id, "all", "paws_qqp_macro_f", "paraphrase") - values(
+        id, "compared", "paws_qqp_macro_f", "paraphrase"
+    )
     told = rows["paraphrase", "5 %", "+ all three - + comparison"]["PAWS-QQP, macro-F"]
     assert told == f"{points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
     assert rows["entailment", "5 %", "+ all three - + comparison"]["PAWS-QQP, macro-F"] == ""
@@ -99,8 +104,10 @@ def test_the_bilstm_is_trained_as_table_1s(key):
 
 def test_the_arm_on_trial_is_held_against_table_1s_bilstm(found):
     rows = {tuple(row[:3]): row for row in made.contrasts_table(found).rows}
-    ours, theirs = (values(id, arm, "challenge_accuracy", "nli") for id, arm in (
-        (made.IDS["nli", "m1"], grid.CHOSEN), (made.READERS["nli", "m1"], "bilstm")))
+    ours, theirs = (
+        values(id, arm, "challenge_accuracy", "nli")
+        for id, arm in ((made.IDS["nli", "m1"], grid.CHOSEN), (made.READERS["nli", "m1"], "bilstm"))
+    )
     gaps = ours - theirs
     told = rows["entailment", "1 %", "+ all three, held attention - BiLSTM, as in Table 1"][3]
     assert told == f"{points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
@@ -131,22 +138,37 @@ def test_entropy_is_told_by_seed_without_and_with_the_penalty():
 def test_what_was_tried_is_shown_whole():
     table = made.tries_table()
     assert [row[0] for row in table.rows] == [*made.TRIED.values()]
-    assert {*made.TRIED} == {*grid.BEYOND_TRIES, *grid.APART, *grid.BLANKET_TRIES, *grid.RATE_TRIES,
-                             *grid.SPREAD_TRIES}
+    assert {*made.TRIED} == {
+        *grid.BEYOND_TRIES,
+        *grid.APART,
+        *grid.BLANKET_TRIES,
+        *grid.RATE_TRIES,
+        *grid.SPREAD_TRIES,
+    }
     id = made.SEARCHES["nli"]
     rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     row = rows["+ comparison, GCN and loss, weight 1"]
     assert len(rows) == len(table.rows) and "+ comparison, learning rate 0.00025" in rows
-    for heading, metric in (("validation", "validation_accuracy"),
-                            ("outside the bounds", "challenge_violated")):
+    for heading, metric in (
+        ("validation", "validation_accuracy"),
+        ("outside the bounds", "challenge_violated"),
+    ):
         of = 100 * values(id, "blanket_3", metric, "nli")
         assert row[f"entailment, {heading}"] == estimate(mean_ci(of), 1)
 
 
 def test_the_choice_is_the_best_mean_of_both_tasks():
-    scores = {arm: 100 * np.mean([values(made.SEARCHES[task], arm, f"{cell}_accuracy", task)
-                                  for task in made.TASKS for cell in ("validation", "challenge")])
-              for arm in grid.BEYOND_TRIES}
+    scores = {
+        arm: 100
+        * np.mean(
+            [
+                values(made.SEARCHES[task], arm, f"{cell}_accuracy", task)
+                for task in made.TASKS
+                for cell in ("validation", "challenge")
+            ]
+        )
+        for arm in grid.BEYOND_TRIES
+    }
     best, second = sorted(scores, key=scores.get)[:-3:-1]
     told = made.choice_remark()
     assert f"*{made.TRIED[best]}*, {scores[best]:.1f} %; " in told
@@ -176,8 +198,9 @@ def test_the_figure_has_a_mark_for_every_seed(found):
                 assert np.allclose(line.get_xdata(), ours)
                 assert np.allclose(line.get_ydata(), at, atol=0.4) and line.get_marker() == made.MARKS[arm]
             hollow = next(line for line in drawn if line.get_markerfacecolor() == "none")
-            assert np.allclose(hollow.get_xdata(), 100 * values(made.IDS[task, "m1"], made.PLAIN,
-                                                                f"{cell}_accuracy", task))
+            assert np.allclose(
+                hollow.get_xdata(), 100 * values(made.IDS[task, "m1"], made.PLAIN, f"{cell}_accuracy", task)
+            )
     assert [one.get_text() for one in panels[0, 0].get_yticklabels()] == [*made.SHOWN.values()]
     id = made.IDS["nli", "m1"]
     mean = 100 * values(id, grid.CHOSEN, "held_out_accuracy", "nli").mean()
@@ -214,8 +237,10 @@ def planted(**gains):
     rows = []
     for arm in grid.FEWER:
         for seed in range(6):
-            more = {name: (value if np.isscalar(value) else value[seed]) * (arm == grid.CHOSEN) / 100
-                    for name, value in gains.items()}
+            more = {
+                name: (value if np.isscalar(value) else value[seed]) * (arm == grid.CHOSEN) / 100
+                for name, value in gains.items()
+            }
             rows.append({"arm": arm, "seed": seed} | {METRICS[name]: 0.5 + one for name, one in more.items()})
     return {("paraphrase", "m5"): pd.DataFrame(rows).set_index(["arm", "seed"])}
 
@@ -224,12 +249,20 @@ GOOD = {"challenge": 20, "test": -0.5, "held_out": 3, "paws_qqp": 2, "macro_f": 
 METRICS = {name: f"{name}_accuracy" for name in GOOD} | {"macro_f": "paws_qqp_macro_f"}
 
 
-@pytest.mark.parametrize("changed, missed", [
-    ({}, None), ({"challenge": 4.9}, "challenge"), ({"test": -1.1}, "in distribution"),
-    ({"challenge": [60, 60, 60, 60, -10, -10]}, "challenge"),  # 36.7 points, and p 0.19
-    ({"held_out": 0}, "other templates"), ({"held_out": [9, -9, 9, -9, 9, -9]}, "other templates"),
-    ({"paws_qqp": -2}, "PAWS-QQP"), ({"macro_f": -5}, "PAWS-QQP, macro-F"),  # "no" more often
-    ({"macro_f": [9, -9, 9, -9, 9, -9]}, "PAWS-QQP, macro-F")])
+@pytest.mark.parametrize(
+    "changed, missed",
+    [
+        ({}, None),
+        ({"challenge": 4.9}, "challenge"),
+        ({"test": -1.1}, "in distribution"),
+        ({"challenge": [60, 60, 60, 60, -10, -10]}, "challenge"),  # 36.7 points, and p 0.19
+        ({"held_out": 0}, "other templates"),
+        ({"held_out": [9, -9, 9, -9, 9, -9]}, "other templates"),
+        ({"paws_qqp": -2}, "PAWS-QQP"),
+        ({"macro_f": -5}, "PAWS-QQP, macro-F"),  # "no" more often
+        ({"macro_f": [9, -9, 9, -9, 9, -9]}, "PAWS-QQP, macro-F"),
+    ],
+)
 def test_the_aim_needs_every_part(changed, missed):
     met = made.reached(planted(**GOOD | changed), "paraphrase", "m5", "compared", ["paws_qqp"])
     assert [name for name, (_, good) in met.items() if not good] == ([missed] if missed else [])
@@ -250,8 +283,9 @@ def test_the_aim_is_told_by_task_share_and_arm(found):
     assert f"challenge {points(mean_ci(gained))}, p {sign_flip(gained):.2g} (met)" in told
     assert told.endswith('reached.\n- Always "no" scores 71.8% on PAWS-QQP, macro-F 41.8%.')
     assert "Always" not in made.aim_remark({key: frame for key, frame in found.items() if key[0] == "nli"})
-    small = {key: frame.assign(challenge_accuracy=frame.challenge_accuracy / 10)
-             for key, frame in found.items()}
+    small = {
+        key: frame.assign(challenge_accuracy=frame.challenge_accuracy / 10) for key, frame in found.items()
+    }
     assert made.aim_remark(small).count(": not reached") == 8
 
 
@@ -260,17 +294,19 @@ def test_what_is_lost_where_all_have_one_label_is_told(found):
     assert [line.split(", ")[2] for line in lines] == ["1 %", "5 %"]
     assert [line.count(", p ") for line in lines] == [3, 6]
     for arm, other in ((grid.CHOSEN, "all"), (*grid.BLANKETS, "compared")):
-        ours, theirs = (values(made.IDS["nli", "m5"], one, "mnli_contradicting_accuracy", "nli")
-                        for one in (arm, other))
+        ours, theirs = (
+            values(made.IDS["nli", "m5"], one, "mnli_contradicting_accuracy", "nli") for one in (arm, other)
+        )
         gaps = ours - theirs
-        assert (f"{made.SHOWN[arm]} - {made.SHOWN[other]} {points(mean_ci(gaps))}, "
-                f"p {sign_flip(gaps):.2g}") in lines[1]
+        assert (
+            f"{made.SHOWN[arm]} - {made.SHOWN[other]} {points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
+        ) in lines[1]
     assert not made.one_label_remark({key: frame for key, frame in found.items() if key[0] != "nli"})
 
 
 def test_it_is_built_and_names_a_missing_result():
-    assert all(file.is_file() for file in registry.build("causal_transformer.beyond"))
-    assert registry.status("causal_transformer.beyond", "quick")[0] == "built"
+    assert all(file.is_file() for file in building.build("causal_transformer.beyond"))
+    assert building.status("causal_transformer.beyond", "quick")[0] == "built"
     gone = results.path(made.IDS["nli", "m1"], "compared", 1)
     kept = gone.read_bytes()
     gone.unlink()

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from causalnb.errors import LabError
-from causalnb.experiments import causal_transformer_map_artefacts as made
-from causalnb.lab import registry, results
+from causalnb.experiments.causal_transformer.artefacts import maps as made
+from causalnb.lab import building, evidence, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from tests.unit.experiments.made_up import number
@@ -18,7 +18,7 @@ SEEDS = 3
 
 @pytest.fixture(scope="module", autouse=True)
 def stored(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch, results.stored_only():
+    with pytest.MonkeyPatch.context() as patch, evidence.stored_only():
         store(patch, tmp_path_factory.mktemp("maps"), SEEDS)
         yield
     plt.close("all")
@@ -26,8 +26,12 @@ def stored(tmp_path_factory):
 
 def test_the_maps_are_those_of_the_arms():
     found = made.panels()
-    assert [*found] == [("encoder", "vanilla"), ("encoder", "causal"), ("decoder", "vanilla"),
-                        ("decoder", "causal")]
+    assert [*found] == [
+        ("encoder", "vanilla"),
+        ("encoder", "causal"),
+        ("decoder", "vanilla"),
+        ("decoder", "causal"),
+    ]
     for (stack, column), (tokens, weights) in found.items():
         assert tokens == [*TOKENS]
         assert torch.allclose(weights, drawn(stack, made.MODELS[stack][2][column]).double(), atol=1e-5)
@@ -49,7 +53,11 @@ def test_arcs_are_drawn_as_they_are():
     _, ax = plt.subplots()
     made.draw_arcs(ax, ["a", "b", "c", "d"], weights)
     assert [(arc.center[0], arc.width, arc.theta1, arc.get_linestyle()) for arc in ax.patches] == [
-        (0.5, 1, 180, "--"), (0.5, 1, 0, "--"), (1.0, 2, 0, "-"), (1.5, 3, 0, "-")]  # 180: below the line
+        (0.5, 1, 180, "--"),
+        (0.5, 1, 0, "--"),
+        (1.0, 2, 0, "-"),
+        (1.5, 3, 0, "-"),
+    ]  # 180: below the line
     assert [line.get_xdata()[0] for line in ax.lines[1:]] == [2]  # the ring of c
     assert [label.get_fontweight() for label in ax.get_xticklabels()] == ["bold", *3 * ["normal"]]
     assert all(0 < arc.height / 2 <= ax.get_ylim()[1] for arc in ax.patches)
@@ -70,14 +78,22 @@ def test_counts_pair_seeds():
     assert len(rows) == 2 * (len(made.MEASURES) + len(made.PER_ARC))
     for stack, metric in (("encoder", "cycles"), ("decoder", "violated")):
         id, prefix, arms = made.MODELS[stack]
-        vanilla, causal = ([number(id, arm, seed, f"{prefix}_{metric}") for seed in range(SEEDS)]
-                           for arm in arms.values())
+        vanilla, causal = (
+            [number(id, arm, seed, f"{prefix}_{metric}") for seed in range(SEEDS)] for arm in arms.values()
+        )
         assert rows[stack, made.MEASURES[metric]] == [
-            estimate(mean_ci(vanilla), 4), estimate(mean_ci(causal), 4),
-            made.gain(np.subtract(causal, vanilla), 4)]
+            estimate(mean_ci(vanilla), 4),
+            estimate(mean_ci(causal), 4),
+            made.gain(np.subtract(causal, vanilla), 4),
+        ]
     id, prefix, arms = made.MODELS["encoder"]
-    each = [[number(id, arm, seed, f"{prefix}_loops") / number(id, arm, seed, f"{prefix}_arcs")
-             for seed in range(SEEDS)] for arm in arms.values()]
+    each = [
+        [
+            number(id, arm, seed, f"{prefix}_loops") / number(id, arm, seed, f"{prefix}_arcs")
+            for seed in range(SEEDS)
+        ]
+        for arm in arms.values()
+    ]
     assert rows["encoder", made.PER_ARC["loops"]][2] == made.gain(np.subtract(each[1], each[0]), 4)
     encoder, decoder = made.arcs_remark().split("Decoder: ")
     assert encoder.startswith("Encoder: ") and "nodes on a cycle per strong arc differ by" in encoder
@@ -85,12 +101,19 @@ def test_counts_pair_seeds():
 
 
 def test_the_figures_are_built_with_counts_and_verdicts():
-    names = {file.name for id in ("fig8", "fig9") for file in registry.build(f"{made.SOURCE}.{id}")}
+    names = {file.name for id in ("fig8", "fig9") for file in building.build(f"{made.SOURCE}.{id}")}
     assert {"fig8.svg", "fig9.svg", "fig9_counts.md", "fig8_verdicts.md", "fig9_verdicts.md"} <= names
-    claim, = made.cycles_verdict().rows  # beside arcs: few arcs close few cycles
+    (claim,) = made.cycles_verdict().rows  # beside arcs: few arcs close few cycles
     id, prefix, arms = made.MODELS["encoder"]
-    gap = np.subtract(*([number(id, arm, seed, f"{prefix}_cycles") / number(id, arm, seed, f"{prefix}_arcs")
-                         for seed in range(SEEDS)] for arm in (arms["causal"], arms["vanilla"])))
+    gap = np.subtract(
+        *(
+            [
+                number(id, arm, seed, f"{prefix}_cycles") / number(id, arm, seed, f"{prefix}_arcs")
+                for seed in range(SEEDS)
+            ]
+            for arm in (arms["causal"], arms["vanilla"])
+        )
+    )
     assert claim[3] == estimate(mean_ci(gap), 4)
 
 

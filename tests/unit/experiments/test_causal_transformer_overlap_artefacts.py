@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 
 from causalnb.errors import DataError, LabError
-from causalnb.experiments import causal_transformer_forgetting_artefacts as forgetting
-from causalnb.experiments import causal_transformer_grid as grid
-from causalnb.experiments import causal_transformer_overlap_artefacts as made
-from causalnb.experiments import causal_transformer_published as published
-from causalnb.lab import registry, results
+from causalnb.experiments.causal_transformer import grid, published
+from causalnb.experiments.causal_transformer.artefacts import forgetting
+from causalnb.experiments.causal_transformer.artefacts import overlap as made
+from causalnb.lab import building, evidence, registry, results
 from causalnb.lab.statistics import mean_ci, wilson
 from causalnb.lab.tables import estimate, points
 from causalnb.lab.verdicts import claims
@@ -23,9 +22,12 @@ SEEDS = 3
 REAL = {"nli": ["mnli_contradicting"], "paraphrase": ["paws_qqp"]}
 COUNTS = {arm: [(10 * k, k) for k in range(1, 6)] for arm in published.PAIRS} | {
     "mnli": [(100, 10), (100, 20), (100, 40), (100, 60), (100, 90)],
-    "paws_qqp": [(0, 0), (0, 0), (1, 0), (40, 20), (160, 30)]}
-RUNS = [{"mnli": 0.8, "accuracy": 0.5, "entailment": 0.9, "non-entailment": 0.1},
-        {"mnli": 0.9, "accuracy": 0.7, "entailment": 1.0, "non-entailment": 0.4}]
+    "paws_qqp": [(0, 0), (0, 0), (1, 0), (40, 20), (160, 30)],
+}
+RUNS = [
+    {"mnli": 0.8, "accuracy": 0.5, "entailment": 0.9, "non-entailment": 0.1},
+    {"mnli": 0.9, "accuracy": 0.7, "entailment": 1.0, "non-entailment": 0.4},
+]
 
 
 def scored(id: str, arm: str, seed: int, cells, labels) -> dict:
@@ -39,21 +41,30 @@ def scored(id: str, arm: str, seed: int, cells, labels) -> dict:
 def sequence(arm: str, seed: int) -> dict:
     """Metrics of run_sequence."""
     names = [f"after_{one}_{other}" for one in grid.STAGES for other in grid.STAGES] + (
-        forgetting.FORGOTTEN + forgetting.LOST)
+        forgetting.FORGOTTEN + forgetting.LOST
+    )
     return {name: number("sequence", arm, seed, name) for name in names}
 
 
 def of_file(arm: str) -> tuple[dict, list]:
     """Metrics and history of run_published."""
     if arm == "hans":
-        return {f"{model}_{name}": number(model, name) for model in hans.MODELS
-                for name in ("accuracy", *overlap.LABELS)}, []
+        return {
+            f"{model}_{name}": number(model, name)
+            for model in hans.MODELS
+            for name in ("accuracy", *overlap.LABELS)
+        }, []
     if arm == "bert_runs":
         return {"runs": 2.0}, RUNS
-    counts = {f"{name}_{k}": float(pair[i]) for k, pair in enumerate(COUNTS[arm])
-              for i, name in enumerate(("pairs", "label"))}
-    return counts, [{"sentence1": "The cat saw a dog.", "sentence2": "A dog saw the cat?", "has_label": has}
-                    for has in (True, False)]
+    counts = {
+        f"{name}_{k}": float(pair[i])
+        for k, pair in enumerate(COUNTS[arm])
+        for i, name in enumerate(("pairs", "label"))
+    }
+    return counts, [
+        {"sentence1": "The cat saw a dog.", "sentence2": "A dog saw the cat?", "has_label": has}
+        for has in (True, False)
+    ]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,8 +77,13 @@ def stored(tmp_path_factory):
         for task, id in [*((task, id) for (task, _), id in made.IDS.items()), *made.MASKED.items()]:
             for arm in (spec := counted(patch, id, SEEDS)).arms:
                 for seed in range(SEEDS):
-                    write(spec, arm, seed, scored(id, arm, seed, (*grid.CELLS, *REAL[task]),
-                                                  made.TASKS[task][2]), [])
+                    write(
+                        spec,
+                        arm,
+                        seed,
+                        scored(id, arm, seed, (*grid.CELLS, *REAL[task]), made.TASKS[task][2]),
+                        [],
+                    )
         for id in (*made.LONGER.values(), *made.AGAIN_USED.values(), made.DRAWS):
             for arm in (spec := counted(patch, id, SEEDS)).arms:
                 for seed in range(SEEDS):
@@ -80,7 +96,7 @@ def stored(tmp_path_factory):
                 write(spec, arm, seed, sequence(arm, seed), [])
         for arm in (spec := counted(patch, made.PUBLISHED, 1)).arms:
             write(spec, arm, 0, *of_file(arm))
-        with results.stored_only():
+        with evidence.stored_only():
             yield
 
 
@@ -106,8 +122,13 @@ def test_table_1_has_the_printed_rows_the_constant_answer_and_ours(found):
     rows = by_label(made.table1(found))
     assert rows["paper: Causal Transformer"]["PAWS-QQP"] == "78.1"
     assert rows["paper: Causal Transformer (STL)"]["MNLI-m"] == ""
-    assert rows["the most frequent answer"] == {"": "the most frequent answer", "MNLI-m": "", "HANS": "50.0",
-                                                "QQP": "", "PAWS-QQP": f"{100 * 151 / 201:.1f}"}
+    assert rows["the most frequent answer"] == {
+        "": "the most frequent answer",
+        "MNLI-m": "",
+        "HANS": "50.0",
+        "QQP": "",
+        "PAWS-QQP": f"{100 * 151 / 201:.1f}",
+    }
     of = 100 * values("paraphrase", "m5", "gcn", "challenge_accuracy")
     assert rows["ours: + GCN"]["PAWS-QQP"] == estimate(mean_ci(of), 1)
     assert len(rows) == 10 + 1 + len(grid.TABLE_1 | grid.single_task("nli")) + len(grid.MASKS)
@@ -115,9 +136,16 @@ def test_table_1_has_the_printed_rows_the_constant_answer_and_ours(found):
     assert rows["ours: + band mask"]["HANS"] == estimate(mean_ci(of), 1)
 
 
-@pytest.mark.parametrize("values, told", [
-    ([0.0, 0.0, 1.0], "0.0 or 100.0"), ([1.0], "0.0 or 100.0"), ([0.5, 0.5], "50.0"),
-    ([0.282], "28.2 or 71.8"), ([0.282, 0.718], "28.2 or 71.8")])
+@pytest.mark.parametrize(
+    "values, told",
+    [
+        ([0.0, 0.0, 1.0], "0.0 or 100.0"),
+        ([1.0], "0.0 or 100.0"),
+        ([0.5, 0.5], "50.0"),
+        ([0.282], "28.2 or 71.8"),
+        ([0.282, 0.718], "28.2 or 71.8"),
+    ],
+)
 def test_a_constant_answer_is_told_for_both_labels(values, told):
     assert made.score("constant", values) == told
     assert made.score("bow", values) == made.percent(values) != told
@@ -136,8 +164,10 @@ def test_full_tables_have_every_arm_at_every_minority(found):
     of = 100 * values("nli", "m5", "both_stl", "mnli_contradicting_accuracy")
     line = rows["5 %", "+ both, trained on challenge pairs"]
     assert line["MNLI's contradicting pairs"] == estimate(mean_ci(of), 1)
-    aims = [f"{grid.ENTROPIES['nli'][one]:g} at {share}" for one, share in zip(
-        grid.MINORITIES, ("0 %", "1 %", "5 %"), strict=True)]
+    aims = [
+        f"{grid.ENTROPIES['nli'][one]:g} at {share}"
+        for one, share in zip(grid.MINORITIES, ("0 %", "1 %", "5 %"), strict=True)
+    ]
     assert f"seeds: {', '.join(aims)} of counter-examples." in table.notes
     rows = by_label(made.full_table("paraphrase", found), 2)
     of = 100 * values("paraphrase", "m1", "bow", "paws_qqp_other")
@@ -146,8 +176,15 @@ def test_full_tables_have_every_arm_at_every_minority(found):
 
 def test_kinds_of_pairs_are_means_over_their_subcases(found):
     rows = by_label(made.kinds_table("nli", found))
-    of = [100 * mean(number(made.IDS["nli", "m5"], "bow", seed, f"challenge_{subcase}")
-                     for subcase in overlap.SUBCASES if subcase.startswith("sn")) for seed in range(SEEDS)]
+    of = [
+        100
+        * mean(
+            number(made.IDS["nli", "m5"], "bow", seed, f"challenge_{subcase}")
+            for subcase in overlap.SUBCASES
+            if subcase.startswith("sn")
+        )
+        for seed in range(SEEDS)
+    ]
     assert rows["BoW"]["subsequence, non-entailment"] == estimate(mean_ci(of), 1)
     assert [len(group) for group in made.kinds("nli").values()] == [5] * 6
     rows = by_label(made.kinds_table("paraphrase", found))
@@ -164,14 +201,22 @@ def test_published_answers_and_the_spread_of_runs():
 
 def test_contrasts_pair_seeds_and_average_minorities(found):
     rows = by_label(made.contrasts_table(found), 2)
-    gaps = [values("nli", minority, "both", "challenge_accuracy")
-            - values("nli", minority, "transformer", "challenge_accuracy") for minority in grid.MINORITIES]
+    gaps = [
+        values("nli", minority, "both", "challenge_accuracy")
+        - values("nli", minority, "transformer", "challenge_accuracy")
+        for minority in grid.MINORITIES
+    ]
     line = rows["entailment", "+ both - Transformer"]
     assert line["challenge, 1 %"] == f"{points(mean_ci(gaps[1]))}, p {made.sign_flip(gaps[1]):.2g}"
     assert line["challenge, mean"].startswith(points(mean_ci(np.mean(gaps, axis=0))))
-    real = np.mean([values("paraphrase", minority, "loss", "paws_qqp_macro_f")
-                    - values("paraphrase", minority, "entropy", "paws_qqp_macro_f")
-                    for minority in grid.MINORITIES], axis=0)
+    real = np.mean(
+        [
+            values("paraphrase", minority, "loss", "paws_qqp_macro_f")
+            - values("paraphrase", minority, "entropy", "paws_qqp_macro_f")
+            for minority in grid.MINORITIES
+        ],
+        axis=0,
+    )
     line = rows["paraphrase", "+ loss - + entropy alone"]
     assert line["PAWS-QQP, macro-F, mean"].startswith(points(mean_ci(real)))
     assert rows["entailment", "+ loss - + entropy alone"]["PAWS-QQP, macro-F, mean"] == ""
@@ -196,48 +241,78 @@ def test_claims_are_decided_at_one_minority_and_shown_at_all():
     found = made.decided()
     row, verdicts = found["causal_transformer.claim4"]
     for minority in grid.MINORITIES:
-        gap = 100 * (values("paraphrase", minority, "both", "challenge_accuracy")
-                     - values("paraphrase", minority, "transformer", "challenge_accuracy"))
+        gap = 100 * (
+            values("paraphrase", minority, "both", "challenge_accuracy")
+            - values("paraphrase", minority, "transformer", "challenge_accuracy")
+        )
         assert verdicts[minority].summary.mean == pytest.approx(gap.mean())
         assert verdicts[minority].size == 37.5
     _, verdicts = found["causal_transformer.claim13"]
-    gap = np.mean([values(task, "m1", "transformer", "challenge_accuracy")
-                   - values(task, "m1", "bilstm", "challenge_accuracy") for task in made.TASKS], axis=0)
+    gap = np.mean(
+        [
+            values(task, "m1", "transformer", "challenge_accuracy")
+            - values(task, "m1", "bilstm", "challenge_accuracy")
+            for task in made.TASKS
+        ],
+        axis=0,
+    )
     assert verdicts["m1"].summary.mean == pytest.approx(gap.mean())
     _, verdicts = found["causal_transformer.claim19"]
-    having, without = (np.mean([values(task, "m5", arm, "challenge_violated")
-                                for task in made.TASKS for arm in arms], axis=0)
-                       for arms in (("loss", "both"), ("transformer", "gcn")))
+    having, without = (
+        np.mean(
+            [values(task, "m5", arm, "challenge_violated") for task in made.TASKS for arm in arms], axis=0
+        )
+        for arms in (("loss", "both"), ("transformer", "gcn"))
+    )
     gap = having - without
     assert verdicts["m5"].summary.mean == pytest.approx(gap.mean())
     for claim, arm in (("claim21", "band"), ("claim22", "random")):
         _, verdicts = found[f"causal_transformer.{claim}"]
-        gap = np.mean([values(task, "m5", arm, "challenge_accuracy")
-                       - values(task, "m5", "transformer", "challenge_accuracy")
-                       for task in made.TASKS], axis=0)
+        gap = np.mean(
+            [
+                values(task, "m5", arm, "challenge_accuracy")
+                - values(task, "m5", "transformer", "challenge_accuracy")
+                for task in made.TASKS
+            ],
+            axis=0,
+        )
         assert [*verdicts] == ["m5"] and verdicts["m5"].summary.mean == pytest.approx(gap.mean())
     attempted = {id for id, (_, one) in found.items() if len(one) == 3}
     assert attempted == {f"causal_transformer.claim{n}" for n in (3, 4, 5, 6, 7, 8, 13, 19)}
     table = made.verdicts_table()
     assert [str(row[-1])[:13] for row in table.rows].count("not attempted") == len(found) - len(attempted) - 2
     line = next(row for row in table.rows if "no pre-training" in row[0] and "HANS" in row[0])
-    gap = 100 * (values("nli", "m0", "both", "challenge_accuracy")
-                 - values("nli", "m0", "transformer", "challenge_accuracy"))
+    gap = 100 * (
+        values("nli", "m0", "both", "challenge_accuracy")
+        - values("nli", "m0", "transformer", "challenge_accuracy")
+    )
     assert line[1:3] == ["higher 35.3 pp", estimate(mean_ci(gap), 1)]
 
 
 def test_remarks_are_read_from_the_results(found):
-    data = (values("nli", "m5", "transformer", "challenge_accuracy")
-            - values("nli", "m0", "transformer", "challenge_accuracy"))
-    assert (f"5 % of counter-examples in place of 0 % change the plain Transformer's challenge score by "
-            f"{points(mean_ci(data))} points") in made.minority_remark(found)
-    method = np.mean([values("paraphrase", one, "both", "challenge_accuracy")
-                      - values("paraphrase", one, "transformer", "challenge_accuracy")
-                      for one in grid.MINORITIES], axis=0)
-    assert made.minority_remark(found).endswith(f"The whole method changes it by {points(mean_ci(method))} "
-                                                "points, mean over the shares of counter-examples.")
-    lowest = min(mean(values("nli", "m5", arm, "test_accuracy"))
-                 for arm in ("transformer", "gcn", "loss", "both", "entropy"))
+    data = values("nli", "m5", "transformer", "challenge_accuracy") - values(
+        "nli", "m0", "transformer", "challenge_accuracy"
+    )
+    assert (
+        f"5 % of counter-examples in place of 0 % change the plain Transformer's challenge score by "
+        f"{points(mean_ci(data))} points"
+    ) in made.minority_remark(found)
+    method = np.mean(
+        [
+            values("paraphrase", one, "both", "challenge_accuracy")
+            - values("paraphrase", one, "transformer", "challenge_accuracy")
+            for one in grid.MINORITIES
+        ],
+        axis=0,
+    )
+    assert made.minority_remark(found).endswith(
+        f"The whole method changes it by {points(mean_ci(method))} "
+        "points, mean over the shares of counter-examples."
+    )
+    lowest = min(
+        mean(values("nli", "m5", arm, "test_accuracy"))
+        for arm in ("transformer", "gcn", "loss", "both", "entropy")
+    )
     slack = made.but_exceptions("nli") - lowest
     assert slack > 0 and made.but_exceptions("nli") == pytest.approx(1 - 316 / 12_000, abs=1e-4)
     first = made.gate_remark(found, slack + 1e-6).partition("Paraphrase")[0]
@@ -253,8 +328,10 @@ def test_twice_the_steps_stand_beside_table_1(found):
     rows = by_label(made.longer_table(found), 2)
     assert [*rows] == [(name, arm) for name, *_ in made.TASKS.values() for arm in ("Transformer", "+ both")]
     line, id = rows["entailment", "+ both"], made.LONGER["nli"]
-    longer = {arm: np.array([number(id, arm, seed, "challenge_accuracy") for seed in range(SEEDS)])
-              for arm in ("both", "transformer")}
+    longer = {
+        arm: np.array([number(id, arm, seed, "challenge_accuracy") for seed in range(SEEDS)])
+        for arm in ("both", "transformer")
+    }
     assert line["challenge, longer"] == estimate(mean_ci(100 * longer["both"]), 1)
     once = 100 * values("nli", "m5", "both", "challenge_accuracy")
     assert line["challenge"] == estimate(mean_ci(once), 1)
@@ -270,8 +347,10 @@ def test_draws_are_the_units_of_what_the_random_mask_adds():
         id = tables.get(arm, made.DRAWS)
         return np.array([number(id, arm, seed, "challenge_accuracy") for seed in range(SEEDS)])
 
-    gains = {arm: float((challenge(arm) - challenge("transformer")).mean())
-             for arm in ("random", *grid.DRAWS, "relative")}
+    gains = {
+        arm: float((challenge(arm) - challenge("transformer")).mean())
+        for arm in ("random", *grid.DRAWS, "relative")
+    }
     over = [gain for arm, gain in gains.items() if arm != "relative"]
     told = made.draws_remark()
     assert f"5 draws of the mask, each the mean of the same {SEEDS} seeds" in told
@@ -283,8 +362,12 @@ def test_draws_are_the_units_of_what_the_random_mask_adds():
 
 def test_every_draw_has_a_row_with_all_kinds():
     rows = by_label(made.draws_table())
-    assert list(rows) == ["Transformer", "draw 0, Table 1's", *(f"draw {n}" for n in range(1, 5)),
-                          "no mask, relative positions"]
+    assert list(rows) == [
+        "Transformer",
+        "draw 0, Table 1's",
+        *(f"draw {n}" for n in range(1, 5)),
+        "no mask, relative positions",
+    ]
     swapped = [number(made.DRAWS, "draw_3", seed, "challenge_swapped") for seed in range(SEEDS)]
     assert rows["draw 3"]["challenge, swapped"] == estimate(mean_ci([100 * one for one in swapped]), 1)
     first = [number(made.MASKED["paraphrase"], "random", seed, "test_accuracy") for seed in range(SEEDS)]
@@ -310,8 +393,9 @@ def test_the_figure_shows_the_half_against_the_rule(found):
         other = made.TASKS[task][2][1]
         drawn = [line.get_ydata().astype(float) for line in ax.lines]
         for arm in made.LOOKS:
-            expected = [100 * values(task, minority, arm, f"challenge_{other}").mean()
-                        for minority in grid.MINORITIES]
+            expected = [
+                100 * values(task, minority, arm, f"challenge_{other}").mean() for minority in grid.MINORITIES
+            ]
             assert any(len(one) == len(expected) and np.allclose(one, expected) for one in drawn)
     assert "5 % of counter-examples" in alt
 
@@ -327,10 +411,12 @@ def test_every_try_is_shown_and_the_one_in_use_is_marked():
         config = registry.config(made.IDS["nli", "m5"], arm, "quick")
         for place, one in enumerate(grid.tries(arm, "nli")):
             row = found.loc[(arm, place)]
-            assert row.used == all(config[key] == value for key, value in one.items()
-                                   if key != "entropy_target")  # Table 1 has its own
-            assert row.challenge_accuracy == number(made.SEARCHES["nli"], f"{arm}_{place}", 0,
-                                                    "challenge_accuracy")
+            assert row.used == all(
+                config[key] == value for key, value in one.items() if key != "entropy_target"
+            )  # Table 1 has its own
+            assert row.challenge_accuracy == number(
+                made.SEARCHES["nli"], f"{arm}_{place}", 0, "challenge_accuracy"
+            )
     table = made.search_table()
     assert len(table.rows) == len({tuple(row[:2]) for row in table.rows}) == len(found) + grid.TRIES
     assert all(row[1] for row in table.rows)
@@ -348,8 +434,10 @@ def test_the_whole_method_is_tried_at_its_gcns_rate_too():
         tried = registry.config(made.AGAIN["paraphrase"], f"both_{place}", "laptop")
         rate = registry.config(made.IDS["paraphrase", "m5"], "gcn", "laptop")["learning_rate"]
         assert {key: tried[key] for key in one} == one | {"learning_rate": rate}
-        scores = [number(made.AGAIN["paraphrase"], f"both_{place}", 0, f"{cell}_accuracy")
-                  for cell in ("validation", "challenge")]
+        scores = [
+            number(made.AGAIN["paraphrase"], f"both_{place}", 0, f"{cell}_accuracy")
+            for cell in ("validation", "challenge")
+        ]
         assert row[2:] == ["", "", *(f"{100 * score:.1f}" for score in scores), ""]
     for metric in ("test_accuracy", "challenge_accuracy"):
         ours = [number(made.AGAIN_USED["paraphrase"], "both", seed, metric) for seed in range(SEEDS)]
@@ -375,22 +463,30 @@ def test_figure_1_shows_forgotten_shares_and_accuracies():
     plt.close(fig)
     bars, *lines = fig.axes
     heights = [bar.get_height() for bar in bars.patches]
-    expected = [100 * np.mean([number("sequence", arm, seed, name) for seed in range(SEEDS)])
-                for arm in forgetting.MODELS for name in forgetting.LOST]
+    expected = [
+        100 * np.mean([number("sequence", arm, seed, name) for seed in range(SEEDS)])
+        for arm in forgetting.MODELS
+        for name in forgetting.LOST
+    ]
     assert heights == pytest.approx(expected)
     for ax, task in zip(lines, grid.STAGES):
-        after = [100 * np.mean([number("sequence", "bilstm", seed, f"after_{stage}_{task}")
-                                for seed in range(SEEDS)]) for stage in grid.STAGES]
+        after = [
+            100
+            * np.mean([number("sequence", "bilstm", seed, f"after_{stage}_{task}") for seed in range(SEEDS)])
+            for stage in grid.STAGES
+        ]
         assert any(np.allclose(line.get_ydata(), after) for line in ax.lines if len(line.get_ydata()) == 3)
     assert "BiLSTM lost" in alt and len(forgetting.LOST) == 2  # nothing follows the third
 
 
 def test_the_table_of_figure_1_has_both_ends():
     rows = by_label(forgetting.sequence_table())
-    for head, metric in (("entailment, its own stage", "after_overlap_overlap"),
-                         ("entailment, the end", "after_fact_check_overlap"),
-                         ("fact check, forgotten", "forgotten_fact_check"),
-                         ("paraphrase, lost", "lost_paraphrase")):
+    for head, metric in (
+        ("entailment, its own stage", "after_overlap_overlap"),
+        ("entailment, the end", "after_fact_check_overlap"),
+        ("fact check, forgotten", "forgotten_fact_check"),
+        ("paraphrase, lost", "lost_paraphrase"),
+    ):
         of = [100 * number("sequence", "both", seed, metric) for seed in range(SEEDS)]
         assert rows["+ both"][head] == estimate(mean_ci(of), 1)
     assert "fact check, the end" not in rows["+ both"]  # its own stage is the end
@@ -400,8 +496,10 @@ def test_forgetting_is_decided_against_both_older_models():
     def forgotten(arm, seed):
         return mean(number("sequence", arm, seed, name) for name in forgetting.LOST)
 
-    gap = [forgotten("transformer", seed) - (forgotten("bow", seed) + forgotten("bilstm", seed)) / 2
-           for seed in range(SEEDS)]
+    gap = [
+        forgotten("transformer", seed) - (forgotten("bow", seed) + forgotten("bilstm", seed)) / 2
+        for seed in range(SEEDS)
+    ]
     assert f"the Transformer loses {points(mean_ci(gap))} points" in forgetting.forgetting_remark()
 
 
@@ -409,8 +507,10 @@ def test_forgetting_is_decided_against_both_older_models():
 
 
 def test_overlap_is_counted_in_groups_by_hand():
-    rows = [{"sentence1": "a b c d", "sentence2": said, "label": label}
-            for said, label in (("a b", 0), ("a x", 1), ("x y", 0), ("a b c x", 0), ("d", 1))]
+    rows = [
+        {"sentence1": "a b c d", "sentence2": said, "label": label}
+        for said, label in (("a b", 0), ("a x", 1), ("x y", 0), ("a b c x", 0), ("d", 1))
+    ]
     found = published.count_overlaps(rows, 0)
     assert [found[f"pairs_{k}"] for k in range(5)] == [1, 0, 1, 1, 2]
     assert [found[f"label_{k}"] for k in range(5)] == [1, 0, 0, 1, 1]
@@ -419,19 +519,29 @@ def test_overlap_is_counted_in_groups_by_hand():
 
 def test_examples_are_short_differ_and_overlap():
     long = " ".join("abcdefghij")
-    rows = [{"sentence1": one, "sentence2": two, "label": label} for one, two, label in (
-        ("a b", "a b", 0), ("a b", "c", 0), (long, "a", 1), ("a b", "b", 1), ("a b c", "c", 0),
-        ("a b", "a", 0))]
+    rows = [
+        {"sentence1": one, "sentence2": two, "label": label}
+        for one, two, label in (
+            ("a b", "a b", 0),
+            ("a b", "c", 0),
+            (long, "a", 1),
+            ("a b", "b", 1),
+            ("a b c", "c", 0),
+            ("a b", "a", 0),
+        )
+    ]
     assert published.examples(rows, 0) == [
         {"sentence1": "a b c", "sentence2": "c", "has_label": True},
-        {"sentence1": "a b", "sentence2": "b", "has_label": False}]
+        {"sentence1": "a b", "sentence2": "b", "has_label": False},
+    ]
 
 
 def test_the_table_of_overlaps_has_wilsons_intervals():
     rows = by_label(forgetting.overlap_table())
     one = wilson(90, 100)
     assert rows["MNLI, development set"]["every word in common"] == (
-        f"90.0 [{100 * one.low:.1f}, {100 * one.high:.1f}] (100)")
+        f"90.0 [{100 * one.low:.1f}, {100 * one.high:.1f}] (100)"
+    )
     assert rows["MNLI, development set"]["less than half in common"].startswith("15.0 [")
     assert rows["PAWS-QQP"]["less than half in common"] == "" and set(forgetting.SETS) == set(published.PAIRS)
 
@@ -473,7 +583,8 @@ def test_the_interval_of_two_shares_is_newcombes():
 def test_both_claims_on_figure_7_are_decided():
     reasons = claims("causal_transformer").set_index("id").reason
     assert {id for id, *_ in forgetting.overlap_verdicts()} == {
-        id for id in reasons.index if "Figure 7" in str(reasons[id])}
+        id for id in reasons.index if "Figure 7" in str(reasons[id])
+    }
 
 
 # Files
@@ -509,8 +620,11 @@ def test_files_hold_what_their_scores_are_made_of(tmp_path):
 def test_real_runs_measure_what_made_up_results_have(tmp_path):
     def metrics(id, arm):
         config = registry.config(id, arm, "quick")
-        return set(registry.experiment(id).run(registry.Run(
-            id, arm, 0, "quick", config, tmp_path / id / arm, "cpu", lambda *_: None))["metrics"])
+        return set(
+            registry.experiment(id).run(
+                registry.Run(id, arm, 0, "quick", config, tmp_path / id / arm, "cpu", lambda *_: None)
+            )["metrics"]
+        )
 
     for task, (_, _, labels) in made.TASKS.items():
         id = made.IDS[task, "m0"]
@@ -523,8 +637,8 @@ def test_real_runs_measure_what_made_up_results_have(tmp_path):
 
 def test_artefacts_are_built_and_a_missing_result_is_named():
     for id in ("table1", "longer", "draws", "search", "fig1", "fig7"):
-        assert all(file.is_file() for file in registry.build(f"causal_transformer.{id}"))
-        assert registry.status(f"causal_transformer.{id}", "quick")[0] == "built"
+        assert all(file.is_file() for file in building.build(f"causal_transformer.{id}"))
+        assert building.status(f"causal_transformer.{id}", "quick")[0] == "built"
     gone = results.path(made.IDS["nli", "m1"], "bow", 1)
     kept = gone.read_bytes()
     gone.unlink()

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import causal_transformer_translation as translation
-from causalnb.experiments import causal_transformer_translation_artefacts as made
-from causalnb.lab import registry, results
+from causalnb.experiments.causal_transformer import translation
+from causalnb.experiments.causal_transformer.artefacts import translation as made
+from causalnb.lab import building, evidence, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims, judged
@@ -19,7 +19,7 @@ SEEDS = 3
 
 @pytest.fixture(scope="module", autouse=True)
 def stored(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch, results.stored_only():
+    with pytest.MonkeyPatch.context() as patch, evidence.stored_only():
         store(patch, tmp_path_factory.mktemp("translation"), SEEDS)
         yield
 
@@ -35,21 +35,31 @@ def by_label(table) -> dict[str, dict[str, str]]:
 def test_a_gain_has_its_sign_and_its_side():
     assert made.gain([1.0, 2.0, 3.0]) == "+2.00 [-0.48, +4.48] (3)" and made.gain([-1.0], 1) == "-1.0 (1)"
     assert [made.side(one) for one in ([1, 1.1], [-1, -1.1], [2, -1])] == [
-        "above 0", "below 0", "not to be told from 0"]
+        "above 0",
+        "below 0",
+        "not to be told from 0",
+    ]
 
 
 def test_table_2_has_the_papers_rows_over_ours():
     table = made.table2()
     rows = by_label(table)
     assert rows["paper: Causal Transformer"] == {
-        "": "paper: Causal Transformer", "EN-DE": "31.30", "DE-EN": "32.90", "EN-RO": "34.85",
-        "RO-EN": "34.73", "EN-DE - vanilla's, over sentences": "", "DE-EN - vanilla's, over sentences": ""}
+        "": "paper: Causal Transformer",
+        "EN-DE": "31.30",
+        "DE-EN": "32.90",
+        "EN-RO": "34.85",
+        "RO-EN": "34.73",
+        "EN-DE - vanilla's, over sentences": "",
+        "DE-EN - vanilla's, over sentences": "",
+    }
     assert rows["paper: Transformer"]["DE-EN"] == "-" and len(rows) == 11 + 5
     for column, id in made.DIRECTIONS.items():
         of = values(id, "loss_encoder", "test_beams_bleu")
         assert rows["ours: loss in the encoder"][column] == estimate(mean_ci(of), 2)
     assert {rows["ours: vanilla Transformer"][column] for column in ("EN-RO", "RO-EN")} == {
-        "not attempted: no data"}
+        "not attempted: no data"
+    }
     assert SIGNATURE in table.notes
 
 
@@ -57,8 +67,10 @@ def test_table_2_draws_sentences_anew():
     rows = by_label(made.table2())
     for column, id in made.DIRECTIONS.items():
         head = f"{column} - vanilla's, over sentences"
-        both, vanilla = ([made.unpacked(counts(id, arm, seed, made.tested()[0], "beams"))
-                          for seed in range(SEEDS)] for arm in ("both", "vanilla"))
+        both, vanilla = (
+            [made.unpacked(counts(id, arm, seed, made.tested()[0], "beams")) for seed in range(SEEDS)]
+            for arm in ("both", "vanilla")
+        )
         gap, low, high = made.bootstrap(np.stack(both), np.stack(vanilla))
         assert rows["ours: GCN and loss in both stacks"][head] == f"{gap:+.2f} [{low:+.2f}, {high:+.2f}]"
         assert low < gap < high and rows["ours: vanilla Transformer"][head] == ""
@@ -112,7 +124,8 @@ def test_the_bootstrap_of_two_sentences_by_hand():
     alone = 100 - float(made.corpus_bleu(2 * wrong[0]))
     gap, low, high = made.bootstrap(one, other)
     assert (low, high) == (0, pytest.approx(alone)) and gap == pytest.approx(
-        100 - 100 * (6 / 8 * 4 / 6 * 2 / 4 * 1 / 2) ** 0.25)
+        100 - 100 * (6 / 8 * 4 / 6 * 2 / 4 * 1 / 2) ** 0.25
+    )
 
 
 def test_every_arm_of_table_2_has_a_row():
@@ -125,8 +138,10 @@ def test_every_arm_of_table_2_has_a_row():
 def test_gains_pair_seeds_with_vanilla():
     rows = by_label(made.gains_table())
     id = made.DIRECTIONS["DE-EN"]
-    for head, metric in (("DE-EN, test 2016, greedy", "test_greedy_bleu"),
-                         ("DE-EN, nodes outside the bounds, decoder", "decoder_violated")):
+    for head, metric in (
+        ("DE-EN, test 2016, greedy", "test_greedy_bleu"),
+        ("DE-EN, nodes outside the bounds, decoder", "decoder_violated"),
+    ):
         gap = np.subtract(values(id, "gcn", metric), values(id, "vanilla", metric))
         assert rows["GCN value update - vanilla Transformer"][head] == made.gain(gap)
     assert len(rows) == 4
@@ -155,17 +170,23 @@ def test_sizes_and_signs_are_counted():
     rows = [f"{number(id, 'vanilla', 0, name):,.0f}" for name in ("train_rows", "test_rows")]
     assert made.sizes_remark().startswith(f"We train on {rows[0]} pairs and translate {rows[1]} of test 2016")
     assert made.sizes_remark() in made.table2().notes
-    cells = [np.mean(np.subtract(values(id, arm, metric), values(id, "vanilla", metric)))
-             for id in made.DIRECTIONS.values() for arm in made.ARMS if arm != "vanilla"
-             for metric in ("test_greedy_bleu", "test_beams_bleu")]
+    cells = [
+        np.mean(np.subtract(values(id, arm, metric), values(id, "vanilla", metric)))
+        for id in made.DIRECTIONS.values()
+        for arm in made.ARMS
+        if arm != "vanilla"
+        for metric in ("test_greedy_bleu", "test_beams_bleu")
+    ]
     above = f"{sum(one > 0 for one in cells)} of {len(cells)} means are above 0"
     ends = f"from {min(cells):+.2f} to {max(cells):+.2f}."
     assert made.parts_remark().startswith(f"On test 2016 {above}, {ends}")
 
 
 def test_it_is_told_how_far_attention_is_held():
-    levels = {column: f"{np.mean(values(id, 'vanilla', 'decoder_violated')):.2f} ({column})"
-              for column, id in made.DIRECTIONS.items()}
+    levels = {
+        column: f"{np.mean(values(id, 'vanilla', 'decoder_violated')):.2f} ({column})"
+        for column, id in made.DIRECTIONS.items()
+    }
     assert made.bounds_remark().endswith(f"in the decoder {', '.join(levels.values())}.")
     both = [np.mean(values(made.SNLI, "both", f"test_{name}")) for name in ("violated", "neighbours")]
     assert f"With GCN and loss {both[0]:.0%} of the tokens" in made.hold_remark()
@@ -176,11 +197,15 @@ def test_pairs_that_are_held_out_are_told_where_the_pairs_are_snlis():
     assert made.held_out("laptop") == " (900 of them held out)" and made.held_out("quick") == ""
 
 
-@pytest.mark.parametrize("direction, differences, told", [
-    ("+", [0.1, 0.2, 0.3], "the interval ends at +0.45, so that size is outside it."),
-    ("+", [3.0, 4.0, 5.0], "the interval ends at +6.48, so that size is inside it."),
-    ("-", [-3.0, -4.0, -5.0], "the interval ends at +6.48, so that size is inside it."),
-    ("-", [3.0, 4.0, 5.0], "the interval ends at -1.52, so that size is outside it.")])
+@pytest.mark.parametrize(
+    "direction, differences, told",
+    [
+        ("+", [0.1, 0.2, 0.3], "the interval ends at +0.45, so that size is outside it."),
+        ("+", [3.0, 4.0, 5.0], "the interval ends at +6.48, so that size is inside it."),
+        ("-", [-3.0, -4.0, -5.0], "the interval ends at +6.48, so that size is inside it."),
+        ("-", [3.0, 4.0, 5.0], "the interval ends at -1.52, so that size is outside it."),
+    ],
+)
 def test_a_stated_size_is_inside_an_interval_or_not(direction, differences, told, monkeypatch):
     id = "causal_transformer.claim30"
     rows = claims(made.SOURCE).query("id == @id").assign(direction=direction, size=5.33)
@@ -198,8 +223,9 @@ def test_claims_on_table_3_say_what_their_intervals_exclude():
 def test_table_3_has_an_attention_a_row():
     table = made.table3()
     rows = by_label(table)
-    both, full, star = (100 * np.array(values(made.SNLI, arm, "test_accuracy"))
-                        for arm in ("both", "full", "star"))
+    both, full, star = (
+        100 * np.array(values(made.SNLI, arm, "test_accuracy")) for arm in ("both", "full", "star")
+    )
     assert rows["GCN and loss"]["paper: Macro-F"] == "85.56"
     assert rows["GCN and loss"]["ours: Acc"] == estimate(mean_ci(both), 2)
     assert rows["star mask"]["ours: Acc - full"] == made.gain(star - full)
@@ -215,21 +241,29 @@ def test_table_3_has_an_attention_a_row():
     line = 100 * number(made.READERS, "hypothesis", "test_accuracy")
     assert rows["words of the hypothesis alone"]["ours: Acc"] == f"{line:.2f}"
     assert {rows["the commonest answer"][head] for head in ("ours: Acc - full", "paper: Acc")} == {""}
-    above = [np.mean(values(made.SNLI, arm, "test_accuracy")) > line / 100
-             for arm in registry.arms(made.SNLI)]
+    above = [
+        np.mean(values(made.SNLI, arm, "test_accuracy")) > line / 100 for arm in registry.arms(made.SNLI)
+    ]
     assert f"{sum(above)} of {len(above)} attentions are above the words" in table.notes
     assert f"star mask {made.gain(both - star)}, {made.side(both - star)}" in made.table3_remark()
 
 
 @pytest.mark.parametrize("arm, seen", [("full", 32), ("band", 7), ("dilated", 7), ("block", 8), ("star", 32)])
 def test_the_label_depends_on_what_two_layers_of_a_mask_join(arm, seen, monkeypatch):
-    settings = {"pattern": "full", "pattern_width": 3, **registry.config(made.SNLI, arm, "quick"),
-                "encoder_layers": 2}
+    settings = {
+        "pattern": "full",
+        "pattern_width": 3,
+        **registry.config(made.SNLI, arm, "quick"),
+        "encoder_layers": 2,
+    }
     monkeypatch.setattr(registry, "config", lambda *_: settings)
     assert made.tokens_seen(arm) == 32
     settings["pattern_global"] = 0
-    assert made.tokens_seen(arm) == seen == {"full": 32, "star": 32, "block": settings["pattern_width"]}.get(
-        arm, 1 + 2 * 3)
+    assert (
+        made.tokens_seen(arm)
+        == seen
+        == {"full": 32, "star": 32, "block": settings["pattern_width"]}.get(arm, 1 + 2 * 3)
+    )
 
 
 def test_claims_are_decided_in_their_units():
@@ -261,8 +295,9 @@ def test_the_best_attention_is_held_against_the_best_of_the_others(claim):
 
 def test_real_runs_measure_what_made_up_ones_do(tmp_path):
     for id, arm in ((made.SNLI, "both"), (made.DIRECTIONS["DE-EN"], "both")):
-        run = registry.Run(id, arm, 0, "quick", registry.config(id, arm, "quick"), tmp_path / id, "cpu",
-                           lambda *_: None)
+        run = registry.Run(
+            id, arm, 0, "quick", registry.config(id, arm, "quick"), tmp_path / id, "cpu", lambda *_: None
+        )
         real, invented = registry.experiment(id).run(run), pd.DataFrame(history(id, arm))
         told = pd.DataFrame(real["history"])
         assert set(metrics(id, arm, 0)) <= set(real["metrics"]) and set(invented) <= set(told)
@@ -275,7 +310,7 @@ def test_real_runs_measure_what_made_up_ones_do(tmp_path):
 
 def test_the_tables_are_built_and_a_missing_result_is_named():
     for id, count in (("table2", 3), ("table3", 2)):
-        files = registry.build(f"{made.SOURCE}.{id}")
+        files = building.build(f"{made.SOURCE}.{id}")
         assert len(files) == 3 * count and all(file.is_file() for file in files)
     gone = results.path(made.SNLI, "star", 1)
     kept = gone.read_bytes()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import iclm_continual_artefacts as made
-from causalnb.experiments import iclm_grid  # noqa: F401  (registers the experiments)
-from causalnb.lab import figures, registry, results, runner
+from causalnb.experiments.iclm import grid as iclm_grid  # noqa: F401  (registers the experiments)
+from causalnb.experiments.iclm.artefacts import continual as made
+from causalnb.lab import building, evidence, figures, registry, results, runner
 from causalnb.lab.statistics import mean_ci, paired
 from causalnb.lab.tables import percent, points
 from causalnb.lab.verdicts import claims, decide
@@ -55,8 +55,9 @@ def metrics(experiment: str, arm: str, seed: int) -> dict:
     acre, raven = (config[task]["cells"] for task in made.TASKS)
     places = [(acre, "before_acre_"), (acre, "after_acre_"), (raven, "after_raven_")]
     places += [(acre, f"{part}_back_acre_") for part in made.BACK if arm != "finetuned"]
-    found = {name: value for cells, place in places
-             for name, value in scores(cells, arm, seed, place).items()}
+    found = {
+        name: value for cells, place in places for name, value in scores(cells, arm, seed, place).items()
+    }
     served = [f"after_acre_{cell}_{format}_served" for cell in acre for format in made.FORMATS]
     return found | {name: number(arm, seed, name) for name in served if arm != "finetuned"}
 
@@ -73,10 +74,19 @@ def history(arm: str, seed: int) -> list[dict]:
         return rows
     config = registry.config(made.CONTINUAL, "iclm")
     return rows + [
-        {"task": task, "cell": cell, "pair": f"{a}|{b}", "layer": layer,
-         **{f"to_{to}": value for to, value in enumerate(correlations(a, b, layer, seed))}}
-        for task in made.TASKS for cell in config[task]["cells"] for i, a in enumerate(NAMES)
-        for b in NAMES[i:] for layer in range(LAYERS)]
+        {
+            "task": task,
+            "cell": cell,
+            "pair": f"{a}|{b}",
+            "layer": layer,
+            **{f"to_{to}": value for to, value in enumerate(correlations(a, b, layer, seed))},
+        }
+        for task in made.TASKS
+        for cell in config[task]["cells"]
+        for i, a in enumerate(NAMES)
+        for b in NAMES[i:]
+        for layer in range(LAYERS)
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -89,12 +99,26 @@ def stored(tmp_path, monkeypatch):
         for arm in spec.arms if id == made.CONTINUAL else ("iclm", "finetuned"):
             config = registry.config(id, arm, "quick")
             for seed in range(seeds):
-                results.write(results.Result(
-                    id, arm, seed, "quick", config, results.config_hash(config),
-                    results.code_hash(spec.code_of(arm)), metrics(id, arm, seed),
-                    history(arm, seed) if id == made.CONTINUAL else [], "cpu", {},
-                    {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"))
-    with results.stored_only():
+                results.write(
+                    results.Result(
+                        id,
+                        arm,
+                        seed,
+                        "quick",
+                        config,
+                        results.config_hash(config),
+                        results.code_hash(spec.code_of(arm)),
+                        metrics(id, arm, seed),
+                        history(arm, seed) if id == made.CONTINUAL else [],
+                        "cpu",
+                        {},
+                        {"commit": None, "dirty": None},
+                        1.0,
+                        1.0,
+                        "2000-01-01",
+                    )
+                )
+    with evidence.stored_only():
         yield
     plt.close("all")
 
@@ -123,13 +147,17 @@ def test_table_2_has_the_papers_rows_and_ours():
     assert f"{alone['RAVEN-Four Symb']} ({alone['seeds']})" == told and alone["ACRE Text"] == ""
 
 
-@pytest.mark.parametrize("label, column, metric, arm", [
-    ("ICLM before RAVEN, N = 4", "ACRE-Sys Text", "before_acre_Sys_text_exact", "iclm"),
-    ("ICLM, likeliest of eight", "RAVEN-Four Text", "after_raven_four_text_choice", "iclm"),
-    ("ICLM, ACRE's part kept", "ACRE-Comp Symb", "after_acre_Comp_symbolic_exact", "kept"),
-    ("ICLM-Invariant", "ACRE Text", "after_acre_IID_text_invariant", "iclm"),
-    ("ICLM-Domain", "RAVEN Symb", "after_raven_center_symbolic_domain", "iclm"),
-    ("Finetuned-Sequential", "RAVEN Text", "after_raven_center_text_exact", "finetuned")])
+@pytest.mark.parametrize(
+    "label, column, metric, arm",
+    [
+        ("ICLM before RAVEN, N = 4", "ACRE-Sys Text", "before_acre_Sys_text_exact", "iclm"),
+        ("ICLM, likeliest of eight", "RAVEN-Four Text", "after_raven_four_text_choice", "iclm"),
+        ("ICLM, ACRE's part kept", "ACRE-Comp Symb", "after_acre_Comp_symbolic_exact", "kept"),
+        ("ICLM-Invariant", "ACRE Text", "after_acre_IID_text_invariant", "iclm"),
+        ("ICLM-Domain", "RAVEN Symb", "after_raven_center_symbolic_domain", "iclm"),
+        ("Finetuned-Sequential", "RAVEN Text", "after_raven_center_text_exact", "finetuned"),
+    ],
+)
 def test_a_row_of_ours_is_its_metric(label, column, metric, arm):
     row = by_label(made.continual_table())[f"ours: {label}"]
     assert f"{row[column]} (3)" == percent(mean_ci(values(metric, arm)))
@@ -159,8 +187,9 @@ def test_the_module_that_served_is_asked_again():
     assert len(rows) == 8
 
     def means(name):
-        return [mean(one) for one in zip(*(values(name.format(cell), "kept")
-                                           for cell in ("IID", "Comp", "Sys")))]
+        return [
+            mean(one) for one in zip(*(values(name.format(cell), "kept") for cell in ("IID", "Comp", "Sys")))
+        ]
 
     line = rows[made.ROUTED["kept"], "symbolic", "serving"]
     before, after = means("before_acre_{}_symbolic_domain"), means("after_acre_{}_symbolic_served")
@@ -170,10 +199,18 @@ def test_the_module_that_served_is_asked_again():
 
 def test_remarks_name_the_part_that_brings_most_back(monkeypatch):
     def found(profile=None):
-        lost = {"lost": [0.3, 0.32, 0.31], "router": [0.0, 0.01, 0.0], "domains": [0.2, 0.21, 0.2],
-                "invariant": [0.05, 0.04, 0.05], "head": [0.1, 0.1, 0.09]}
-        return {("iclm", "text"): lost, ("kept", "text"): {**lost, "lost": [0.1, -0.1, 0.0]},
-                ("finetuned", "text"): {"lost": lost["lost"]}}
+        lost = {
+            "lost": [0.3, 0.32, 0.31],
+            "router": [0.0, 0.01, 0.0],
+            "domains": [0.2, 0.21, 0.2],
+            "invariant": [0.05, 0.04, 0.05],
+            "head": [0.1, 0.1, 0.09],
+        }
+        return {
+            ("iclm", "text"): lost,
+            ("kept", "text"): {**lost, "lost": [0.1, -0.1, 0.0]},
+            ("finetuned", "text"): {"lost": lost["lost"]},
+        }
 
     def before(profile=None):
         return {key: {"before": {2: 0.5, 0: 0.4, 1: 0.2}} for key in found()}
@@ -193,8 +230,9 @@ def test_the_picture_of_forgetting_has_every_score():
     assert len(fig.axes) == 2 and len(fig.axes[0].get_yticks()) == 5
     printed = mean((0.653, 0.663, 0.634))
     assert f"text, paper: ICLM: before {100 * printed:.1f}, after 8.6" in alt
-    back = mean(mean(values(f"router_back_acre_{cell}_symbolic_exact", "kept"))
-                for cell in ("IID", "Comp", "Sys"))
+    back = mean(
+        mean(values(f"router_back_acre_{cell}_symbolic_exact", "kept")) for cell in ("IID", "Comp", "Sys")
+    )
     assert f"router back {100 * back:.1f}" in alt
     seeds = [line.get_xdata() for line in fig.axes[1].lines if len(line.get_xdata()) == 3]
     assert len(seeds) == 6  # of our three models, before and after
@@ -224,8 +262,10 @@ def test_panels_stand_in_the_papers_order():
 
 def test_ties_by_hand():
     own = np.array([[1, 0.4], [0.4, 1]])
-    flat = {pair: np.full((2, 2), value) for pair, value in
-            {("router", "0"): 0.2, ("router", "1"): 0.6, ("0", "1"): 0.4}.items()}
+    flat = {
+        pair: np.full((2, 2), value)
+        for pair, value in {("router", "0"): 0.2, ("router", "1"): 0.6, ("0", "1"): 0.4}.items()
+    }
     found = made.ties({("router", "router"): own, ("0", "0"): own, ("1", "1"): np.ones((2, 2)), **flat})
     assert found["0"] == pytest.approx((0.4, 0.3)) and found["1"] == pytest.approx((1.0, 0.5))
     assert made.shares_of_others(found) == pytest.approx({"0": 0.35 / 0.75, "1": 0.75 / 0.35})
@@ -248,11 +288,15 @@ def test_a_collapsed_module_is_named():
 def test_claims_are_decided_by_their_contrast():
     found = made.verdicts()
     assert [*found] == [f"iclm.claim{number}" for number in range(12, 18)]
-    gain = paired(values("after_raven_in_center_text_choice"),
-                  values("in_center_text_choice", seeds=3, experiment="iclm.raven"))
+    gain = paired(
+        values("after_raven_in_center_text_choice"),
+        values("in_center_text_choice", seeds=3, experiment="iclm.raven"),
+    )
     assert found["iclm.claim12"][1].summary.mean == pytest.approx(mean_ci(gain).mean)
-    dropped = [paired(values(f"before_acre_IID_{format}_exact"), values(f"after_acre_IID_{format}_exact"))
-               for format in ("symbolic", "text")]
+    dropped = [
+        paired(values(f"before_acre_IID_{format}_exact"), values(f"after_acre_IID_{format}_exact"))
+        for format in ("symbolic", "text")
+    ]
     assert found["iclm.claim15"][1].summary.mean == pytest.approx(mean_ci(paired(*dropped)).mean)
     assert found["iclm.claim16"][1].label == "reproduced"  # 0.1 of RAVEN in ACRE's modules, in every seed
     assert found["iclm.claim16"][1].summary.mean == pytest.approx(-0.8)
@@ -263,8 +307,10 @@ def test_claims_are_decided_by_their_contrast():
 def test_controls_stand_beside_the_claims():
     rows = made.verdict_table().rows
     assert len(rows) == 6 + len(made.CONTROLS)
-    gain = paired(values("after_raven_in_center_text_choice", "finetuned"),
-                  values("in_center_text_choice", "finetuned", experiment="iclm.raven"))
+    gain = paired(
+        values("after_raven_in_center_text_choice", "finetuned"),
+        values("in_center_text_choice", "finetuned", experiment="iclm.raven"),
+    )
     assert rows[6][3] == points(mean_ci(gain)) and rows[6][4] in made.SIDES.values()
     assert rows[0][2] == "+31.8" and rows[3][2] == "-51.5" and rows[4][2] == ""
 
@@ -272,7 +318,7 @@ def test_controls_stand_beside_the_claims():
 def test_every_artefact_is_built_and_a_missing_result_is_named(monkeypatch):
     monkeypatch.setattr(figures, "render", lambda fig, format: b"drawn")  # all but the drawing, which is slow
     for id in ("iclm.table2", "iclm.forgetting", "iclm.fig16", "iclm.fig17"):
-        assert all(file.is_file() for file in registry.build(id))
+        assert all(file.is_file() for file in building.build(id))
     results.path(made.CONTINUAL, "kept", 1).unlink()
     with pytest.raises(LabError, match="1 of 9 quick results of iclm.continual are not there"):
         made.forgetting_table()

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from causalnb.errors import LabError
-from causalnb.experiments import iclm_graph_artefacts as artefacts
-from causalnb.experiments import iclm_interventions as interventions
+from causalnb.experiments.iclm import interventions
+from causalnb.experiments.iclm.artefacts import graphs as artefacts
 from causalnb.iclm import Node, check_claims, graphs, temporal_graph
-from causalnb.lab import registry, results
+from causalnb.lab import building, registry, results
 from causalnb.paths import figures_dir
 
 SHORT = {"steps": 3}
@@ -24,27 +24,33 @@ def closed():
 
 def by_part(rows):
     """{part: changes after each step}."""
-    return {part: [row["change"] for row in rows if row["part"] == part]
-            for part in dict.fromkeys(row["part"] for row in rows)}
+    return {
+        part: [row["change"] for row in rows if row["part"] == part]
+        for part in dict.fromkeys(row["part"] for row in rows)
+    }
 
 
 # Interventions: (arm, parts that stay as they are, bit by bit, for so many steps)
 
 
-@pytest.mark.parametrize("arm, still", [
-    ("no_invariant", {"domain_1": 3, "router": 3}),
-    ("no_invariant_mixed", {"domain_1": 3, "router": 3}),
-    ("no_invariant_norm", {"domain_1": 3, "router": 3}),
-    ("no_invariant_norm_mixed", {"router": 3}),
-    ("no_invariant_head", {"domain_1": 1, "router": 3}),
-    ("no_invariant_clip", {"domain_1": 1}),
-    ("no_invariant_soft", {}),
-    ("invariant", {"domain_1": 1, "router": 3}),
-    ("invariant_clip", {"domain_1": 1}),
-    ("invariant_soft", {}),
-    ("information", {"domain_1": 1, "router": 3}),
-    ("do_invariant", {"domain_1": 1, "router": 3}),
-    ("paper", {"domain_1": 1, "router": 3})])
+@pytest.mark.parametrize(
+    "arm, still",
+    [
+        ("no_invariant", {"domain_1": 3, "router": 3}),
+        ("no_invariant_mixed", {"domain_1": 3, "router": 3}),
+        ("no_invariant_norm", {"domain_1": 3, "router": 3}),
+        ("no_invariant_norm_mixed", {"router": 3}),
+        ("no_invariant_head", {"domain_1": 1, "router": 3}),
+        ("no_invariant_clip", {"domain_1": 1}),
+        ("no_invariant_soft", {}),
+        ("invariant", {"domain_1": 1, "router": 3}),
+        ("invariant_clip", {"domain_1": 1}),
+        ("invariant_soft", {}),
+        ("information", {"domain_1": 1, "router": 3}),
+        ("do_invariant", {"domain_1": 1, "router": 3}),
+        ("paper", {"domain_1": 1, "router": 3}),
+    ],
+)
 def test_weights_change_where_the_graph_lets_them_and_nowhere_else(arm, still):
     rows = interventions.intervene(arm, **SHORT)
     for part, changes in by_part(rows).items():
@@ -75,8 +81,10 @@ def test_a_fault_that_joins_modules_is_seen(monkeypatch):
 def test_minimised_information_does_not_separate():
     """After training with a strong loss the states share little, and a change passes on as before."""
     changes = dict(before=20, steps=2)
-    plain, strong = (interventions.metrics(interventions.intervene(arm, **changes))
-                     for arm in ("later_without", "later_strong"))
+    plain, strong = (
+        interventions.metrics(interventions.intervene(arm, **changes))
+        for arm in ("later_without", "later_strong")
+    )
     assert strong["information"] < plain["information"] / 3
     assert strong["share"] > 0.3 and strong["domain_1"] > 0
     assert plain["broken"] == strong["broken"] == 0
@@ -116,8 +124,9 @@ def test_bad_settings_are_refused():
 
 def test_a_batch_that_is_routed_elsewhere_is_refused(monkeypatch):
     honest = interventions.batches
-    monkeypatch.setattr(interventions, "batches",
-                        lambda config, seed: honest(config, seed)[::-1 if seed == 0 else 1])
+    monkeypatch.setattr(
+        interventions, "batches", lambda config, seed: honest(config, seed)[:: -1 if seed == 0 else 1]
+    )
     with pytest.raises(LabError, match=r"step 0 was routed to \[1, 1, 1, 1\]: lower lr or take another seed"):
         interventions.intervene("no_invariant", 0, steps=2)
 
@@ -131,22 +140,56 @@ def rows_of(table):
 
 def test_the_claims_as_a_table():
     table = artefacts.claims_table()
-    found = {name: "".join({"holds": "h", "": "-"}.get(cell) or cell[-1] for cell in list(row.values())[1:])
-             for name, row in rows_of(table).items()}
-    assert list(found.values()) == ["hhhh", "h-1-", "h-h-", "h-1-", "h-h-", "h-1-", "h-2-", "1-2-", "1-1-",
-                                    "hh21", "1121", "1111", "hh11", "hh21", "1111", "1111"]
+    found = {
+        name: "".join({"holds": "h", "": "-"}.get(cell) or cell[-1] for cell in list(row.values())[1:])
+        for name, row in rows_of(table).items()
+    }
+    assert list(found.values()) == [
+        "hhhh",
+        "h-1-",
+        "h-h-",
+        "h-1-",
+        "h-h-",
+        "h-1-",
+        "h-2-",
+        "1-2-",
+        "1-1-",
+        "hh21",
+        "1121",
+        "1111",
+        "hh11",
+        "hh21",
+        "1111",
+        "1111",
+    ]
     assert list(found) == list(artefacts.SETTINGS) and "do(HSm)" in table.columns[3]
     paths = artefacts.paths_table().rows
-    fails = [one for name in artefacts.SETTINGS for one in check_claims(artefacts.graph_of(name))
-             if not one.holds]
+    fails = [
+        one for name in artefacts.SETTINGS for one in check_claims(artefacts.graph_of(name)) if not one.holds
+    ]
     assert len(paths) == len(fails) > 20 and all(" > " in path for _, _, path in paths)
 
 
 def test_symbols_are_those_of_the_figures():
-    printed = [artefacts.label(node, True, False) for node in
-               (Node("HS", 0, 0), Node("LY", -1), Node("LR", 0), Node("YT", 0), Node("C", 0), Node("WR", 0))]
-    assert printed == ["$H_{S_n}$", r"$L_{Y}^{\tau-1}$", r"$L_{R}^\tau$", r"$Y_{\mathrm{true}}$", "$C$",
-                       "$W_{R}$"]
+    printed = [
+        artefacts.label(node, True, False)
+        for node in (
+            Node("HS", 0, 0),
+            Node("LY", -1),
+            Node("LR", 0),
+            Node("YT", 0),
+            Node("C", 0),
+            Node("WR", 0),
+        )
+    ]
+    assert printed == [
+        "$H_{S_n}$",
+        r"$L_{Y}^{\tau-1}$",
+        r"$L_{R}^\tau$",
+        r"$Y_{\mathrm{true}}$",
+        "$C$",
+        "$W_{R}$",
+    ]
     assert artefacts.label(Node("WS", 3, 1)) == "$W_{S_1}$" and artefacts.label(Node("LY", 0)) == "$L_{Y}$"
 
 
@@ -159,7 +202,10 @@ def test_printed_graphs_are_drawn_edge_by_edge(variants, links):
     dotted = [arrow for arrow in arrows if arrow.get_linestyle() == artefacts.EDGES["link"][1]]
     assert len(dotted) == links and alt.count("LY to LY") == len(variants)
     assert [text.get_text() for text in fig.legends[0].get_texts()] == [
-        "forward pass", "backward pass", "to the next step"]
+        "forward pass",
+        "backward pass",
+        "to the next step",
+    ]
 
 
 def test_a_path_is_drawn_thick_and_named():
@@ -192,15 +238,23 @@ def test_effects_as_table_and_figure(effects):
 
 def test_builders_save_what_they_promise():
     for id, suffixes in (("iclm.fig2", 2), ("iclm.fig6", 2), ("iclm.claims_graph", 8)):
-        assert len(registry.build(id)) == suffixes
+        assert len(building.build(id)) == suffixes
     folder = figures_dir("quick") / "iclm"
     names = {file.name for file in folder.iterdir()}
     assert {"fig2.svg", "fig6.png", "claims_graph.svg", "claims_graph_paths.md"} <= names
 
 
 def test_a_run_stores_effects(effects, tmp_path):
-    run = registry.Run("iclm.interventions", "invariant", 0, "quick",
-                       interventions.settings("invariant", steps=2), tmp_path, "cpu", lambda *_: None)
+    run = registry.Run(
+        "iclm.interventions",
+        "invariant",
+        0,
+        "quick",
+        interventions.settings("invariant", steps=2),
+        tmp_path,
+        "cpu",
+        lambda *_: None,
+    )
     found = interventions.run_interventions(run)
     assert found["metrics"]["router"] == found["metrics"]["broken"] == 0 < found["metrics"]["domain_1"]
     stored = results.plain(found["history"])

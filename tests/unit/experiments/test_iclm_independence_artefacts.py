@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import iclm_grid  # noqa: F401  (registers the experiments)
-from causalnb.experiments import iclm_independence_artefacts as made
-from causalnb.lab import figures, registry, results
+from causalnb.experiments.iclm import grid as iclm_grid  # noqa: F401  (registers the experiments)
+from causalnb.experiments.iclm.artefacts import independence as made
+from causalnb.lab import building, evidence, figures, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from tests.unit.experiments.iclm_made_up_scores import history, sent, store
@@ -23,7 +23,7 @@ def stored(tmp_path_factory):
         for name in ("RESULTS", "FIGURES", "CACHE"):
             patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
         store(patch, dict.fromkeys(made.NEEDS, SEEDS))
-        with results.stored_only():
+        with evidence.stored_only():
             yield
 
 
@@ -49,8 +49,9 @@ def test_the_symbolic_module_is_the_same_whatever_its_number():
     assert (made.split(shares, "Comp") > 0.8).all()
 
 
-@pytest.mark.parametrize("short, long, cut", [
-    ([1, 2, 3], [7, 9], 5), ([1, 2], [2, 4], 3), ([5], [5], 4), ([4, 9], [5, 30], 19.5)])
+@pytest.mark.parametrize(
+    "short, long, cut", [([1, 2, 3], [7, 9], 5), ([1, 2], [2, 4], 3), ([5], [5], 4), ([4, 9], [5, 30], 19.5)]
+)
 def test_a_cut_misses_as_few_as_it_can(short, long, cut):
     # [1, 2] and [2, 4] lose one at 1.5 and at 3, in the wider gap; [5] and [5] lose one anywhere
     assert made.cut_between(short, long) == pytest.approx(cut)
@@ -68,8 +69,11 @@ def test_length_alone_splits_acre_and_not_prompts_of_equal_length():
 
 
 def test_own_words_are_no_fillers():
-    row = {"words": ["a", "_", "b", "_", ">", "on"], "answer": [False] * 5 + [True],
-           "supervised": [False] * 5 + [True]}
+    row = {
+        "words": ["a", "_", "b", "_", ">", "on"],
+        "answer": [False] * 5 + [True],
+        "supervised": [False] * 5 + [True],
+    }
     assert made.own_words(row) == 3 / 5
 
 
@@ -86,12 +90,20 @@ def test_table_3_has_the_papers_rows_and_all_controls():
     assert rows["ours: untrained base, n=0"]["ACRE Symb"] == estimate(mean_ci(shares["IID", "symbolic"]), 2)
     one, other = (rows[f"ours: ICLM, n={n}"]["ACRE Text"] for n in (0, 1))
     assert float(one[:4]) + float(other[:4]) == pytest.approx(1, abs=0.011)
-    right = [np.mean([number("iclm.controls.acre", "matched", seed, f"IID_{format}", "exact")
-                      for format in made.FORMATS]) for seed in range(SEEDS)]
+    right = [
+        np.mean(
+            [
+                number("iclm.controls.acre", "matched", seed, f"IID_{format}", "exact")
+                for format in made.FORMATS
+            ]
+        )
+        for seed in range(SEEDS)
+    ]
     assert rows["ours: equal lengths, n=0"]["exact, i.i.d."] == estimate(mean_ci(right), 2)
     ours = [label for label in rows if label.startswith("ours") and label.endswith("n=0")]
-    assert ours == [f"ours: {made.NAMES[arm]}, n=0"
-                    for arm in ("iclm", "uniform_start", "matched", "untrained")]
+    assert ours == [
+        f"ours: {made.NAMES[arm]}, n=0" for arm in ("iclm", "uniform_start", "matched", "untrained")
+    ]
     assert sum(label.startswith("length alone") for label in rows) == 3
     assert sum(label.startswith("fillers alone") for label in rows) == 1
     assert not any(label.startswith("paper") for label in by_label(made.table3("raven", rows=12)))
@@ -123,9 +135,22 @@ def test_claims_are_decided_by_the_history_over_both_families():
     assert list(told["iclm.claim20"][1]) == pytest.approx(list(scale * (0.1 / 9 - 0.1 / 10)))
     assert list(told["iclm.claim21"][1]) == pytest.approx(list(scale * 0.001 - 0.0001))
     sets = {"acre": ("IID", "Comp", "Sys"), "raven": ("center", "four", "in_center")}
-    tested = [np.mean([np.average([number(f"iclm.{family}", "iclm", seed, cell, f"invariant|{domain}", 1, 1)
-                                   for cell in cells], weights=(2, 1, 1))  # i.i.d. as much as o.o.d.
-                       for family, cells in sets.items() for domain in (0, 1)]) for seed in range(SEEDS)]
+    tested = [
+        np.mean(
+            [
+                np.average(
+                    [
+                        number(f"iclm.{family}", "iclm", seed, cell, f"invariant|{domain}", 1, 1)
+                        for cell in cells
+                    ],
+                    weights=(2, 1, 1),
+                )  # i.i.d. as much as o.o.d.
+                for family, cells in sets.items()
+                for domain in (0, 1)
+            ]
+        )
+        for seed in range(SEEDS)
+    ]
     shares = made.routed(made.scores("acre", "iclm"), "acre")  # the i.i.d. set chose n=0 and is left out
     apart = [shares[cell, "symbolic"] - shares[cell, "text"] for cell in ("Comp", "Sys")]
     assert list(told["iclm.claim7"][1]) == pytest.approx(list(sum(apart) / 2))
@@ -145,8 +170,11 @@ def test_every_claim_is_one_of_figure_3_4_7_or_table_3():
 def test_figure_3_has_the_control_in_every_panel():
     fig, alt = made.fig3()
     titles = [ax.get_title() for ax in fig.axes]
-    assert titles == [f"{family}: {what}" for family in ("ACRE", "RAVEN")
-                      for what in ("correlation of states", "mutual information")]
+    assert titles == [
+        f"{family}: {what}"
+        for family in ("ACRE", "RAVEN")
+        for what in ("correlation of states", "mutual information")
+    ]
     for ax in fig.axes:
         labels = [line.get_label() for line in ax.lines]
         assert {label.partition(":")[0] for label in labels} == {"ICLM", "untrained base"}
@@ -202,8 +230,16 @@ def test_controls_show_accuracy_beside_independence():
     line = rows["RAVEN", "CKA in place of information"]
     last = [history("iclm.controls.raven", "aligned", seed)[9]["forward"] for seed in range(SEEDS)]
     assert line[made.INFORMATION] == estimate(mean_ci(last), 5)
-    right = [np.mean([number("iclm.controls.raven", "aligned", seed, f"{cell}_{format}", "choice")
-                      for cell in ("four", "in_center") for format in made.FORMATS]) for seed in range(SEEDS)]
+    right = [
+        np.mean(
+            [
+                number("iclm.controls.raven", "aligned", seed, f"{cell}_{format}", "choice")
+                for cell in ("four", "in_center")
+                for format in made.FORMATS
+            ]
+        )
+        for seed in range(SEEDS)
+    ]
     assert line["choice, o.o.d."] == estimate(mean_ci(right))
     assert rows["ACRE", "ICLM"]["choice, o.o.d."] == ""
     assert set(made.NAMES) == {"iclm", *controls[0], *controls[1]}
@@ -216,7 +252,7 @@ def test_every_artefact_is_built(monkeypatch):
         getattr(made, f"build_{id}")("quick")
     assert [id for id, _ in saved] == ["iclm.fig3", "iclm.fig4", "iclm.fig7"]
     for id in ("iclm.table3", "iclm.controls"):
-        assert all(file.is_file() for file in registry.build(id))
+        assert all(file.is_file() for file in building.build(id))
 
 
 def test_a_missing_result_is_named():

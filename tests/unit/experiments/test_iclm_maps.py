@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from causalnb.experiments import iclm_clusters, iclm_continual, iclm_maps, iclm_models, iclm_runs, iclm_tasks
+from causalnb.experiments.iclm import clusters as iclm_clusters
+from causalnb.experiments.iclm import continual as iclm_continual
+from causalnb.experiments.iclm import data as iclm_tasks
+from causalnb.experiments.iclm import maps as iclm_maps
+from causalnb.experiments.iclm import models as iclm_models
+from causalnb.experiments.iclm import runs as iclm_runs
 from causalnb.iclm import pearson
 from causalnb.lab import registry
 
@@ -29,24 +34,38 @@ def model():
 
 
 def rows_of(config, cell="IID"):
-    return {format: iclm_runs.prepared(rows, config)
-            for format, rows in iclm_tasks.test_rows(config, cell).items()}
+    return {
+        format: iclm_runs.prepared(rows, config)
+        for format, rows in iclm_tasks.test_rows(config, cell).items()
+    }
 
 
 def test_layers_are_correlated_at_the_labels(model):
     rows = [row for some in rows_of(config()).values() for row in some]
     found = iclm_maps.layer_rows(model, rows, "IID")
     pairs = list(dict.fromkeys(row["pair"] for row in found))
-    assert pairs == ["router|router", "router|invariant", "router|0", "router|1", "invariant|invariant",
-                     "invariant|0", "invariant|1", "0|0", "0|1", "1|1"]
+    assert pairs == [
+        "router|router",
+        "router|invariant",
+        "router|0",
+        "router|1",
+        "invariant|invariant",
+        "invariant|0",
+        "invariant|1",
+        "0|0",
+        "0|1",
+        "1|1",
+    ]
     layers = model.config.base_config.num_hidden_layers + 1
     assert len(found) == len(pairs) * layers
     last = next(row for row in found if row["pair"] == "invariant|1" and row["layer"] == layers - 1)
     batch = iclm_models.collate(rows)
     where = batch["labels"][:, 1:] != -100
     with torch.no_grad():
-        a, b = (model.states(batch["input_ids"], batch["attention_mask"], m)[:, :-1][where]
-                for m in ("invariant", 1))
+        a, b = (
+            model.states(batch["input_ids"], batch["attention_mask"], m)[:, :-1][where]
+            for m in ("invariant", 1)
+        )
     assert last[f"to_{layers - 1}"] == pytest.approx(pearson(a, b).item(), abs=1e-4) != 1
     same = [row for row in found if row["pair"] == "0|0"]
     assert [row[f"to_{row['layer']}"] for row in same] == [1.0] * layers
@@ -56,7 +75,8 @@ def test_the_map_shows_where_the_router_sends_each_input(model):
     cells = {"IID": rows_of(config()), "Sys": rows_of(config(), "Sys")}
     found = [row for row in iclm_maps.followed(model, cells) if "x" in row]
     assert [(row["cell"], row["format"]) for row in found] == [
-        (cell, format) for cell in cells for format in ("text", "symbolic") for _ in range(4)]
+        (cell, format) for cell in cells for format in ("text", "symbolic") for _ in range(4)
+    ]
     sent = [iclm_models.modules_of(model, rows) for formats in cells.values() for rows in formats.values()]
     assert [row["module"] for row in found] == [module for some in sent for module in some]
 
@@ -99,8 +119,11 @@ def test_the_parts_are_what_training_moves():
     for name, mask in masks["domains"].items():
         assert torch.equal(sum(part[name].long() for part in domains), mask.long())
     assert all((covered[name] == 1).all() for name in moved)  # each once
-    assert all((covered[name] == 0).all() for name in covered
-               if name.startswith("base") and name not in moved and "frozen" not in name)
+    assert all(
+        (covered[name] == 0).all()
+        for name in covered
+        if name.startswith("base") and name not in moved and "frozen" not in name
+    )
 
 
 @pytest.mark.parametrize("part", [*iclm_continual.PARTS, 0, 2])
@@ -122,12 +145,22 @@ def test_one_part_is_put_back_and_then_taken_away(part):
 
 def test_a_place_is_served_by_the_module_that_has_most_of_its_rows():
     config = {"cells": ["IID", "Sys"], "num_modules": 3}
-    shares = {("IID", "text"): (0.2, 0.7, 0.1), ("IID", "symbolic"): (0, 0, 1), ("Sys", "text"): (1, 0, 0),
-              ("Sys", "symbolic"): (0, 0.4, 0.6)}
-    metrics = {f"before_acre_{cell}_{format}_module{i}": share for (cell, format), those in shares.items()
-               for i, share in enumerate(those)}
+    shares = {
+        ("IID", "text"): (0.2, 0.7, 0.1),
+        ("IID", "symbolic"): (0, 0, 1),
+        ("Sys", "text"): (1, 0, 0),
+        ("Sys", "symbolic"): (0, 0.4, 0.6),
+    }
+    metrics = {
+        f"before_acre_{cell}_{format}_module{i}": share
+        for (cell, format), those in shares.items()
+        for i, share in enumerate(those)
+    }
     assert iclm_continual.serving(metrics, config) == {
-        0: {("Sys", "text")}, 1: {("IID", "text")}, 2: {("IID", "symbolic"), ("Sys", "symbolic")}}
+        0: {("Sys", "text")},
+        1: {("IID", "text")},
+        2: {("IID", "symbolic"), ("Sys", "symbolic")},
+    }
 
 
 def test_modules_in_use_are_those_with_a_share(monkeypatch):

@@ -4,8 +4,8 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from causalnb.experiments import iclm_module_artefacts as artefacts
-from causalnb.lab import registry
+from causalnb.experiments.iclm.artefacts import modules as artefacts
+from causalnb.lab import building
 
 
 @pytest.fixture(scope="module")
@@ -15,9 +15,13 @@ def found():
 
 def test_each_loss_trains_the_parts_of_the_drawing_and_no_other(found):
     reached = {loss: {part for part, size in parts.items() if size} for loss, parts in found.items()}
-    assert reached == {"output": {"invariant", "chosen domain", "fused head"}, "invariant": {"invariant"},
-                       "domain": {"chosen domain"}, "routing": {"router", "chosen centroid"},
-                       "mutual_information": {"invariant", "chosen domain"}}
+    assert reached == {
+        "output": {"invariant", "chosen domain", "fused head"},
+        "invariant": {"invariant"},
+        "domain": {"chosen domain"},
+        "routing": {"router", "chosen centroid"},
+        "mutual_information": {"invariant", "chosen domain"},
+    }
 
 
 def test_a_share_of_the_total_is_the_gradient_of_its_own_loss(found):
@@ -26,7 +30,7 @@ def test_a_share_of_the_total_is_the_gradient_of_its_own_loss(found):
     out = model(**inputs)
     assert out.module.tolist() == [0]
     codebook = model.router.choose.codebook
-    own, = torch.autograd.grad(weights["gamma"] * out.routing.loss, codebook, retain_graph=True)
+    (own,) = torch.autograd.grad(weights["gamma"] * out.routing.loss, codebook, retain_graph=True)
     assert found["routing"]["chosen centroid"] == pytest.approx(own.norm().item(), rel=1e-9)
     layers = model._adapted.values()
     hidden = model.states(inputs["input_ids"], module="invariant")[:, 5:7].flatten(0, 1)
@@ -51,8 +55,11 @@ def test_the_drawing_has_the_parts_and_its_text_says_what_it_shows(found):
 def test_parameters_at_full_size_are_those_of_the_formulas():
     width, vocabulary, layers, inner, rank = 4096, 32_000, 32, 11_008, 8
     counts = artefacts.parameter_counts()
-    assert counts["base"] == (2 * vocabulary * width + width
-                              + layers * (4 * width**2 + 3 * width * inner + 2 * width)) == 6_738_415_616
+    assert (
+        counts["base"]
+        == (2 * vocabulary * width + width + layers * (4 * width**2 + 3 * width * inner + 2 * width))
+        == 6_738_415_616
+    )
     assert counts["one module's adapters"] == layers * 4 * rank * 2 * width == 8_388_608
     assert counts["all adapters"] == 4 * counts["one module's adapters"]
     assert counts["fused head"] == 2 * width * vocabulary == 262_144_000
@@ -70,6 +77,9 @@ def test_the_table_adds_up():
 
 def test_both_are_built(tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALNB_FIGURES", str(tmp_path))
-    assert sorted(path.name for path in registry.build("iclm.fig1")) == ["fig1.png", "fig1.svg"]
-    assert sorted(path.name for path in registry.build("iclm.parameters")) == [
-        "parameters.csv", "parameters.md", "parameters.tex"]
+    assert sorted(path.name for path in building.build("iclm.fig1")) == ["fig1.png", "fig1.svg"]
+    assert sorted(path.name for path in building.build("iclm.parameters")) == [
+        "parameters.csv",
+        "parameters.md",
+        "parameters.tex",
+    ]

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import iclm_grid
-from causalnb.experiments import iclm_reasoning_artefacts as made
-from causalnb.lab import registry, results
+from causalnb.experiments.iclm import grid as iclm_grid
+from causalnb.experiments.iclm.artefacts import reasoning as made
+from causalnb.lab import building, evidence, registry, results
 from causalnb.lab.statistics import mean_ci, wilson
 from causalnb.lab.tables import estimate, percent
 from causalnb.lab.verdicts import decide
@@ -27,10 +27,22 @@ def stored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("RESULTS", "FIGURES", "CACHE"):
             patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
-        store(patch, dict.fromkeys(("iclm.acre", "iclm.raven", "iclm.gate.acre",
-                                     "iclm.gate.raven", *made.SHIFTS, *made.SHIFT_ROWS), SEEDS)
-              | dict.fromkeys(made.SEARCHES.values(), 1))
-        with results.stored_only():
+        store(
+            patch,
+            dict.fromkeys(
+                (
+                    "iclm.acre",
+                    "iclm.raven",
+                    "iclm.gate.acre",
+                    "iclm.gate.raven",
+                    *made.SHIFTS,
+                    *made.SHIFT_ROWS,
+                ),
+                SEEDS,
+            )
+            | dict.fromkeys(made.SEARCHES.values(), 1),
+        )
+        with evidence.stored_only():
             yield
 
 
@@ -41,8 +53,14 @@ def found():
 
 def values(experiment, arm, cells, score="exact") -> list[float]:
     """By seed: the mean over cells and formats."""
-    return [mean(number(experiment, arm, seed, f"{cell}_{format}", score) for cell in cells
-                 for format in made.FORMATS) for seed in range(SEEDS)]
+    return [
+        mean(
+            number(experiment, arm, seed, f"{cell}_{format}", score)
+            for cell in cells
+            for format in made.FORMATS
+        )
+        for seed in range(SEEDS)
+    ]
 
 
 def by_label(table) -> dict[str, dict[str, str]]:
@@ -56,16 +74,26 @@ def test_the_papers_tests_had_101_items():
     assert made.implied_items() == (101, 59, 60)
     assert 0.732 not in made.shares_of(101) and 0.653 in made.shares_of(101)
     assert set(made.starred()) == {row for _, _, row in made.ROWS.values() if row} - {
-        "LLaMA2-Base", "LLaMA2-Finetuned-Oracle-Router"}
+        "LLaMA2-Base",
+        "LLaMA2-Finetuned-Oracle-Router",
+    }
 
 
 def test_every_printed_gain_of_iclm_is_within_chance():
     found = made.fisher("ICLM", made.BASELINE)
     assert found["ACRE", "Text"] == (66 - 84, pytest.approx(0.0059, abs=5e-5))
     assert [cell for cell, (gain, p) in found.items() if p < 0.05] == [
-        ("ACRE", "Text"), ("ACRE-Comp", "Text"), ("ACRE-Sys", "Text"), ("RAVEN-In-Center", "Text")]
+        ("ACRE", "Text"),
+        ("ACRE-Comp", "Text"),
+        ("ACRE-Sys", "Text"),
+        ("RAVEN-In-Center", "Text"),
+    ]
     assert made.wins("ICLM", made.BASELINE) == {
-        "more": 6, "fewer": 6, "significantly more": 0, "significantly fewer": 4}
+        "more": 6,
+        "fewer": 6,
+        "significantly more": 0,
+        "significantly fewer": 4,
+    }
     assert "better on 0 and worse on 4" in made.printed_remark()
 
 
@@ -85,8 +113,11 @@ def test_the_printed_table_has_wilsons_intervals():
 def test_table_1_puts_the_papers_rows_over_ours(found):
     rows = by_label(made.table1("raven", found))
     assert rows["paper: ICLM-Domain"]["RAVEN-In-Center Symb"] == "0.228"
-    for name, arm, score in (("ICLM", "iclm", "exact"), ("domain module alone", "iclm", "domain"),
-                             ("no invariant module, ICLM's head", "no_invariant_head", "exact")):
+    for name, arm, score in (
+        ("ICLM", "iclm", "exact"),
+        ("domain module alone", "iclm", "domain"),
+        ("no invariant module, ICLM's head", "no_invariant_head", "exact"),
+    ):
         of = [number("iclm.raven", arm, seed, "four_text", score) for seed in range(SEEDS)]
         assert rows[f"ours: {name}"]["RAVEN-Four Text"] == estimate(mean_ci(of))
     assert len(rows) == 7 + 9
@@ -105,14 +136,19 @@ def test_the_choice_among_eight_has_modules_alone_too(found):
 
 def test_contrasts_pair_seeds(found):
     rows = by_label(made.contrasts_table(found))
-    gap = np.subtract(values("iclm.acre", "iclm", ["Comp", "Sys"]),
-                      values("iclm.acre", "finetuned", ["Comp", "Sys"]))
+    gap = np.subtract(
+        values("iclm.acre", "iclm", ["Comp", "Sys"]), values("iclm.acre", "finetuned", ["Comp", "Sys"])
+    )
     assert rows["ICLM - fine-tuned"]["ACRE o.o.d., exact"] == made.points(mean_ci(gap))
-    gap = np.subtract(values("iclm.raven", "iclm", ["center"], "choice"),
-                      values("iclm.raven", "oracle", ["center"], "choice"))
+    gap = np.subtract(
+        values("iclm.raven", "iclm", ["center"], "choice"),
+        values("iclm.raven", "oracle", ["center"], "choice"),
+    )
     assert rows["ICLM - oracle router"]["RAVEN i.i.d., choice"] == made.points(mean_ci(gap))
-    gap = np.subtract(values("iclm.raven", "iclm", ["center"], "invariant_choice"),
-                      values("iclm.raven", "finetuned", ["center"], "choice"))
+    gap = np.subtract(
+        values("iclm.raven", "iclm", ["center"], "invariant_choice"),
+        values("iclm.raven", "finetuned", ["center"], "choice"),
+    )
     assert rows["invariant module alone - fine-tuned"]["RAVEN i.i.d., choice"] == made.points(mean_ci(gap))
 
 
@@ -126,33 +162,60 @@ def test_the_gates_rows_are_of_one_module_in_four_settings():
     table = made.gate_table()
     rows = by_label(table)
     assert len(rows) == len(made.GATE) == 4 and table.columns[3:] == [
-        "ACRE Text", "ACRE Symb", "RAVEN Text", "RAVEN Symb"]
+        "ACRE Text",
+        "ACRE Symb",
+        "RAVEN Text",
+        "RAVEN Symb",
+    ]
     for name, (experiment, arm) in made.GATE.items():
         told = [number(f"{experiment}.raven", arm, seed, "center_symbolic", "exact") for seed in range(SEEDS)]
         assert rows[name]["RAVEN Symb"] == percent(mean_ci(told)) and rows[name]["trained parameters"] == "7"
     for name, (experiment, arm) in made.GATE.items():
         times = 2 if arm == "longer" else 1
-        steps = {f"{times * registry.config(f'{experiment}.{family}', arm)['steps']:,}": family
-                 for family in ("acre", "raven")}
+        steps = {
+            f"{times * registry.config(f'{experiment}.{family}', arm)['steps']:,}": family
+            for family in ("acre", "raven")
+        }
         assert rows[name]["steps"].split(", ") == [*steps]
 
 
 def test_claims_are_decided_over_both_families(found):
     told = made.contrasts(found)
     assert set(told) == {f"iclm.claim{n}" for n in range(1, 7)}
-    ood = [values(f"iclm.{family}", arm, [*made.SETS[family]][1:], made.CHOSEN[family])
-           for arm in ("iclm", "finetuned") for family in made.FAMILIES]
+    ood = [
+        values(f"iclm.{family}", arm, [*made.SETS[family]][1:], made.CHOSEN[family])
+        for arm in ("iclm", "finetuned")
+        for family in made.FAMILIES
+    ]
     assert list(told["iclm.claim1"][1]) == pytest.approx(
-        list(np.mean(ood[:2], axis=0) - np.mean(ood[2:], axis=0)))
-    won = [sum(np.sign(number(f"iclm.{family}", "iclm", seed, f"{cell}_{format}", made.CHOSEN[family])
-                       - number(f"iclm.{family}", "finetuned", seed, f"{cell}_{format}", made.CHOSEN[family]))
-               for family in made.FAMILIES for cell in made.SETS[family] for format in made.FORMATS)
-           for seed in range(SEEDS)]
+        list(np.mean(ood[:2], axis=0) - np.mean(ood[2:], axis=0))
+    )
+    won = [
+        sum(
+            np.sign(
+                number(f"iclm.{family}", "iclm", seed, f"{cell}_{format}", made.CHOSEN[family])
+                - number(f"iclm.{family}", "finetuned", seed, f"{cell}_{format}", made.CHOSEN[family])
+            )
+            for family in made.FAMILIES
+            for cell in made.SETS[family]
+            for format in made.FORMATS
+        )
+        for seed in range(SEEDS)
+    ]
     assert list(told["iclm.claim3"][1]) == won
     scores = {"acre": ("invariant", "exact"), "raven": ("invariant_choice", "choice")}
-    alone, tuned = ([mean(pair) for pair in zip(*(values(f"iclm.{family}", arm, made.SETS[family], score[i])
-                                                  for family, score in scores.items()))]
-                    for i, arm in enumerate(("iclm", "finetuned")))
+    alone, tuned = (
+        [
+            mean(pair)
+            for pair in zip(
+                *(
+                    values(f"iclm.{family}", arm, made.SETS[family], score[i])
+                    for family, score in scores.items()
+                )
+            )
+        ]
+        for i, arm in enumerate(("iclm", "finetuned"))
+    )
     assert list(told["iclm.claim4"][1]) == pytest.approx(list(np.subtract(alone, tuned)))
     assert len(made.verdict_table("iclm.table1_verdicts", told).rows) == 6
 
@@ -178,13 +241,26 @@ def test_real_runs_measure_what_claims_and_made_up_results_have(tmp_path):
 
 def test_modules_are_asked_alone_where_a_table_has_rows_for_it(tmp_path):
     config = registry.config("iclm.raven", "iclm", "quick") | {"test_rows": 1, "map_rows": 0, "steps": 0}
-    found = [registry.experiment("iclm.raven").run(registry.Run(
-        "iclm.raven", "iclm", 0, "quick", config | {"alone_choices": some}, tmp_path, "cpu", lambda *_: None))
-        for some in (1, 0)]
+    found = [
+        registry.experiment("iclm.raven").run(
+            registry.Run(
+                "iclm.raven",
+                "iclm",
+                0,
+                "quick",
+                config | {"alone_choices": some},
+                tmp_path,
+                "cpu",
+                lambda *_: None,
+            )
+        )
+        for some in (1, 0)
+    ]
     asked, not_asked = (one["metrics"] for one in found)
     alone = {name for name in asked if "_invariant" in name or "_domain" in name}
-    assert len(alone) == 3 * 2 * 4 and not_asked == {name: value for name, value in asked.items()
-                                                     if name not in alone}
+    assert len(alone) == 3 * 2 * 4 and not_asked == {
+        name: value for name, value in asked.items() if name not in alone
+    }
 
 
 # True shifts
@@ -193,29 +269,53 @@ def test_modules_are_asked_alone_where_a_table_has_rows_for_it(tmp_path):
 def test_shifts_stand_beside_what_does_not_shift():
     found = made.shift_scores()
     cells = {(cell, score) for cell, _, score in found}
-    assert cells == {*product(("comp_iid", "comp_true", "sys_iid", "sys_true"), ["exact"]),
-                     *product(("center", "four", "in_center"), ["exact", "choice"])}
+    assert cells == {
+        *product(("comp_iid", "comp_true", "sys_iid", "sys_true"), ["exact"]),
+        *product(("center", "four", "in_center"), ["exact", "choice"]),
+    }
     groups = made.shift_groups(found)
-    assert {"ACRE shifted, exact", "ACRE i.i.d., exact", "RAVEN shifted, choice",
-            "RAVEN i.i.d., choice"} <= groups.keys()
+    assert {
+        "ACRE shifted, exact",
+        "ACRE i.i.d., exact",
+        "RAVEN shifted, choice",
+        "RAVEN i.i.d., choice",
+    } <= groups.keys()
     table = found["sys_true", "text", "exact"]
     assert table.loc[1, "strong"] == number("iclm.shift.acre_sys", "strong", 1, "sys_true_text", "exact")
 
 
 def test_the_table_of_shifts_pairs_seeds_and_means():
     rows = by_label(made.shifts_table())
-    pair = [[number("iclm.shift.raven", arm, seed, "four_text", "choice") for seed in range(SEEDS)]
-            for arm in ("strong", "finetuned_wide")]
+    pair = [
+        [number("iclm.shift.raven", arm, seed, "four_text", "choice") for seed in range(SEEDS)]
+        for arm in ("strong", "finetuned_wide")
+    ]
     gap = np.subtract(*pair)
     head = "ICLM, best try - fine-tuned, ICLM's size, points"
     line = rows["RAVEN, one to four figures, text, choice"]
     assert line[head] == f"{made.points(mean_ci(gap))}, p {made.sign_flip(gap):.2g}"
-    both = [[mean([mean([number("iclm.shift.acre_comp", arm, s, "comp_true_text", "exact"),  # alone shifted
-                         *(number("iclm.shift.acre_sys", arm, s, f"sys_true_{format}", "exact")
-                           for format in made.FORMATS)]),
-                   values("iclm.shift.raven", arm, ["four", "in_center"], "choice")[s]])
-             for s in range(SEEDS)]
-            for arm in ("strong", "finetuned_wide")]
+    both = [
+        [
+            mean(
+                [
+                    mean(
+                        [
+                            number(
+                                "iclm.shift.acre_comp", arm, s, "comp_true_text", "exact"
+                            ),  # alone shifted
+                            *(
+                                number("iclm.shift.acre_sys", arm, s, f"sys_true_{format}", "exact")
+                                for format in made.FORMATS
+                            ),
+                        ]
+                    ),
+                    values("iclm.shift.raven", arm, ["four", "in_center"], "choice")[s],
+                ]
+            )
+            for s in range(SEEDS)
+        ]
+        for arm in ("strong", "finetuned_wide")
+    ]
     line = rows["mean: ACRE shifted, exact and RAVEN shifted, choice"]
     assert line[head].startswith(made.points(mean_ci(np.subtract(*both))))
     assert "ACRE, unseen objects, symbolic (no shift), exact" in rows
@@ -228,11 +328,12 @@ def test_the_rows_of_table_1_stand_on_the_true_shifts():
     assert [*rows] == [name for name in made.ROWS if name != "no invariant module, ICLM's head"]
     assert len(table.columns) == 1 + 2 * (4 + 3)
     for name, arm, id, cell, score in (
-            ("fine-tuned, ICLM's size", "finetuned_wide", "shift.acre_comp", "comp_true_text", "exact"),
-            ("oracle router", "oracle", "shift_rows.acre_sys", "sys_iid_symbolic", "exact"),
-            ("ICLM", "strong", "shift.acre_sys", "sys_true_text", "exact"),  # its best try is Table 1's
-            ("domain module alone", "strong", "shift.acre_sys", "sys_true_text", "domain"),
-            ("invariant module alone", "iclm", "shift_rows.raven", "four_text", "invariant_choice")):
+        ("fine-tuned, ICLM's size", "finetuned_wide", "shift.acre_comp", "comp_true_text", "exact"),
+        ("oracle router", "oracle", "shift_rows.acre_sys", "sys_iid_symbolic", "exact"),
+        ("ICLM", "strong", "shift.acre_sys", "sys_true_text", "exact"),  # its best try is Table 1's
+        ("domain module alone", "strong", "shift.acre_sys", "sys_true_text", "domain"),
+        ("invariant module alone", "iclm", "shift_rows.raven", "four_text", "invariant_choice"),
+    ):
         place, _, format = cell.rpartition("_")
         told = [number(f"iclm.{id}", arm, seed, cell, score) for seed in range(SEEDS)]
         assert rows[name][f"{made.NAMED[place]}, {format}"] == estimate(mean_ci(told))
@@ -244,9 +345,10 @@ def test_every_try_is_shown_and_the_used_one_marked():
     assert len({len(some) for some in iclm_grid.TRIES.values()}) == 1  # as many for each side
     for family, column in (("ACRE", -1), ("RAVEN", -1)):
         assert sum(family in row[column] for row in table.rows) == 2
-    told = mean(number("iclm.search.acre", "strong_2", 0, f"comp_iid_{format}", "exact")
-                for format in made.FORMATS)
-    line, = [row for row in table.rows if row[1] == "aggregation logit"]
+    told = mean(
+        number("iclm.search.acre", "strong_2", 0, f"comp_iid_{format}", "exact") for format in made.FORMATS
+    )
+    (line,) = [row for row in table.rows if row[1] == "aggregation logit"]
     shifted = number("iclm.search.acre", "strong_2", 0, "comp_iid_text", "exact")
     assert line[3] == f"{shifted:.3f}" != f"{told:.3f}"  # in symbols no object is unseen
 
@@ -268,7 +370,7 @@ def test_each_side_uses_its_best_try(monkeypatch):
 
 def test_the_tables_are_built_and_a_missing_arm_is_named():
     for id in ("iclm.table1", "iclm.shifts", "iclm.shift_rows", "iclm.search"):
-        assert all(file.is_file() for file in registry.build(id))
+        assert all(file.is_file() for file in building.build(id))
     gone = results.path("iclm.shift.raven", "strong", 1)
     kept = gone.read_bytes()
     gone.unlink()

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import iclm_routing_artefacts as made
-from causalnb.lab import figures, registry, results
+from causalnb.experiments.iclm.artefacts import routing as made
+from causalnb.lab import building, evidence, figures, registry
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.verdicts import claims
 from tests.unit.experiments.iclm_made_up import BLOCKS, metrics, real, store, text_module
@@ -18,7 +18,7 @@ from tests.unit.experiments.made_up import number
 
 @pytest.fixture(scope="module", autouse=True)
 def stored(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch, results.stored_only():
+    with pytest.MonkeyPatch.context() as patch, evidence.stored_only():
         store(patch, tmp_path_factory.mktemp("iclm"))
         yield
     plt.close("all")
@@ -51,8 +51,9 @@ def test_claims_8_and_9_are_contrasts_by_seed():
     assert found["iclm.claim8"][2] == pytest.approx((acre["formats"][2] + raven["formats"][2]) / 2)
     assert found["iclm.claim9"][3] == pytest.approx(raven["cells"][3] - acre["cells"][3])
     *rows, first, second = made.separation_table().rows
-    assert [row[:2] for row in rows] == [[family, arm] for family in made.FAMILIES.values()
-                                         for arm in made.ARMS.values()]
+    assert [row[:2] for row in rows] == [
+        [family, arm] for family in made.FAMILIES.values() for arm in made.ARMS.values()
+    ]
     assert first[2].mean == pytest.approx(mean_ci(found["iclm.claim8"].values()).mean)
     assert second[3].n == 4 and (first[5], second[5]) == ("reproduced", "reproduced")
 
@@ -76,8 +77,10 @@ def test_distances_are_in_spreads_of_the_iid_set():
 
 
 def test_far_sets_are_compared_with_near_ones():
-    found = pd.DataFrame([("a", "text", 1.0, 0.5), ("a", "text", 3.0, 0.1), ("b", "text", 2.0, 0.4),
-                          ("b", "text", 9.0, 0.2)], columns=["family", "format", "distance", "change"])
+    found = pd.DataFrame(
+        [("a", "text", 1.0, 0.5), ("a", "text", 3.0, 0.1), ("b", "text", 2.0, 0.4), ("b", "text", 9.0, 0.2)],
+        columns=["family", "format", "distance", "change"],
+    )
     assert made.far_and_near(found) == (pytest.approx(0.15 - 0.45), pytest.approx((-0.4 - 0.2) / 2))
     assert made.far_and_near(found[::-1]) == made.far_and_near(found)
     contrasts = made.distance_contrasts()
@@ -155,8 +158,10 @@ def brute_force(matrix):
     usual = matrix[np.triu_indices(size, 1)].mean()
     cuts = [cut for n in range(size) for cut in combinations(range(1, size), n)]
     runs = [[list(range(a, b)) for a, b in zip((0, *cut), (*cut, size))] for cut in cuts]
-    return max(runs, key=lambda blocks: sum(matrix[i, j] - usual for block in blocks
-                                            for i, j in combinations(block, 2)))
+    return max(
+        runs,
+        key=lambda blocks: sum(matrix[i, j] - usual for block in blocks for i, j in combinations(block, 2)),
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -235,8 +240,9 @@ def test_a_quick_map_of_six_sets_has_their_names(tmp_path):
     found = real("iclm.clusters", "six", tmp_path)
     assert {row["set"] for row in found["history"]} == set(made.SIX)
     assert {row["layer"] for row in found["history"]} == {-1, -2}
-    assert {f"{kind}_layer{n}" for kind in ("silhouette_formats", "silhouette_sets", "rand")
-            for n in (1, 2)} <= set(found["metrics"])
+    assert {
+        f"{kind}_layer{n}" for kind in ("silhouette_formats", "silhouette_sets", "rand") for n in (1, 2)
+    } <= set(found["metrics"])
 
 
 def test_claims_decided_here_say_where():
@@ -249,13 +255,22 @@ def test_claims_decided_here_say_where():
 def test_every_artefact_is_built(monkeypatch):
     monkeypatch.setattr(figures, "render", lambda fig, format: b"a picture")
     for id in ("iclm.fig5", *made.SETS, "iclm.fig14", "iclm.fig15"):
-        assert all(file.is_file() for file in registry.build(id))
+        assert all(file.is_file() for file in building.build(id))
         assert registry.find(id).notebook == "34_routing_and_variants"
 
 
-@pytest.mark.parametrize("make", [
-    made.routing_figure, made.separation_table, made.distance_table, made.clusters_table, made.blocks_table,
-    lambda: made.clusters_figure("iclm.fig9"), lambda: made.layers_figure("acre")])
+@pytest.mark.parametrize(
+    "make",
+    [
+        made.routing_figure,
+        made.separation_table,
+        made.distance_table,
+        made.clusters_table,
+        made.blocks_table,
+        lambda: made.clusters_figure("iclm.fig9"),
+        lambda: made.layers_figure("acre"),
+    ],
+)
 def test_missing_results_are_named(make, tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path))
     plt.close("all")

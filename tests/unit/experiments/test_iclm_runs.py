@@ -5,7 +5,10 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from causalnb.experiments import iclm_grid, iclm_models, iclm_runs, iclm_tasks
+from causalnb.experiments.iclm import data as iclm_tasks
+from causalnb.experiments.iclm import grid as iclm_grid
+from causalnb.experiments.iclm import models as iclm_models
+from causalnb.experiments.iclm import runs as iclm_runs
 from causalnb.lab import registry
 from causalnb.tasks import acre, icl_rows, icl_words, raven
 
@@ -139,7 +142,9 @@ def test_a_panel_is_chosen_and_written_as_from_whole_rows(arm, alone):
 
 def test_soft_weights_reach_the_candidates(monkeypatch):
     settings = registry.config("iclm.variants.raven", "weighted", "quick") | {
-        "test_rows": 2, "router_settings": {"temperature": 1e3}}  # weights near one half
+        "test_rows": 2,
+        "router_settings": {"temperature": 1e3},
+    }  # weights near one half
     torch.manual_seed(1)
     model = iclm_models.build_model(settings).eval()
     with torch.no_grad():
@@ -154,8 +159,9 @@ def test_soft_weights_reach_the_candidates(monkeypatch):
 
 
 def test_what_is_told_of_candidates_equals_whole_rows(model):
-    rows = [row for some in iclm_tasks.test_rows(config("raven", test_rows=2), "four").values()
-            for row in some]
+    rows = [
+        row for some in iclm_tasks.test_rows(config("raven", test_rows=2), "four").values() for row in some
+    ]
     ready = iclm_runs.prepared(rows, config("raven"))
     prompts = [[t for t, read in zip(one["input_ids"], one["prompt_mask"]) if read] for one in ready]
     said = [[[*icl_words.ids(words), iclm_models.EOS] for words in row["candidates"]] for row in rows]
@@ -163,8 +169,9 @@ def test_what_is_told_of_candidates_equals_whole_rows(model):
     with torch.no_grad():
         told, written = iclm_runs.candidates_told(model, prompts, said, routing)
     expected = [[literal_told(model, row, one, config("raven")) for one in row["candidates"]] for row in rows]
-    torch.testing.assert_close(told, torch.tensor([[told for told, _ in eight] for eight in expected]),
-                               rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        told, torch.tensor([[told for told, _ in eight] for eight in expected]), rtol=1e-4, atol=1e-4
+    )
     assert written.tolist() == [[right for _, right in eight] for eight in expected]
 
 
@@ -178,8 +185,9 @@ def test_a_router_reads_the_same_of_a_problem_in_training_and_in_tests(family, m
     def states(rows, labelled):
         batch = iclm_models.collate(iclm_runs.prepared(rows, settings, labelled))
         with torch.no_grad():
-            return model.router_states(batch["input_ids"], batch["attention_mask"],
-                                       prompt_mask=batch["prompt_mask"]), batch["prompt_mask"].sum(1)
+            return model.router_states(
+                batch["input_ids"], batch["attention_mask"], prompt_mask=batch["prompt_mask"]
+            ), batch["prompt_mask"].sum(1)
 
     asked = []  # the first question alone, as in tests
     for row in tuned:

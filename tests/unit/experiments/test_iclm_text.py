@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from causalnb.errors import LabError
-from causalnb.experiments import iclm_text
+from causalnb.experiments.iclm import text as iclm_text
 from causalnb.lab import doctor, registry
 from causalnb.lab.registry import Run
 
@@ -69,14 +69,17 @@ def test_a_base_that_was_trained_with_marks_gets_them(base):
     mark = tokenizer.mask_token_id
     for template, ids in (("<mask> $A", [mark, *bare]), ("<mask> $A <eos>", [mark, *bare])):
         tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-            template, special_tokens=[("<mask>", mark), ("<eos>", end)])
+            template, special_tokens=[("<mask>", mark), ("<eos>", end)]
+        )
         assert iclm_text.prompt_ids(tokenizer, "A light?") == ids
         row = iclm_text.encode(tokenizer, "A light?", "on", 99)
         assert row["input_ids"] == [*ids, *(t for t in row["labels"] if t != -100)]
         assert row["input_ids"].count(mark) == row["input_ids"].count(end) == 1
     tokenizer.chat_template = "{{ messages[0]['content'] }}!"
-    assert iclm_text.prompt_ids(tokenizer, "A light?") == tokenizer(
-        "A light?!", add_special_tokens=False)["input_ids"]
+    assert (
+        iclm_text.prompt_ids(tokenizer, "A light?")
+        == tokenizer("A light?!", add_special_tokens=False)["input_ids"]
+    )
 
 
 def test_an_answer_counts_without_its_case_and_outer_spaces(base, monkeypatch):
@@ -104,8 +107,10 @@ def test_a_long_text_is_left_out_and_counted(base, tmp_path):
     with pytest.raises(LabError, match="more than 3 tokens: raise max_length"):
         run(tmp_path, max_length=3)
     _, tokenizer = base
-    sizes = sorted(len(iclm_text.encode(tokenizer, *pair, 800)["input_ids"])
-                   for pair in iclm_text.training_texts(config(), 0))
+    sizes = sorted(
+        len(iclm_text.encode(tokenizer, *pair, 800)["input_ids"])
+        for pair in iclm_text.training_texts(config(), 0)
+    )
     found = run(tmp_path, max_length=sizes[4], cells=["IID"], test_rows=1)["metrics"]
     assert found["rows"] + found["rows_too_long"] == 8 and found["rows_too_long"] > 0
 
@@ -132,8 +137,9 @@ def test_the_papers_settings_train_on_a_small_base(base, tmp_path, monkeypatch):
     assert settings["bf16"] and settings["checkpointing"] and settings["router_settings"] == {}
     assert settings["base_model"] == "meta-llama/Llama-2-7b-hf" and settings["lora_rank"] == 8
     few = {"steps": 2, "train_rows": 16, "test_rows": 2, "cells": ["IID"], "source": "generator"}
-    found = iclm_text.run_text(Run("iclm.text", "iclm", 0, "paper", settings | few, tmp_path / "run", "cpu",
-                                   lambda *_: None))["metrics"]
+    found = iclm_text.run_text(
+        Run("iclm.text", "iclm", 0, "paper", settings | few, tmp_path / "run", "cpu", lambda *_: None)
+    )["metrics"]
     assert found["rows"] + found["rows_too_long"] == 32 and 0 <= found["IID_text_exact"] <= 1
 
 

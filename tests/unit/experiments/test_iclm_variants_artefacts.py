@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from causalnb.errors import LabError
-from causalnb.experiments import iclm_grid
-from causalnb.experiments import iclm_variants_artefacts as made
+from causalnb.experiments.iclm import grid as iclm_grid
+from causalnb.experiments.iclm.artefacts import variants as made
 from causalnb.iclm import ProbabilityAggregation
-from causalnb.lab import figures, registry, results
+from causalnb.lab import building, evidence, figures, registry
 from causalnb.lab.statistics import mean_ci, paired
 from causalnb.lab.tables import points
 from causalnb.lab.verdicts import claims, decide
@@ -22,15 +22,17 @@ from tests.unit.experiments.made_up import number
 
 @pytest.fixture(scope="module", autouse=True)
 def stored(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch, results.stored_only():
+    with pytest.MonkeyPatch.context() as patch, evidence.stored_only():
         store(patch, tmp_path_factory.mktemp("iclm"))
         yield
     plt.close("all")
 
 
 def accuracies(family, arm, seed, score="exact"):
-    return [number(made.home(family, arm), arm, seed, f"{cell}_{format}", score)
-            for cell, format in made.places(family)]
+    return [
+        number(made.home(family, arm), arm, seed, f"{cell}_{format}", score)
+        for cell, format in made.places(family)
+    ]
 
 
 def by_label(table) -> dict[str, dict]:
@@ -39,10 +41,18 @@ def by_label(table) -> dict[str, dict]:
 
 def test_a_table_has_the_papers_rows_and_ours():
     rows = by_label(made.scores_table("iclm.table4"))
-    assert [*rows] == ["paper: ICLM", "paper: ICLM-Weighted", "paper: ICLM-K-Means", "ours: ICLM, exact",
-                       "ours: ICLM-Weighted, exact", "ours: ICLM-K-Means, exact"]
+    assert [*rows] == [
+        "paper: ICLM",
+        "paper: ICLM-Weighted",
+        "paper: ICLM-K-Means",
+        "ours: ICLM, exact",
+        "ours: ICLM-Weighted, exact",
+        "ours: ICLM-K-Means, exact",
+    ]
     assert (rows["paper: ICLM-Weighted"]["ACRE-Sys Symb"], rows["paper: ICLM"]["mean of 6"]) == (
-        "0.970", f"{mean([0.653, 0.950, 0.663, 0.931, 0.634, 0.901]):.3f}")
+        "0.970",
+        f"{mean([0.653, 0.950, 0.663, 0.931, 0.634, 0.901]):.3f}",
+    )
     ours = rows["ours: ICLM, exact"]
     each = [accuracies("acre", "iclm", seed) for seed in range(4)]
     assert ours["ACRE-Comp Symb"].mean == pytest.approx(mean(one[3] for one in each))
@@ -60,7 +70,8 @@ def test_raven_is_scored_twice():
     rows = by_label(made.scores_table("iclm.table7"))
     chosen = rows["ours: ICLM-Logits, choice of eight"]
     assert chosen["RAVEN-Four Text"].mean == pytest.approx(
-        mean(accuracies("raven", "logit", seed, "choice")[2] for seed in range(3)))
+        mean(accuracies("raven", "logit", seed, "choice")[2] for seed in range(3))
+    )
     assert chosen["formats apart"] == chosen["loss at the end, nats"] == ""
 
 
@@ -88,8 +99,10 @@ def test_probabilities_have_their_floor_beside_them():
 def test_contrasts_pair_seeds_with_the_default():
     rows = by_label(made.contrasts_table("iclm.table5"))
     assert [*rows] == ["ICLM-Weighted − ICLM", "ICLM-K-Means − ICLM", "ICLM-Weighted and ICLM-K-Means − ICLM"]
-    wanted = paired([mean(accuracies("raven", "weighted", seed, "choice")) for seed in range(3)],
-                    [mean(accuracies("raven", "iclm", seed, "choice")) for seed in range(3)])
+    wanted = paired(
+        [mean(accuracies("raven", "weighted", seed, "choice")) for seed in range(3)],
+        [mean(accuracies("raven", "iclm", seed, "choice")) for seed in range(3)],
+    )
     assert rows["ICLM-Weighted − ICLM"]["ours, points"] == points(mean_ci(wanted))
     row = rows["ICLM-Weighted and ICLM-K-Means − ICLM"]
     claim = claims("iclm").set_index("id", drop=False).loc["iclm.claim26"]
@@ -125,10 +138,15 @@ def test_the_claims_are_those_of_the_table(table):
 @pytest.mark.parametrize("family, arm", [("acre", "weighted"), ("raven", "logit")])
 def test_a_quick_run_measures_what_is_read_here(family, arm, tmp_path):
     found = real(f"iclm.variants.{family}", arm, tmp_path)
-    wanted = {metric for row in claims("iclm").itertuples() if row.experiment == f"iclm.variants.{family}"
-              for metric in row.our_metric.split("+")}
-    wanted |= {f"{cell}_{format}_{score}" for cell, format in made.places(family)
-               for score in made.SCORES[family]}
+    wanted = {
+        metric
+        for row in claims("iclm").itertuples()
+        if row.experiment == f"iclm.variants.{family}"
+        for metric in row.our_metric.split("+")
+    }
+    wanted |= {
+        f"{cell}_{format}_{score}" for cell, format in made.places(family) for score in made.SCORES[family]
+    }
     assert wanted <= set(found["metrics"]) and {"step", "loss", "forward"} <= set(found["history"][0])
     assert all(f"{cell}_{format}_module1" in found["metrics"] for cell, format in made.places(family))
 
@@ -179,13 +197,20 @@ def test_curves_are_drawn_for_each_aggregation():
 def test_every_artefact_is_built(monkeypatch):
     monkeypatch.setattr(figures, "render", lambda fig, format: b"a picture")
     for id in (*made.CLAIMS, "iclm.fig8"):
-        assert all(file.is_file() for file in registry.build(id))
+        assert all(file.is_file() for file in building.build(id))
         assert registry.find(id).notebook == "34_routing_and_variants"
 
 
-@pytest.mark.parametrize("make", [
-    lambda: made.scores_table("iclm.table4"), lambda: made.contrasts_table("iclm.table7"),
-    lambda: made.final_loss("acre", made.SOFT), made.curves_figure, made.spikes_table])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: made.scores_table("iclm.table4"),
+        lambda: made.contrasts_table("iclm.table7"),
+        lambda: made.final_loss("acre", made.SOFT),
+        made.curves_figure,
+        made.spikes_table,
+    ],
+)
 def test_missing_results_are_named(make, tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path))
     plt.close("all")

@@ -8,13 +8,22 @@ import pytest
 import torch
 
 from causalnb.errors import DataError
-from causalnb.experiments import sci_components, sci_contrasts, sci_grid, sci_scan
+from causalnb.experiments.sci import components as sci_components
+from causalnb.experiments.sci import contrasts as sci_contrasts
+from causalnb.experiments.sci import grid as sci_grid
+from causalnb.experiments.sci import scan as sci_scan
 from causalnb.lab import registry, results, runner
 from causalnb.tasks import scan
 
 registry.load_all()
-WHOLE = ("c2dlm.base", "c2dlm.sudoku.n200", "iclm.raven", "iclm.controls.acre", "iclm.continual",
-         "iclm.clusters")  # of C2DLM and ICLM all arms of these, and elsewhere the last
+WHOLE = (
+    "c2dlm.base",
+    "c2dlm.sudoku.n200",
+    "iclm.raven",
+    "iclm.controls.acre",
+    "iclm.continual",
+    "iclm.clusters",
+)  # of C2DLM and ICLM all arms of these, and elsewhere the last
 
 OF_FILES = ("causal_transformer.published",)  # that count in published files and nothing else
 EFFECTS = ("iclm.interventions",)  # rows of its history are effects by part and step, not training

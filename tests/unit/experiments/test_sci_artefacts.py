@@ -9,8 +9,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from causalnb.experiments import sci_artefacts, sci_components
-from causalnb.lab import figures, registry, results
+from causalnb.experiments.sci import components as sci_components
+from causalnb.experiments.sci.artefacts import scan as sci_artefacts
+from causalnb.lab import building, figures, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims
@@ -132,17 +133,17 @@ def write_all(patch):
     ],
 )
 def test_each_is_built_from_its_results_and_stale_after(id, files, stored):
-    assert registry.status(id, "quick")[0] == "missing"
-    made = registry.build(id, "quick")
+    assert building.status(id, "quick")[0] == "missing"
+    made = building.build(id, "quick")
     assert files <= {path.suffix[1:] for path in made}
-    assert registry.status(id, "quick")[0] == "built"
+    assert building.status(id, "quick")[0] == "built"
     content = {path: path.read_bytes() for path in made}
-    assert {path: path.read_bytes() for path in registry.build(id, "quick")} == content
+    assert {path: path.read_bytes() for path in building.build(id, "quick")} == content
     changed = results.read(
         registry.find(id).needs[0], registry.arms(registry.find(id).needs[0])[0], 0, "quick"
     )
     results.write(replace(changed, metrics={**changed.metrics, "exact_match": 0.123}))
-    assert registry.status(id, "quick")[0] == "stale"
+    assert building.status(id, "quick")[0] == "stale"
 
 
 def test_the_scan_table_holds_the_means_of_each_arm(stored):

@@ -8,8 +8,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments import sci_extension_artefacts as extension
-from causalnb.lab import figures, registry, results
+from causalnb.experiments.sci.artefacts import extension
+from causalnb.lab import building, evidence, figures, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 
@@ -49,15 +49,15 @@ def stored(tmp_path, monkeypatch):
 
 
 def test_it_is_built_from_its_results_and_stale_after(stored):
-    assert registry.status("sci.extension", "quick")[0] == "missing"
-    made = registry.build("sci.extension", "quick")
+    assert building.status("sci.extension", "quick")[0] == "missing"
+    made = building.build("sci.extension", "quick")
     assert {path.suffix[1:] for path in made} == {"csv", "md", "png", "svg", "tex"}
-    assert registry.status("sci.extension", "quick")[0] == "built"
+    assert building.status("sci.extension", "quick")[0] == "built"
     content = {path: path.read_bytes() for path in made}
-    assert {path: path.read_bytes() for path in registry.build("sci.extension", "quick")} == content
+    assert {path: path.read_bytes() for path in building.build("sci.extension", "quick")} == content
     changed = results.read("sci.ablations", "separated_no_invariance", 1, "quick")
     results.write(replace(changed, metrics={**changed.metrics, "exact_match": 0.123}))
-    assert registry.status("sci.extension", "quick")[0] == "stale"
+    assert building.status("sci.extension", "quick")[0] == "stale"
 
 
 def test_it_is_an_extra_that_is_marked_as_ours():
@@ -135,5 +135,5 @@ def test_one_seed_is_a_dot_without_an_interval(stored, monkeypatch):
 
 def test_a_missing_result_is_named(stored, tmp_path):
     results.path("sci.scan.renamed", "sci_separated", 2, "quick").unlink()
-    with results.stored_only(), pytest.raises(LabError, match="1 of 6 quick results of sci.scan.renamed"):
+    with evidence.stored_only(), pytest.raises(LabError, match="1 of 6 quick results of sci.scan.renamed"):
         extension.extension_table("quick")

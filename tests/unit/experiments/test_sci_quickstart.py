@@ -23,9 +23,10 @@ from transformers import (
 )
 
 from causalnb.errors import CausalnbError, LabError
-from causalnb.experiments import sci_quickstart, sci_quickstart_artefacts
-from causalnb.experiments.sci_quickstart import Settings, evaluate_sci, load_sci, train_sci
-from causalnb.lab import registry, results, training
+from causalnb.experiments.sci import quickstart as sci_quickstart
+from causalnb.experiments.sci.artefacts import quickstart as sci_quickstart_artefacts
+from causalnb.experiments.sci.quickstart import Settings, evaluate_sci, load_sci, train_sci
+from causalnb.lab import building, results, training
 from causalnb.tasks import scan
 
 ROOT = Path(__file__).parents[3]
@@ -369,4 +370,4 @@ def test_the_table_has_the_flags_of_the_guide_and_ours():
     assert cells["parameters"][2] == f"{measured['sci_22']['parameters']:,}"
     assert "`causalnb train sci --base-model tiny:22 --dataset scan --split length --n-structural-slots 8 " \
            "--cbm-layers 6,11,16 --scl-weight 0.1 --epochs 1`" in table.notes  # fmt: skip
-    assert {file.suffix for file in registry.build("sci.quickstart", "quick")} == {".md", ".tex", ".csv"}
+    assert {file.suffix for file in building.build("sci.quickstart", "quick")} == {".md", ".tex", ".csv"}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from causalnb.experiments import sci_identifiability as identify
-from causalnb.experiments import sci_overhead as overhead
-from causalnb.experiments import sci_theory_artefacts as artefacts
-from causalnb.lab import registry, results, runner
+from causalnb.experiments.sci import identifiability as identify
+from causalnb.experiments.sci import overhead
+from causalnb.experiments.sci.artefacts import theory as artefacts
+from causalnb.lab import building, registry, results, runner
 from causalnb.tasks import english, scan
 
 registry.load_all()
@@ -97,25 +97,33 @@ def test_a_probe_reads_what_is_there_and_guesses_otherwise():
 # --- data
 
 
-@pytest.mark.parametrize(("command", "found"), [
-    ("jump", ("none", "none", "none", "none", "jump")),
-    ("turn opposite left twice and run", ("and", "twice", "opposite", "left", "run")),
-    ("walk after look around right thrice", ("after", "none", "none", "none", "walk")),
-    ("look right after turn left", ("after", "none", "none", "right", "look"))])
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("jump", ("none", "none", "none", "none", "jump")),
+        ("turn opposite left twice and run", ("and", "twice", "opposite", "left", "run")),
+        ("walk after look around right thrice", ("after", "none", "none", "none", "walk")),
+        ("look right after turn left", ("after", "none", "none", "right", "look")),
+    ],
+)
 def test_factors_of_commands(command, found):
     assert identify.scan_factors(command) == dict(
         zip(("connective", "repeat", "manner", "direction", "content"), found)
     )
 
 
-@pytest.mark.parametrize(("sentence", "found"), [
-    ("the dog waited", ("none", "VI", "none", "the", "dog")),
-    ("no big cat that waited chased a boy", ("none", "VT", "that", "no", "cat")),
-    ("a king that chased the boy rested", ("none", "VI", "that", "a", "king")),
-    ("a king that every boy chased was helped by a girl", ("none", "was", "that", "a", "king")),
-    ("every poet near the cat was helped by a girl", ("none", "was", "place", "every", "poet")),
-    ("the poet waited but a cat was helped by a girl", ("but", "VI", "none", "the", "poet")),
-    ("the poet waited near a cat", ("none", "VI", "none", "the", "poet"))])
+@pytest.mark.parametrize(
+    ("sentence", "found"),
+    [
+        ("the dog waited", ("none", "VI", "none", "the", "dog")),
+        ("no big cat that waited chased a boy", ("none", "VT", "that", "no", "cat")),
+        ("a king that chased the boy rested", ("none", "VI", "that", "a", "king")),
+        ("a king that every boy chased was helped by a girl", ("none", "was", "that", "a", "king")),
+        ("every poet near the cat was helped by a girl", ("none", "was", "place", "every", "poet")),
+        ("the poet waited but a cat was helped by a girl", ("but", "VI", "none", "the", "poet")),
+        ("the poet waited near a cat", ("none", "VI", "none", "the", "poet")),
+    ],
+)
 def test_factors_of_sentences(sentence, found):
     names = ("connective", "predicate", "modifier", "determiner", "content")
     assert identify.english_factors(sentence) == dict(zip(names, found))
@@ -325,18 +333,18 @@ def row(table, title):
 
 @pytest.mark.parametrize("id", ["sci.table1", "sci.theorem"])
 def test_each_artefact_is_built_from_its_results_and_stale_after(id, stored):
-    made = registry.build(id, "quick")
+    made = building.build(id, "quick")
     assert {path.suffix for path in made} == {".csv", ".md", ".png", ".svg", ".tex"}
-    assert registry.status(id, "quick")[0] == "built"
+    assert building.status(id, "quick")[0] == "built"
     content = {path: path.read_bytes() for path in made}
-    assert {path: path.read_bytes() for path in registry.build(id, "quick")} == content
+    assert {path: path.read_bytes() for path in building.build(id, "quick")} == content
     for needed in registry.find(id).needs:
         arm = registry.arms(needed)[0]
         result = results.read(needed, arm, 0, "quick")
         results.write(replace(result, metrics={name: 0.123 for name in result.metrics}))
-        assert registry.status(id, "quick")[0] == "stale"
+        assert building.status(id, "quick")[0] == "stale"
         results.write(result)
-        assert registry.status(id, "quick")[0] == "built"
+        assert building.status(id, "quick")[0] == "built"
 
 
 def test_the_cost_table_prints_the_guide_beside_the_counts(stored):

@@ -6,8 +6,7 @@ import torch
 
 from causalnb.causal_transformer import describe
 from causalnb.causal_transformer.arcs import count_arcs
-from causalnb.experiments.causal_transformer_models import shown_map
-from causalnb.experiments.causal_transformer_translation_artefacts import (
+from causalnb.experiments.causal_transformer.artefacts.translation import (
     DECODINGS,
     DIRECTIONS,
     READERS,
@@ -15,6 +14,7 @@ from causalnb.experiments.causal_transformer_translation_artefacts import (
     SNLI,
     tested,
 )
+from causalnb.experiments.causal_transformer.models import shown_map
 from tests.unit.experiments.made_up import counted, number, write
 
 SIGNATURE, SENTENCES = "made-up", 12
@@ -38,9 +38,15 @@ def metrics(experiment: str, arm: str, seed: int) -> dict:
     """What a run of SNLI-10k or translation measures, and Tables 2 and 3 and Figure 9 read."""
     stacks = ["test"] if experiment == SNLI else ["encoder", "decoder"]
     names = [f"{stack}_{measure}" for stack in stacks for measure in MEASURES]
-    names += [*SCORES.values()] if experiment == SNLI else [
-        "train_rows", *(f"{cell}_rows" for cell in tested()),
-        *(f"{cell}_{decoding}_bleu" for cell, decoding in product(tested(), DECODINGS))]
+    names += (
+        [*SCORES.values()]
+        if experiment == SNLI
+        else [
+            "train_rows",
+            *(f"{cell}_rows" for cell in tested()),
+            *(f"{cell}_{decoding}_bleu" for cell, decoding in product(tested(), DECODINGS)),
+        ]
+    )
     return {name: number(experiment, arm, seed, name) for name in names}
 
 
@@ -55,9 +61,17 @@ def history(experiment: str, arm: str, seed: int = 0) -> list[dict]:
     stacks = ["encoder"] if experiment == SNLI else ["encoder", "decoder"]
     rows = [{"step": 1, "loss": 1.0}]
     if experiment != SNLI:
-        rows += [{"signature": SIGNATURE}, *({
-            "part": cell, "decoding": decoding, "sentences": counts(experiment, arm, seed, cell, decoding)}
-            for cell, decoding in product(tested(), DECODINGS))]
+        rows += [
+            {"signature": SIGNATURE},
+            *(
+                {
+                    "part": cell,
+                    "decoding": decoding,
+                    "sentences": counts(experiment, arm, seed, cell, decoding),
+                }
+                for cell, decoding in product(tested(), DECODINGS)
+            ),
+        ]
     for stack in stacks:
         rows += shown_map(stack, (drawn(stack, arm)[None, None],), [*TOKENS])
     return rows

@@ -6,16 +6,39 @@ import transformers
 from causalnb.iclm import ICLMForCausalLM
 
 VOCABULARY, WIDTH, LAYERS, EOS, PAD = 23, 16, 3, 2, 0
-DECODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=20, num_hidden_layers=LAYERS,
-               num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64, pad_token_id=PAD,
-               bos_token_id=1, eos_token_id=EOS)
+DECODER = dict(
+    vocab_size=VOCABULARY,
+    hidden_size=WIDTH,
+    intermediate_size=20,
+    num_hidden_layers=LAYERS,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    max_position_embeddings=64,
+    pad_token_id=PAD,
+    bos_token_id=1,
+    eos_token_id=EOS,
+)
 BASES = {
     "llama": ("Llama", "ForCausalLM", DECODER, ["q_proj", "k_proj", "v_proj", "o_proj"]),
     "qwen2": ("Qwen2", "ForCausalLM", DECODER, ["q_proj", "v_proj", "down_proj"]),
-    "gpt2": ("GPT2", "LMHeadModel", dict(
-        vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=2, n_positions=64, bos_token_id=1,
-        eos_token_id=EOS, pad_token_id=PAD, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0),
-        ["c_attn", "c_proj"]),
+    "gpt2": (
+        "GPT2",
+        "LMHeadModel",
+        dict(
+            vocab_size=VOCABULARY,
+            n_embd=WIDTH,
+            n_layer=LAYERS,
+            n_head=2,
+            n_positions=64,
+            bos_token_id=1,
+            eos_token_id=EOS,
+            pad_token_id=PAD,
+            attn_pdrop=0.0,
+            embd_pdrop=0.0,
+            resid_pdrop=0.0,
+        ),
+        ["c_attn", "c_proj"],
+    ),
 }
 
 
@@ -63,8 +86,9 @@ def aim(model, prompts):
 def batch_of(rows=4, tokens=9, prompt=6, padded=True, seed=3):
     """Left-padded inputs whose last tokens are labels; even and odd rows use different words."""
     draw = torch.Generator().manual_seed(seed)
-    ids = torch.stack([torch.randint(3 + 10 * (i % 2), 13 + 10 * (i % 2), (tokens,), generator=draw)
-                       for i in range(rows)])
+    ids = torch.stack(
+        [torch.randint(3 + 10 * (i % 2), 13 + 10 * (i % 2), (tokens,), generator=draw) for i in range(rows)]
+    )
     seen = torch.ones_like(ids)
     if padded:
         for i in range(rows):

@@ -28,8 +28,10 @@ def adapted(name, modules=3, dtype=torch.float64, dropout=0.0):
 
 def peft_twin(name, found, module):
     """The same base with one module's weights in an ordinary peft model."""
-    twin = get_peft_model(base(name, torch.float64), LoraConfig(
-        r=2, lora_alpha=6, target_modules=BASES[name][3], fan_in_fan_out=name == "gpt2"))
+    twin = get_peft_model(
+        base(name, torch.float64),
+        LoraConfig(r=2, lora_alpha=6, target_modules=BASES[name][3], fan_in_fan_out=name == "gpt2"),
+    )
     prefix = "transformer.h." if name == "gpt2" else "model.layers."
     with torch.no_grad():
         for place, layer in found.items():
@@ -49,12 +51,18 @@ def test_the_literal_sum_and_its_gradients(double, transposed):
     x, module = torch.randn(4, 6, 4, requires_grad=True), torch.tensor([2, 0, 2, 1])
     with rows.of(module):
         found = layer(x)
-    expected = torch.stack([torch.stack([linear(x[i, t]) + 6 / 2 * layer.B[m] @ (layer.A[m] @ x[i, t])
-                                         for t in range(6)]) for i, m in enumerate(module)])
+    expected = torch.stack(
+        [
+            torch.stack([linear(x[i, t]) + 6 / 2 * layer.B[m] @ (layer.A[m] @ x[i, t]) for t in range(6)])
+            for i, m in enumerate(module)
+        ]
+    )
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     weights, leaves = torch.randn_like(found), [x, layer.A, layer.B]
-    for one, other in zip(torch.autograd.grad((found * weights).sum(), leaves),
-                          torch.autograd.grad((expected * weights).sum(), leaves)):
+    for one, other in zip(
+        torch.autograd.grad((found * weights).sum(), leaves),
+        torch.autograd.grad((expected * weights).sum(), leaves),
+    ):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
@@ -110,6 +118,7 @@ def test_adapters_of_a_half_precision_base_are_single(dtype, own):
 
 def test_a_quantised_base_gets_adapters_too():
     """Its weights are packed integers of another shape; only in_features and out_features tell the sizes."""
+
     class Packed(nn.Module):
         in_features, out_features = 6, 4
 

@@ -52,8 +52,10 @@ def test_the_statistics_are_of_all_modules_rows(double):
     torch.testing.assert_close(found.flatten(0, 1), expected, rtol=1e-10, atol=1e-12)
     weights = torch.randn(2 * ROWS, WIDTH)
     found = (found.flatten(0, 1) * weights).sum()
-    for one, other in zip(torch.autograd.grad(found, [a, b], retain_graph=True),
-                          torch.autograd.grad((expected * weights).sum(), [a, b])):
+    for one, other in zip(
+        torch.autograd.grad(found, [a, b], retain_graph=True),
+        torch.autograd.grad((expected * weights).sum(), [a, b]),
+    ):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
 
 
@@ -64,8 +66,9 @@ def test_unshared_it_is_the_published_codes_own_for_each_half(double):
     norm = SharedBatchNorm(WIDTH, shared=False)
     torch.testing.assert_close(torch.cat([*norm(states)], 1), expected, rtol=1e-10, atol=1e-12)
     again = modules_states()
-    torch.testing.assert_close(torch.cat([*norm.eval()(again)], 1), published.eval()(torch.cat([*again], 1)),
-                               rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        torch.cat([*norm.eval()(again)], 1), published.eval()(torch.cat([*again], 1)), rtol=1e-10, atol=1e-12
+    )
     assert sum(p.numel() for p in norm.parameters()) == 4 * WIDTH
 
 
@@ -119,8 +122,9 @@ def test_domains_are_mixed_by_the_routers_weights(double):
     aggregation = LatentAggregation(head()).eval()
     states, weights = modules_states(3), torch.rand(2, ROWS).softmax(0)
     mixed = torch.stack([states[0], weights[0, :, None] * states[1] + weights[1, :, None] * states[2]])
-    torch.testing.assert_close(aggregation(states, weights), aggregation(mixed, one_domain()), rtol=1e-12,
-                               atol=1e-14)
+    torch.testing.assert_close(
+        aggregation(states, weights), aggregation(mixed, one_domain()), rtol=1e-12, atol=1e-14
+    )
 
 
 def test_the_head_starts_at_random_or_as_half_the_bases_twice(double):
@@ -180,8 +184,10 @@ def test_equations_14_to_16_and_their_gradients(double, share, domains):
     expected = equations_14_to_16(base_head(states), own)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-14)
     weights = torch.randn(ROWS, VOCABULARY)
-    for one, other in zip(torch.autograd.grad((found * weights).sum(), [states, base_head.weight]),
-                          torch.autograd.grad((expected * weights).sum(), [states, base_head.weight])):
+    for one, other in zip(
+        torch.autograd.grad((found * weights).sum(), [states, base_head.weight]),
+        torch.autograd.grad((expected * weights).sum(), [states, base_head.weight]),
+    ):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-12)
 
 
@@ -215,8 +221,9 @@ def test_published_norm_first_and_rows(double):
     expected = equations_14_to_16(normed, torch.full((2, ROWS), 0.5))
     torch.testing.assert_close(aggregation(states, one_domain()).softmax(1), expected, rtol=1e-10, atol=1e-12)
     rows = torch.tensor([2, 2, 0])
-    torch.testing.assert_close(aggregation(states, one_domain(), rows).softmax(1), expected[rows], rtol=1e-10,
-                               atol=1e-12)
+    torch.testing.assert_close(
+        aggregation(states, one_domain(), rows).softmax(1), expected[rows], rtol=1e-10, atol=1e-12
+    )
 
 
 def test_a_probability_of_0_is_no_nan():

@@ -60,8 +60,10 @@ def test_unrolled_steps_repeat_the_printed_one(variant):
     found = {"forward": set(), "backward": set(), "memory": set()}
     for cause, effect, kind in unrolled.edges(data="kind"):
         found[kind].add((short(cause), short(effect), cause.step, effect.step))
-    printed = [(kind, cause, effect) for cause, effect, kind
-               in temporal_graph(variant, 1, literal=True).edges(data="kind")]
+    printed = [
+        (kind, cause, effect)
+        for cause, effect, kind in temporal_graph(variant, 1, literal=True).edges(data="kind")
+    ]
     for kind, later in (("forward", 0), ("backward", 1)):
         once = [(short(a), short(b)) for k, a, b in printed if k == kind]
         assert found[kind] == {(a, b, t, t + later) for a, b in once for t in range(3 - later)}
@@ -78,34 +80,73 @@ TO_HI = "HS0_0 > HS_0 > Y_0 > LY_0 > WI_1 > HI_1"
 APPENDIX_A = TO_HI + " > Y_1 > LY_1 > WS1_2 > HS1_2"
 ROWS = dict(active=BOTH, per_sample_loss=True)
 TABLE = {
-    "6a, not routed": ("no_invariant", {}, {
-        5: True, 7: "HS0_0 > HS_0 > Y_0 > LY_0 > WS1_1 > HS1_1"}),
+    "6a, not routed": ("no_invariant", {}, {5: True, 7: "HS0_0 > HS_0 > Y_0 > LY_0 > WS1_1 > HS1_1"}),
     "6a": ("no_invariant", dict(active=TURNS), {5: True, 7: True}),
-    "6a, both in a batch": ("no_invariant", dict(active=BOTH), {
-        5: True, 7: "HS0_0 > HS_0 > Y_0 > LY_0 > WS1_1 > HS1_1"}),
+    "6a, both in a batch": (
+        "no_invariant",
+        dict(active=BOTH),
+        {5: True, 7: "HS0_0 > HS_0 > Y_0 > LY_0 > WS1_1 > HS1_1"},
+    ),
     "6a, a loss per sample": ("no_invariant", ROWS, {5: True, 7: True}),
-    "6a, shared batch norm": ("no_invariant", dict(ROWS, shared_batch_norm=True), {
-        5: True, 7: "HS0_0[0] > HS_0[0] > Y_0[1] > LY_0[1] > WS1_1 > HS1_1[0]"}),
-    "6a, samples, clipping": ("no_invariant", dict(ROWS, clipping=True), {
-        5: "HS0_0[0] > HS_0[0] > Y_0[0] > LY_0[0] > G_0 > WR_1 > HR_1[0]",
-        7: "HS0_0[0] > HS_0[0] > Y_0[0] > LY_0[0] > G_0 > WS1_1 > HS1_1[0]"}),
-    "6a, shared head": ("no_invariant", dict(active=TURNS, shared_head=True), {
-        5: True, 7: "HS0_0 > HS_0 > Y_0 > LY_0 > WO_1 > Y_1 > LY_1 > WS1_2 > HS1_2"}),
+    "6a, shared batch norm": (
+        "no_invariant",
+        dict(ROWS, shared_batch_norm=True),
+        {5: True, 7: "HS0_0[0] > HS_0[0] > Y_0[1] > LY_0[1] > WS1_1 > HS1_1[0]"},
+    ),
+    "6a, samples, clipping": (
+        "no_invariant",
+        dict(ROWS, clipping=True),
+        {
+            5: "HS0_0[0] > HS_0[0] > Y_0[0] > LY_0[0] > G_0 > WR_1 > HR_1[0]",
+            7: "HS0_0[0] > HS_0[0] > Y_0[0] > LY_0[0] > G_0 > WS1_1 > HS1_1[0]",
+        },
+    ),
+    "6a, shared head": (
+        "no_invariant",
+        dict(active=TURNS, shared_head=True),
+        {5: True, 7: "HS0_0 > HS_0 > Y_0 > LY_0 > WO_1 > Y_1 > LY_1 > WS1_2 > HS1_2"},
+    ),
     "6b": ("base", dict(active=TURNS), {5: True, 6: True, 7: APPENDIX_A, 8: TO_HI}),
-    "6c": ("mutual_information", dict(active=TURNS), {
-        5: True, 6: True, 7: "HS0_0 > LI_0 > WS1_1 > HS1_1", 8: "HS0_0 > LI_0 > WI_1 > HI_1"}),
-    "6c, a term per module": ("mutual_information", dict(active=TURNS, information="routed"), {
-        5: True, 6: True, 7: "HS0_0 > LI0_0 > WI_1 > HI_1 > LI1_1 > WS1_2 > HS1_2",
-        8: "HS0_0 > LI0_0 > WI_1 > HI_1"}),
-    "6a, soft": ("no_invariant", dict(routing="soft"), {
-        5: SOFT_5, 7: "HS0_0 > HS_0 > Y_0 > LY_0 > WS1_1 > HS1_1"}),
-    "6b, soft": ("base", dict(routing="soft"), {
-        5: SOFT_5, 6: "HI_0 > Y_0 > LY_0 > WR_1 > HR_1",
-        7: "HS0_0 > HS_0 > Y_0 > LY_0 > WS1_1 > HS1_1", 8: TO_HI}),
-    "6a, clipping": ("no_invariant", dict(active=TURNS, clipping=True), {
-        5: CLIP_5, 7: CLIP_5 + " > LR_1 > G_1 > WS1_2 > HS1_2"}),
-    "6b, clipping": ("base", dict(active=TURNS, clipping=True), {
-        5: CLIP_5, 6: "HI_0 > Y_0 > LY_0 > G_0 > WR_1 > HR_1", 7: APPENDIX_A, 8: TO_HI}),
+    "6c": (
+        "mutual_information",
+        dict(active=TURNS),
+        {5: True, 6: True, 7: "HS0_0 > LI_0 > WS1_1 > HS1_1", 8: "HS0_0 > LI_0 > WI_1 > HI_1"},
+    ),
+    "6c, a term per module": (
+        "mutual_information",
+        dict(active=TURNS, information="routed"),
+        {
+            5: True,
+            6: True,
+            7: "HS0_0 > LI0_0 > WI_1 > HI_1 > LI1_1 > WS1_2 > HS1_2",
+            8: "HS0_0 > LI0_0 > WI_1 > HI_1",
+        },
+    ),
+    "6a, soft": (
+        "no_invariant",
+        dict(routing="soft"),
+        {5: SOFT_5, 7: "HS0_0 > HS_0 > Y_0 > LY_0 > WS1_1 > HS1_1"},
+    ),
+    "6b, soft": (
+        "base",
+        dict(routing="soft"),
+        {
+            5: SOFT_5,
+            6: "HI_0 > Y_0 > LY_0 > WR_1 > HR_1",
+            7: "HS0_0 > HS_0 > Y_0 > LY_0 > WS1_1 > HS1_1",
+            8: TO_HI,
+        },
+    ),
+    "6a, clipping": (
+        "no_invariant",
+        dict(active=TURNS, clipping=True),
+        {5: CLIP_5, 7: CLIP_5 + " > LR_1 > G_1 > WS1_2 > HS1_2"},
+    ),
+    "6b, clipping": (
+        "base",
+        dict(active=TURNS, clipping=True),
+        {5: CLIP_5, 6: "HI_0 > Y_0 > LY_0 > G_0 > WR_1 > HR_1", 7: APPENDIX_A, 8: TO_HI},
+    ),
 }
 
 
@@ -127,11 +168,14 @@ def test_the_path_of_appendix_a_is_in_the_graph_also_when_information_is_minimis
     """And so is the one by which module 1 reaches module 0 where nothing is routed."""
     for variant in ("base", "mutual_information"):
         graph = temporal_graph(variant, 3, TURNS[:3])
-        assert APPENDIX_A in {spelt(path) for path in nx.all_simple_paths(
-            graph, Node("HS", 0, 0), Node("HS", 2, 1), cutoff=9)}
+        assert APPENDIX_A in {
+            spelt(path) for path in nx.all_simple_paths(graph, Node("HS", 0, 0), Node("HS", 2, 1), cutoff=9)
+        }
     plain = temporal_graph("no_invariant", 2)
-    assert spelt(witness(plain, Node("HS", 0, 1), Node("HS", 1, 0))) == \
-        "HS1_0 > HS_0 > Y_0 > LY_0 > WS0_1 > HS0_1"
+    assert (
+        spelt(witness(plain, Node("HS", 0, 1), Node("HS", 1, 0)))
+        == "HS1_0 > HS_0 > Y_0 > LY_0 > WS0_1 > HS0_1"
+    )
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -191,9 +235,20 @@ def test_a_common_cause_separates_nothing_that_is_set():
 
 LAYOUTS = [
     *((variant, 1, dict(literal=True, modules=n)) for variant in graphs.VARIANTS for n in (1, 2)),
-    ("mutual_information", 3, dict(active=[[0, 1]] * 3, per_sample_loss=True, information="routed",
-                                   clipping=True, shared_head=True, shared_batch_norm=True)),
-    ("mutual_information", 2, dict(active=[0, 5], modules=6, clipping=True, shared_head=True))]
+    (
+        "mutual_information",
+        3,
+        dict(
+            active=[[0, 1]] * 3,
+            per_sample_loss=True,
+            information="routed",
+            clipping=True,
+            shared_head=True,
+            shared_batch_norm=True,
+        ),
+    ),
+    ("mutual_information", 2, dict(active=[0, 5], modules=6, clipping=True, shared_head=True)),
+]
 
 
 @pytest.mark.parametrize("variant, steps, options", LAYOUTS)
@@ -213,36 +268,51 @@ def test_names_can_be_read():
     names = (Node("HS", 2, 1), Node("HS", 2), Node("LY", 0, None, 3), Node("WS", 10, 0))
     assert [str(node) for node in names] == ["HS1_2", "HS_2", "LY_0[3]", "WS0_10"]
     statements = {one.equation: one.statement for one in check_claims(temporal_graph("base", 1))}
-    assert statements == {5: "P(HR | do(HSn)) = P(HR)", 6: "P(HR | do(HI)) = P(HR)",
-                          7: "P(HSn | do(HSm)) = P(HSn)", 8: "P(HI | do(HSn)) = P(HI)"}
+    assert statements == {
+        5: "P(HR | do(HSn)) = P(HR)",
+        6: "P(HR | do(HI)) = P(HR)",
+        7: "P(HSn | do(HSm)) = P(HSn)",
+        8: "P(HI | do(HSn)) = P(HI)",
+    }
 
 
-@pytest.mark.parametrize("arguments, options, message", [
-    (("6b", 2), {}, "variant is '6b': choose among no_invariant, base"),
-    (("base", 0), {}, "steps is 0: give a whole number from 1 on"),
-    (("base", 2.5), {}, "steps is 2.5"), (("base", True), {}, "steps is True"),
-    (("base", 2), dict(modules=0), "modules is 0"),
-    (("base", 2), dict(routing="top-1"), "routing is 'top-1': choose among hard, soft"),
-    (("base", 2), dict(information="none"), "information is 'none': choose among all, routed"),
-    (("base", 2, [0, 1]), dict(routing="soft"), "soft routing activates every module: leave active out"),
-    (("base", 2, [0]), {}, "active names modules for 1 steps of 2"),
-    (("base", 2, [0, 2]), {}, r"step 1 activates \[2\]: choose modules from 0 to 1"),
-    (("base", 2, [0, []]), {}, r"step 1 activates \[\]"),
-    (("base", 2, "01"), {}, "active is '01': give a list"),
-    (("base", 2, 1), {}, "active is 1: give a list"), (("base", 1, [0.5]), {}, r"step 0 activates \[0.5\]"),
-    (("base", 2), dict(per_sample_loss=True), "give active for per_sample_loss"),
-    (("base", 2), dict(information="routed"), "give active for per_sample_loss and for routed"),
-    (("base", 2), dict(literal=True), "a literal graph is one step as printed: give steps=1"),
-    (("base", 1), dict(literal=True, clipping=True), "only variant and modules")])
+@pytest.mark.parametrize(
+    "arguments, options, message",
+    [
+        (("6b", 2), {}, "variant is '6b': choose among no_invariant, base"),
+        (("base", 0), {}, "steps is 0: give a whole number from 1 on"),
+        (("base", 2.5), {}, "steps is 2.5"),
+        (("base", True), {}, "steps is True"),
+        (("base", 2), dict(modules=0), "modules is 0"),
+        (("base", 2), dict(routing="top-1"), "routing is 'top-1': choose among hard, soft"),
+        (("base", 2), dict(information="none"), "information is 'none': choose among all, routed"),
+        (("base", 2, [0, 1]), dict(routing="soft"), "soft routing activates every module: leave active out"),
+        (("base", 2, [0]), {}, "active names modules for 1 steps of 2"),
+        (("base", 2, [0, 2]), {}, r"step 1 activates \[2\]: choose modules from 0 to 1"),
+        (("base", 2, [0, []]), {}, r"step 1 activates \[\]"),
+        (("base", 2, "01"), {}, "active is '01': give a list"),
+        (("base", 2, 1), {}, "active is 1: give a list"),
+        (("base", 1, [0.5]), {}, r"step 0 activates \[0.5\]"),
+        (("base", 2), dict(per_sample_loss=True), "give active for per_sample_loss"),
+        (("base", 2), dict(information="routed"), "give active for per_sample_loss and for routed"),
+        (("base", 2), dict(literal=True), "a literal graph is one step as printed: give steps=1"),
+        (("base", 1), dict(literal=True, clipping=True), "only variant and modules"),
+    ],
+)
 def test_what_makes_no_graph_is_refused(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         temporal_graph(*arguments, **options)
 
 
-@pytest.mark.parametrize("act", [
-    lambda graph, node: do(graph, node), lambda graph, node: do(graph, [Node("HI", 0), node]),
-    lambda graph, node: witness(graph, node, Node("HI", 0)),
-    lambda graph, node: witness(graph, Node("HI", 0), node)])
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda graph, node: do(graph, node),
+        lambda graph, node: do(graph, [Node("HI", 0), node]),
+        lambda graph, node: witness(graph, node, Node("HI", 0)),
+        lambda graph, node: witness(graph, Node("HI", 0), node),
+    ],
+)
 def test_a_node_that_is_not_there_is_named(act):
     with pytest.raises(ValueError, match="there is no HS7_0 in the graph: choose among its 14 nodes"):
         act(temporal_graph("base", 1, [0]), Node("HS", 0, 7))

@@ -21,8 +21,12 @@ def joint_of(h_invariant, h_specific):
     """P(i, j): the mean over contexts of P(i | c) P(j | c), entry by entry, and its marginals' product."""
     n, features = h_invariant.shape
     p, q = h_invariant.softmax(1), h_specific.softmax(1)
-    joint = torch.stack([torch.stack([sum(p[c, i] * q[c, j] for c in range(n)) / n for j in range(features)])
-                         for i in range(features)])
+    joint = torch.stack(
+        [
+            torch.stack([sum(p[c, i] * q[c, j] for c in range(n)) / n for j in range(features)])
+            for i in range(features)
+        ]
+    )
     return joint, joint.sum(1)[:, None] * joint.sum(0)[None]
 
 
@@ -44,8 +48,9 @@ def states(n=6, features=5, scale=2.0):
 
 def assert_same_with_gradients(found, expected, inputs):
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
-    for one, other in zip(torch.autograd.grad(found, inputs, retain_graph=True),
-                          torch.autograd.grad(expected, inputs)):
+    for one, other in zip(
+        torch.autograd.grad(found, inputs, retain_graph=True), torch.autograd.grad(expected, inputs)
+    ):
         assert one.abs().max() > 1e-4
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
@@ -138,8 +143,9 @@ def test_equation_3_over_all_modules(double):
     """Every module on every row: its states one after the other, each row once for every module."""
     a, b = states(6)
     modules = torch.stack([b, b.roll(1, 0), 2 * b])
-    found = routed_mutual_information(a.repeat(3, 1), modules.flatten(0, 1),
-                                      torch.arange(3).repeat_interleave(6), 3)
+    found = routed_mutual_information(
+        a.repeat(3, 1), modules.flatten(0, 1), torch.arange(3).repeat_interleave(6), 3
+    )
     expected = [equation_2(a, h) for h in modules]
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-9, atol=1e-12)
     assert_same_with_gradients(found.sum(), sum(expected), [a, b])
@@ -149,11 +155,13 @@ def test_each_module_counts_its_own_rows(double):
     a, b = states(9)
     module = torch.tensor([2, 0, 0, 2, 0, 2, 2, 0, 3])
     found = routed_mutual_information(a, b, module, 5)
-    expected = [mutual_information(a[module == k], b[module == k]) if (module == k).any() else a.new_zeros(())
-                for k in range(5)]
+    expected = [
+        mutual_information(a[module == k], b[module == k]) if (module == k).any() else a.new_zeros(())
+        for k in range(5)
+    ]
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-12, atol=1e-14)
     assert found[1] == found[4] == 0 and abs(found[3]) < 1e-12 and found[0] > 0 < found[2]  # 3 has one row
-    gradient, = torch.autograd.grad(found[0], b)
+    (gradient,) = torch.autograd.grad(found[0], b)
     assert (gradient[module != 0] == 0).all() and (gradient[module == 0] != 0).any()
 
 
@@ -192,7 +200,7 @@ def test_alignment_counts_each_modules_rows_and_falls_by_its_gradient(double):
     found = routed_alignment(a, b, module, 4)
     assert found[2] == linear_cka(a[:6], b[:6]) > 0 and found[1] == linear_cka(a[9:], b[9:]).clamp(min=0)
     assert found[0] == found[3] == 0  # three rows, and none
-    gradient, = torch.autograd.grad(found[2], b)
+    (gradient,) = torch.autograd.grad(found[2], b)
     assert (gradient[6:] == 0).all() and linear_cka(a[:6], (b - 1e-3 * gradient)[:6]) < found[2]
 
 
@@ -237,8 +245,9 @@ def test_alignment_is_that_of_all_tuples(double, debiased):
     slow = slow_hsic(a, b, debiased) / (slow_hsic(a, a, debiased) * slow_hsic(b, b, debiased)).sqrt()
     fast = linear_cka(a, b, debiased)
     torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(*(torch.autograd.grad(value, a)[0] for value in (fast, slow)), rtol=1e-8,
-                               atol=1e-11)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(value, a)[0] for value in (fast, slow)), rtol=1e-8, atol=1e-11
+    )
 
 
 def test_alignment_does_not_change_under_turns_scales_and_shifts(double):
@@ -254,21 +263,37 @@ def test_alignment_does_not_change_under_turns_scales_and_shifts(double):
 # bad input
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda a: mutual_information(a, a[:2]), r"states have shapes \(4, 3\) and \(2, 3\): pass two of one sh"),
-    (lambda a: mutual_information(a[:0], a[:0]), r"pass two of one shape \(n, C\) with at least one row"),
-    (lambda a: mutual_information(a, a, "both"), "direction is 'both': choose 'forward'"),
-    (lambda a: mutual_information(a, a, clamp=0.5), r"clamp is 0.5: choose it in \(0, 0.5\), or None"),
-    (lambda a: mutual_information(a, a / 0), "row 0 of the states is not finite: lower the learning rate"),
-    (lambda a: routed_mutual_information(a, a, torch.tensor([0, 1, 2, 0]), 2),
-     r"module has shape \(4,\) and values \[0, 1, 2\]: give each of 4 rows one in \[0, 2\)"),
-    (lambda a: routed_mutual_information(a, a, torch.tensor([], dtype=torch.long), 2),
-     r"module has shape \(0,\) and values \[\]: give each of 4 rows"),
-    (lambda a: pearson(a, a[:2]), r"states of shapes \(4, 3\) and \(2, 3\) have no correlation entry by ent"),
-    (lambda a: layer_correlations(a[None], a[None, :2]), "have no correlation layer by layer: pass"),
-    (lambda a: linear_cka(a[:3], a[:3]), r"have no alignment: pass \(n, C\).* of 4 or more"),
-    (lambda a: linear_cka(a[:1], a[:1], debiased=False), "of 2 or more"),
-])
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda a: mutual_information(a, a[:2]),
+            r"states have shapes \(4, 3\) and \(2, 3\): pass two of one sh",
+        ),
+        (lambda a: mutual_information(a[:0], a[:0]), r"pass two of one shape \(n, C\) with at least one row"),
+        (lambda a: mutual_information(a, a, "both"), "direction is 'both': choose 'forward'"),
+        (lambda a: mutual_information(a, a, clamp=0.5), r"clamp is 0.5: choose it in \(0, 0.5\), or None"),
+        (
+            lambda a: mutual_information(a, a / 0),
+            "row 0 of the states is not finite: lower the learning rate",
+        ),
+        (
+            lambda a: routed_mutual_information(a, a, torch.tensor([0, 1, 2, 0]), 2),
+            r"module has shape \(4,\) and values \[0, 1, 2\]: give each of 4 rows one in \[0, 2\)",
+        ),
+        (
+            lambda a: routed_mutual_information(a, a, torch.tensor([], dtype=torch.long), 2),
+            r"module has shape \(0,\) and values \[\]: give each of 4 rows",
+        ),
+        (
+            lambda a: pearson(a, a[:2]),
+            r"states of shapes \(4, 3\) and \(2, 3\) have no correlation entry by ent",
+        ),
+        (lambda a: layer_correlations(a[None], a[None, :2]), "have no correlation layer by layer: pass"),
+        (lambda a: linear_cka(a[:3], a[:3]), r"have no alignment: pass \(n, C\).* of 4 or more"),
+        (lambda a: linear_cka(a[:1], a[:1], debiased=False), "of 2 or more"),
+    ],
+)
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(torch.randn(4, 3))

@@ -14,7 +14,6 @@ from tests.unit.iclm.small import (
     LAYERS,
     VOCABULARY,
     WIDTH,
-    aim,
     base,
     batch_of,
     gradients,
@@ -80,8 +79,9 @@ def slow_logits(model, invariant, domains, share):
         halves = [normed(half, group) for group, half in enumerate(halves)]
         return torch.cat(halves, 1) @ model.aggregation.head.weight.T
     w = config.invariant_weight
-    pairs = [(torch.full((len(mixed),), w), invariant)] + [((1 - w) * share[:, k], h)
-                                                           for k, h in enumerate(domains)]
+    pairs = [(torch.full((len(mixed),), w), invariant)] + [
+        ((1 - w) * share[:, k], h) for k, h in enumerate(domains)
+    ]
     if config.aggregation == "logit":
         return sum(weight[:, None] * normed(head(h), 0) for weight, h in pairs)
     pairs = [(weight[:, None], head(h).softmax(1)) for weight, h in pairs]
@@ -114,12 +114,22 @@ def slow_loss(model, batch):
         mine = [(share[:, k] > 0) | (config.information == "all") for k in range(count)]
         parts["mutual_information"] = sum(
             mutual_information(invariant[rows], h[rows], config.direction, config.clamp)
-            for rows, h in zip(mine, domains) if rows.any())
+            for rows, h in zip(mine, domains)
+            if rows.any()
+        )
         if config.weights["delta"]:
-            parts["alignment"] = sum(linear_cka(invariant[rows], h[rows]).clamp(min=0)
-                                     for rows, h in zip(mine, domains) if rows.sum() >= 4)
-    names = {"invariant": "alpha", "domain": "beta", "routing": "gamma", "mutual_information": "epsilon",
-             "alignment": "delta"}
+            parts["alignment"] = sum(
+                linear_cka(invariant[rows], h[rows]).clamp(min=0)
+                for rows, h in zip(mine, domains)
+                if rows.sum() >= 4
+            )
+    names = {
+        "invariant": "alpha",
+        "domain": "beta",
+        "routing": "gamma",
+        "mutual_information": "epsilon",
+        "alignment": "delta",
+    }
     total = parts["output"] + sum(config.weights[names[n]] * parts[n] for n in names.keys() & parts.keys())
     return total, parts, logits
 
@@ -132,7 +142,8 @@ def test_equation_4_and_its_gradients_from_modules_run_alone(double, variant):
     out = model(**batch)
     total, parts, logits = slow_loss(model, batch)
     assert out.losses.keys() == parts.keys() and all(
-        part != 0 for name, part in out.losses.items() if name != "routing" or model.config.router == "vq")
+        part != 0 for name, part in out.losses.items() if name != "routing" or model.config.router == "vq"
+    )
     for name, part in parts.items():
         torch.testing.assert_close(out.losses[name], part.detach(), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(out.loss, total, rtol=1e-10, atol=0)
@@ -152,9 +163,14 @@ def test_the_defaults_are_the_papers():
     assert config.weights == dict(alpha=0.1, beta=0.1, gamma=0.1, epsilon=0.01, delta=0.0)  # delta is ours
     assert config.num_modules == 2 and ICLMConfig().router_trainable
     assert (config.direction, config.clamp, config.router, config.aggregation) == (
-        "forward", None, "vq", "latent")
-    assert ICLMConfig().lora == dict(r=8, alpha=16, dropout=0.05,
-                                     target_modules=["q_proj", "k_proj", "v_proj", "o_proj"])
+        "forward",
+        None,
+        "vq",
+        "latent",
+    )
+    assert ICLMConfig().lora == dict(
+        r=8, alpha=16, dropout=0.05, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]
+    )
     assert wrapped().router.choose.nu == 0.25 and wrapped().router.choose.nu_on == "codebook"
 
 
@@ -242,15 +258,17 @@ def test_frozen_modules_stay_and_are_freed_again():
 # routing
 
 
-@pytest.mark.parametrize("settings", [{}, dict(shared_layers=2), dict(router="distance", num_modules=3),
-                                      dict(router_trainable=True)])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, dict(shared_layers=2), dict(router="distance", num_modules=3), dict(router_trainable=True)],
+)
 def test_in_evaluation_a_batch_is_answered_as_its_inputs_alone(settings):
     model, batch = wrapped(**settings), batch_of(padded=False)
     routed_in_two(model, batch)
     del batch["labels"]
     together = model(**batch)
     for i in range(4):
-        alone = model(**{name: value[i:i + 1] for name, value in batch.items()})
+        alone = model(**{name: value[i : i + 1] for name, value in batch.items()})
         assert alone.module[0] == together.module[i]
         torch.testing.assert_close(alone.logits[0], together.logits[i], rtol=1e-4, atol=1e-5)
 
@@ -270,8 +288,9 @@ def test_answers_do_not_route_and_prompts_may_be_pooled_beforehand(settings):
     assert len(calls) == 1
     hook.remove()
     everything = batch | {"labels": batch["input_ids"]}  # no prompt: all tokens route
-    torch.testing.assert_close(model.router_states(**everything),
-                               model.router_states(batch["input_ids"], batch["attention_mask"]))
+    torch.testing.assert_close(
+        model.router_states(**everything), model.router_states(batch["input_ids"], batch["attention_mask"])
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, dict(shared_layers=1), dict(router_trainable=True)])
@@ -287,8 +306,7 @@ def test_the_router_reads_the_same_prompt_however_much_of_it_is_supervised(setti
     assert not torch.allclose(model.router_states(**dense), model.router_states(**batch))
     later = batch["labels"].clone()  # what follows the first label is no prompt, labelled or not
     later[:, 7] = -100
-    torch.testing.assert_close(model.router_states(**batch | {"labels": later}),
-                               model.router_states(**batch))
+    torch.testing.assert_close(model.router_states(**batch | {"labels": later}), model.router_states(**batch))
 
 
 @pytest.mark.parametrize("mask", [torch.ones(4, 3), torch.tensor([[1] * 9] * 3 + [[0] * 9])])
@@ -302,8 +320,10 @@ def test_a_given_routing_settles_the_matter():
     chosen = Routing(torch.tensor([2, 0, 1, 2]), torch.zeros(()))
     out = model(**batch, routing=chosen)
     assert torch.equal(out.module, chosen.module) and out.losses["routing"] == 0
-    hidden = [model.states(batch["input_ids"], batch["attention_mask"], int(m))[i]
-              for i, m in enumerate(chosen.module)]
+    hidden = [
+        model.states(batch["input_ids"], batch["attention_mask"], int(m))[i]
+        for i, m in enumerate(chosen.module)
+    ]
     expected = model.base.lm_head(torch.stack(hidden)[:, 5:-1]).flatten(0, 1)
     torch.testing.assert_close(out.logits, expected)
 
@@ -342,7 +362,8 @@ def test_saved_and_loaded_it_is_the_same(variant, tmp_path):
     for name in VARIANTS[variant] | {"lora": 0, "weights": 0}:
         assert settings[0][name] == settings[1][name]
     assert [n for n, p in model.named_parameters() if p.requires_grad] == [
-        n for n, p in again.named_parameters() if p.requires_grad]
+        n for n, p in again.named_parameters() if p.requires_grad
+    ]
     assert not list(tmp_path.glob("*.bin"))
 
 
@@ -377,9 +398,18 @@ def test_a_half_precision_base_stays_so_and_what_is_trained_is_single(tmp_path):
     assert torch.equal(model(**batch).loss, again(**batch).loss)
 
 
-@pytest.mark.parametrize("name, settings", [
-    ("llama", {}), ("llama", dict(shared_layers=1)), ("llama", dict(router="distance", aggregation="logit")),
-    ("llama", dict(router_trainable=True)), ("qwen2", {}), ("gpt2", {}), ("gpt2", dict(shared_layers=1))])
+@pytest.mark.parametrize(
+    "name, settings",
+    [
+        ("llama", {}),
+        ("llama", dict(shared_layers=1)),
+        ("llama", dict(router="distance", aggregation="logit")),
+        ("llama", dict(router_trainable=True)),
+        ("qwen2", {}),
+        ("gpt2", {}),
+        ("gpt2", dict(shared_layers=1)),
+    ],
+)
 def test_generation_is_the_same_with_and_without_a_cache(name, settings):
     model, batch = wrapped(name, **settings), batch_of()
     routed_in_two(model, batch)
@@ -390,7 +420,7 @@ def test_generation_is_the_same_with_and_without_a_cache(name, settings):
         assert torch.equal(cached, model.generate(**prompts, **given, use_cache=False))
         assert cached.shape == (4, 11) and torch.equal(cached[:, :6], prompts["input_ids"])
     for i in range(4):  # and each prompt's is its own, without its padding
-        alone = model.generate(prompts["input_ids"][i:i + 1, i % 3:], **given)
+        alone = model.generate(prompts["input_ids"][i : i + 1, i % 3 :], **given)
         assert torch.equal(alone[0, -5:], cached[i, -5:])
 
 
@@ -430,8 +460,10 @@ def test_one_module_alone(settings):
         with model.only(module):
             torch.testing.assert_close(model(**prompts).logits, model.base.lm_head(hidden))
             out = model(**batch)
-            texts = [model.generate(**prompts, max_new_tokens=4, do_sample=False, use_cache=cache)
-                     for cache in (True, False)]
+            texts = [
+                model.generate(**prompts, max_new_tokens=4, do_sample=False, use_cache=cache)
+                for cache in (True, False)
+            ]
         logits = model.base.lm_head(model.states(batch["input_ids"], batch["attention_mask"], module))
         expected = F.cross_entropy(logits[:, 5:-1].flatten(0, 1), batch["labels"][:, 6:].flatten())
         torch.testing.assert_close(out.loss, expected)
@@ -463,8 +495,9 @@ def test_gradient_checkpointing_changes_no_gradient(name, settings):
     routed_in_two(again, batch).train().activation_checkpointing_enable()
     calls = []
     for layer in again._layers():
-        layer.self_attn.register_forward_hook(lambda *_: calls.append(1)) if name != "gpt2" else \
-            layer.attn.register_forward_hook(lambda *_: calls.append(1))
+        layer.self_attn.register_forward_hook(
+            lambda *_: calls.append(1)
+        ) if name != "gpt2" else layer.attn.register_forward_hook(lambda *_: calls.append(1))
     found, checkpointed = gradients(again, batch)
     assert len(calls) >= 2 * (LAYERS - model.config.shared_layers)  # layers did run twice
     assert found == pytest.approx(loss, rel=1e-6) and plain.keys() == checkpointed.keys()
@@ -477,10 +510,23 @@ def test_gradient_checkpointing_changes_no_gradient(name, settings):
 def arguments(folder, **settings):
     from transformers import TrainingArguments
 
-    return TrainingArguments(**dict(
-        output_dir=str(folder), max_steps=3, per_device_train_batch_size=4, learning_rate=1e-2,
-        report_to="none", save_strategy="steps", save_steps=2, logging_strategy="no", use_cpu=True,
-        disable_tqdm=True, dataloader_pin_memory=False, seed=1) | settings)
+    return TrainingArguments(
+        **dict(
+            output_dir=str(folder),
+            max_steps=3,
+            per_device_train_batch_size=4,
+            learning_rate=1e-2,
+            report_to="none",
+            save_strategy="steps",
+            save_steps=2,
+            logging_strategy="no",
+            use_cpu=True,
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+            seed=1,
+        )
+        | settings
+    )
 
 
 def test_the_trainer_runs_three_steps_and_resumes(tmp_path):
@@ -491,8 +537,9 @@ def test_the_trainer_runs_three_steps_and_resumes(tmp_path):
 
     def trainer(folder):
         torch.manual_seed(0)
-        model = wrapped(router_trainable=True, router_settings={"init": "data"}, lora={"dropout": 0.1},
-                        awake=False)
+        model = wrapped(
+            router_trainable=True, router_settings={"init": "data"}, lora={"dropout": 0.1}, awake=False
+        )
         return Trainer(model, arguments(folder), train_dataset=rows, eval_dataset=rows)
 
     whole = trainer(tmp_path / "whole")
@@ -529,32 +576,38 @@ def test_a_batch_of_one_trains():
 # bad input
 
 
-@pytest.mark.parametrize("settings, message", [
-    (dict(num_modules=0), "num_modules is 0: choose at least 1 domain module"),
-    (dict(router="nearest"), "router is 'nearest': choose 'vq', 'kmeans', 'distance'"),
-    (dict(aggregation="sum"), "aggregation is 'sum': choose 'latent', 'logit', 'probability', 'own'"),
-    (dict(direction="both"), "direction is 'both': choose"),
-    (dict(clamp=2), "clamp is 2: choose it in"),
-    (dict(norm_over="rows"), "norm_over is 'rows': choose 'labels', 'tokens'"),
-    (dict(invariant_weight=1.5), r"invariant_weight is 1.5: choose it in \[0, 1\]"),
-    (dict(aggregation="own"), "aggregation 'own' is the routed module's alone: set invariant=False"),
-    (dict(shared_layers=3), "shared_layers is 3 and the base has 3 layers: leave at least one"),
-    (dict(shared_layers=-1), "shared_layers is -1"),
-    (dict(shared_layers=1, router_trainable=True), "with shared_layers the shared, frozen layers route"),
-    (dict(weights={"zeta": 1}), "weights has no setting 'zeta': give alpha, beta, gamma, epsilon, delta"),
-    (dict(lora={"rank": 1}), "lora has no setting 'rank': give r, alpha, dropout, target_modules"),
-    (dict(lora={"target_modules": "q_proj"}), "lora's target_modules is 'q_proj': give a list of names"),
-    (dict(aggregation_settings={"start": "zero"}), "start is 'zero': choose 'random' or 'base'"),
-    (dict(aggregation_settings={"begin": "base"}), "aggregation_settings has no setting 'begin': give"),
-    (dict(router="kmeans", router_settings={"nu": 1}), "router_settings has no setting 'nu': give"),
-    (dict(router_settings={"nu": -1.0}), "nu is -1.0: choose a finite one, 0 or more"),
-    (dict(weights={"alpha": float("nan")}), "the weight alpha is nan: choose a finite one, 0 or more"),
-    (dict(num_module=3), "there is no setting 'num_module': give num_modules, lora, router"),
-    (dict(information="all", invariant=False), "information 'all' needs an invariant module: set informatio"),
-    (dict(information="some"), "information is 'some': choose 'routed', 'all'"),
-    (dict(router_over="words"), "router_over is 'words': choose 'prompt', 'tokens'"),
-    (dict(router_norm="layer"), "router_norm is 'layer': choose 'running', 'batch'"),
-])
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(num_modules=0), "num_modules is 0: choose at least 1 domain module"),
+        (dict(router="nearest"), "router is 'nearest': choose 'vq', 'kmeans', 'distance'"),
+        (dict(aggregation="sum"), "aggregation is 'sum': choose 'latent', 'logit', 'probability', 'own'"),
+        (dict(direction="both"), "direction is 'both': choose"),
+        (dict(clamp=2), "clamp is 2: choose it in"),
+        (dict(norm_over="rows"), "norm_over is 'rows': choose 'labels', 'tokens'"),
+        (dict(invariant_weight=1.5), r"invariant_weight is 1.5: choose it in \[0, 1\]"),
+        (dict(aggregation="own"), "aggregation 'own' is the routed module's alone: set invariant=False"),
+        (dict(shared_layers=3), "shared_layers is 3 and the base has 3 layers: leave at least one"),
+        (dict(shared_layers=-1), "shared_layers is -1"),
+        (dict(shared_layers=1, router_trainable=True), "with shared_layers the shared, frozen layers route"),
+        (dict(weights={"zeta": 1}), "weights has no setting 'zeta': give alpha, beta, gamma, epsilon, delta"),
+        (dict(lora={"rank": 1}), "lora has no setting 'rank': give r, alpha, dropout, target_modules"),
+        (dict(lora={"target_modules": "q_proj"}), "lora's target_modules is 'q_proj': give a list of names"),
+        (dict(aggregation_settings={"start": "zero"}), "start is 'zero': choose 'random' or 'base'"),
+        (dict(aggregation_settings={"begin": "base"}), "aggregation_settings has no setting 'begin': give"),
+        (dict(router="kmeans", router_settings={"nu": 1}), "router_settings has no setting 'nu': give"),
+        (dict(router_settings={"nu": -1.0}), "nu is -1.0: choose a finite one, 0 or more"),
+        (dict(weights={"alpha": float("nan")}), "the weight alpha is nan: choose a finite one, 0 or more"),
+        (dict(num_module=3), "there is no setting 'num_module': give num_modules, lora, router"),
+        (
+            dict(information="all", invariant=False),
+            "information 'all' needs an invariant module: set informatio",
+        ),
+        (dict(information="some"), "information is 'some': choose 'routed', 'all'"),
+        (dict(router_over="words"), "router_over is 'words': choose 'prompt', 'tokens'"),
+        (dict(router_norm="layer"), "router_norm is 'layer': choose 'running', 'batch'"),
+    ],
+)
 def test_settings_that_do_not_fit_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         wrapped(awake=False, **settings)
@@ -577,9 +630,14 @@ def test_bases_that_do_not_fit_are_refused():
         ICLMForCausalLM.from_base(decoder)
 
 
-@pytest.mark.parametrize("family, settings", [
-    ("Gemma2", dict(head_dim=8, final_logit_softcapping=1.0)), ("Cohere", dict(logit_scale=0.1)),
-    ("OPT", dict(ffn_dim=20, word_embed_proj_dim=8))])
+@pytest.mark.parametrize(
+    "family, settings",
+    [
+        ("Gemma2", dict(head_dim=8, final_logit_softcapping=1.0)),
+        ("Cohere", dict(logit_scale=0.1)),
+        ("OPT", dict(ffn_dim=20, word_embed_proj_dim=8)),
+    ],
+)
 def test_a_base_that_does_more_than_its_head_is_refused(family, settings):
     import transformers
 
@@ -637,8 +695,11 @@ def test_states_that_are_not_finite_are_reported():
         with pytest.raises(ValueError, match="input 0 has states that are not finite: lower the"):
             model(**given)
     model, ids, seen = wrapped(), batch["input_ids"][:, :6], batch["attention_mask"][:, :6]
-    model.base.model.norm.register_forward_hook(lambda *given: given[2].masked_fill(
-        (seen == 0).repeat(len(given[2]) // 4, 1)[:, :, None], float("nan")))
+    model.base.model.norm.register_forward_hook(
+        lambda *given: given[2].masked_fill(
+            (seen == 0).repeat(len(given[2]) // 4, 1)[:, :, None], float("nan")
+        )
+    )
     assert model(ids, seen).logits[:, -1].isfinite().all()  # what padding is does not matter
     model = wrapped(invariant=False)
     with torch.no_grad():
@@ -657,12 +718,21 @@ def test_states_that_are_not_finite_are_reported():
         model(**batch)
 
 
-@pytest.mark.parametrize("changes, message", [
-    (dict(num_modules=3), "has another size of base.model.layers.0.self_attn.k_proj.A: load it with the set"),
-    (dict(router_projection=4), "has no router.project.bias: load it with the settings it was saved with, o"),
-    (dict(aggregation="own", invariant=False), "has another size of"),
-    (dict(aggregation="probability"), "has an unknown aggregation.head.weight"),
-])
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            dict(num_modules=3),
+            "has another size of base.model.layers.0.self_attn.k_proj.A: load it with the set",
+        ),
+        (
+            dict(router_projection=4),
+            "has no router.project.bias: load it with the settings it was saved with, o",
+        ),
+        (dict(aggregation="own", invariant=False), "has another size of"),
+        (dict(aggregation="probability"), "has an unknown aggregation.head.weight"),
+    ],
+)
 def test_a_checkpoint_of_other_settings_is_refused(changes, message, tmp_path):
     wrapped().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=f"the checkpoint {tmp_path} {message}"):
@@ -707,8 +777,9 @@ def test_modules_that_are_not_asked_get_a_gradient_from_equation_3_alone():
     for information in ("routed", "all"):
         model = wrapped(information=information, num_modules=3)
         _, found = gradients(model, batch | {"routing": torch.zeros(4, dtype=torch.long)})
-        moved[information] = [max(g[k].abs().max() for name, g in found.items() if name[-2:] == ".B") > 0
-                              for k in range(4)]
+        moved[information] = [
+            max(g[k].abs().max() for name, g in found.items() if name[-2:] == ".B") > 0 for k in range(4)
+        ]
     assert moved == {"routed": [True, False, False, True], "all": [True] * 4}
 
 
@@ -720,15 +791,22 @@ def test_router_states_are_normalised_by_their_batch_where_asked():
         states = model.router_states(**batch)
         out = model(**batch)
         found[norm] = out.losses["routing"]
-        mean, variance = (states.mean(0), states.var(0, unbiased=False)) if norm == "batch" else (
-            model.router.norm.mean, model.router.norm.variance)
+        mean, variance = (
+            (states.mean(0), states.var(0, unbiased=False))
+            if norm == "batch"
+            else (model.router.norm.mean, model.router.norm.variance)
+        )
         normed = (states - mean) / (variance + model.router.norm.eps).sqrt()
         torch.testing.assert_close(model.router.choose(normed)[1].detach(), found[norm])
         out.loss.backward()
         reached = model._adapted["0.self_attn.q_proj"].B.grad[model.number("router")].clone()
         model.router.choose(normed)[1].backward()
-        torch.testing.assert_close(model._adapted["0.self_attn.q_proj"].B.grad[model.number("router")],
-                                   reached * (1 + 1 / model.config.weights["gamma"]), rtol=1e-3, atol=1e-7)
+        torch.testing.assert_close(
+            model._adapted["0.self_attn.q_proj"].B.grad[model.number("router")],
+            reached * (1 + 1 / model.config.weights["gamma"]),
+            rtol=1e-3,
+            atol=1e-7,
+        )
     assert (found["batch"] - found["running"]).abs() > 1e-3
 
 

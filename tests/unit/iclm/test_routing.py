@@ -30,8 +30,10 @@ def test_equation_1_and_its_gradients(double, nu_on):
     expected_module, expected = equation_1(states, router.codebook, 0.4, nu_on)
     assert module.tolist() == expected_module and len(set(expected_module)) > 1
     torch.testing.assert_close(loss, expected, rtol=1e-10, atol=0)
-    for found, wanted in zip(torch.autograd.grad(loss, [states, router.codebook]),
-                             torch.autograd.grad(expected, [states, router.codebook])):
+    for found, wanted in zip(
+        torch.autograd.grad(loss, [states, router.codebook]),
+        torch.autograd.grad(expected, [states, router.codebook]),
+    ):
         assert found.abs().max() > 0
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-14)
 
@@ -241,14 +243,17 @@ def test_summed_over_tokens_the_softmin_is_a_hard_choice(double):
 # bad input
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: VectorQuantizer(0, 3), "a router of 0 modules and width 3 routes nothing: choose 1 or more"),
-    (lambda: KMeansRouter(2, 0), "a router of 2 modules and width 0"),
-    (lambda: VectorQuantizer(2, 3, nu_on="both"), "nu_on is 'both': choose 'codebook'"),
-    (lambda: VectorQuantizer(2, 3, init="zero"), "init is 'zero': choose 'uniform' or 'data'"),
-    (lambda: DistanceWeightingRouter(2, 3, temperature=0), "temperature is 0: choose a positive one"),
-    (lambda: Router("nearest", 2, 3), "router is 'nearest': choose 'vq', 'kmeans', 'distance'"),
-])
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: VectorQuantizer(0, 3), "a router of 0 modules and width 3 routes nothing: choose 1 or more"),
+        (lambda: KMeansRouter(2, 0), "a router of 2 modules and width 0"),
+        (lambda: VectorQuantizer(2, 3, nu_on="both"), "nu_on is 'both': choose 'codebook'"),
+        (lambda: VectorQuantizer(2, 3, init="zero"), "init is 'zero': choose 'uniform' or 'data'"),
+        (lambda: DistanceWeightingRouter(2, 3, temperature=0), "temperature is 0: choose a positive one"),
+        (lambda: Router("nearest", 2, 3), "router is 'nearest': choose 'vq', 'kmeans', 'distance'"),
+    ],
+)
 def test_settings_that_make_no_router_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -140,9 +140,7 @@ def test_save_figure(lab, axes):
         "figures/toy/fig1.png",
     ]
     entry = manifest.entries()["toy.fig1"]
-    assert entry["files"] == {
-        f"toy/{path.name}": sha256(path.read_bytes()).hexdigest() for path in saved
-    }
+    assert entry["files"] == {f"toy/{path.name}": sha256(path.read_bytes()).hexdigest() for path in saved}
     assert (entry["alt"], entry["caption"], entry["profile"]) == (ALT, "Lines.", "laptop")
     assert (
         figures.save_figure(axes.figure, "toy.fig1", alt=ALT, formats=["pdf"])[0].read_bytes()[:4] == b"%PDF"

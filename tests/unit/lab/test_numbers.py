@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from causalnb.errors import LabError
-from causalnb.lab import registry, results, tables, verdicts
+from causalnb.lab import building, evidence, results, tables, verdicts
 from causalnb.lab.statistics import Summary, mean_ci, paired, sign_flip, wilson
 from causalnb.lab.verdicts import Verdict, not_attempted, reading, verdict
 
@@ -232,7 +232,7 @@ def test_save_table(lab):
     paths = tables.save_table(table())
     assert [path.name for path in paths] == ["table1.md", "table1.tex", "table1.csv"]
     assert [path.read_text() for path in paths] == [table().markdown(), table().latex(), table().csv()]
-    assert registry.status("toy.table1") == ("missing", "no builder yet")
+    assert building.status("toy.table1") == ("missing", "no builder yet")
 
 
 def test_printed_numbers(lab):
@@ -283,9 +283,9 @@ def test_claims_are_decided_from_results(lab):
     assert (found.label, found.size, found.summary.mean) == ("reproduced", None, pytest.approx(-1000))
     assert verdicts.decide(both).summary.mean == pytest.approx(12)
     assert verdicts.decide(across) == verdicts.decide(more)
-    resumed = results.require("toy.sum", arms=["two"]).resumed
+    resumed = evidence.require("toy.sum", arms=["two"]).resumed
     assert verdicts.decide(gap).summary == mean_ci([-value for value in resumed])
-    two, one = (results.require("toy.sum", arms=[arm]) for arm in ("two", "one"))
+    two, one = (evidence.require("toy.sum", arms=[arm]) for arm in ("two", "one"))
     means = (two.total + two.resumed + one.total + one.resumed) / 4
     assert verdicts.decide(average).summary == mean_ci([*(means - one.total)])
     assert verdicts.decide(none) == not_attempted("it needs a telescope")

@@ -10,7 +10,7 @@ import pytest
 
 from causalnb import paths
 from causalnb.errors import LabError
-from causalnb.lab import manifest, registry, results, runner, tables
+from causalnb.lab import building, evidence, manifest, registry, results, runner, tables
 
 
 def change(spec, **values):
@@ -95,12 +95,12 @@ def test_building_trains_nothing(lab):
     @registry.artefact("toy.table1", needs=("toy.sum",))
     def build(profile):
         """Needs what is not there."""
-        results.require("toy.sum")
+        evidence.require("toy.sum")
 
     with pytest.raises(LabError, match="results of toy.sum are not there"):
-        registry.build("toy.table1")
+        building.build("toy.table1")
     assert not results.path("toy.sum", "one", 0).exists()
-    assert len(results.require("toy.sum")) == 4
+    assert len(evidence.require("toy.sum")) == 4
 
 
 def test_an_artefact_is_stale_when_a_claim_of_its_source_changes(lab):
@@ -112,11 +112,11 @@ def test_an_artefact_is_stale_when_a_claim_of_its_source_changes(lab):
         """A table."""
         tables.save_table(tables.Table("toy.table1", ["a"], [[1]], "c"))
 
-    registry.build("toy.table1")
+    building.build("toy.table1")
     claims.write_text(claims.read_text().replace("other.claim1", "other.claim2"))
-    assert registry.status("toy.table1")[0] == "built"
+    assert building.status("toy.table1")[0] == "built"
     claims.write_text(claims.read_text().replace("toy.claim1", "toy.claim2"))
-    assert registry.status("toy.table1")[0] == "stale"
+    assert building.status("toy.table1")[0] == "stale"
 
 
 def test_the_list_of_artefacts(lab):
@@ -169,15 +169,15 @@ def table(lab):
 
 
 def test_status_from_nothing_to_built(lab, table):
-    assert registry.status("other.fig1") == ("missing", "no builder yet")
-    assert registry.status("toy.table1") == ("missing", "4 of 4 results (toy.sum) missing")
-    registry.build("toy.table1")
-    assert registry.status("toy.table1") == ("stale", "4 of 4 results (toy.sum) missing")
-    results.require("toy.sum")
-    assert registry.status("toy.table1") == ("stale", "what it is made from has changed since")
-    made = registry.build("toy.table1")
+    assert building.status("other.fig1") == ("missing", "no builder yet")
+    assert building.status("toy.table1") == ("missing", "4 of 4 results (toy.sum) missing")
+    building.build("toy.table1")
+    assert building.status("toy.table1") == ("stale", "4 of 4 results (toy.sum) missing")
+    evidence.require("toy.sum")
+    assert building.status("toy.table1") == ("stale", "what it is made from has changed since")
+    made = building.build("toy.table1")
     assert [path.name for path in made] == ["table1.csv", "table1.md", "table1.tex"]
-    assert registry.status("toy.table1") == ("built", "4 results, 3 files")
+    assert building.status("toy.table1") == ("built", "4 results, 3 files")
     entry = json.loads((lab.folder / "figures" / "manifest.json").read_text())["toy.table1"]
     assert (
         entry["needs"] == ["toy.sum"]
@@ -188,13 +188,13 @@ def test_status_from_nothing_to_built(lab, table):
 
 
 def test_status_turns_stale_with_anything_that_changes(lab, table):
-    results.require("toy.sum")
-    made = registry.build("toy.table1")
+    evidence.require("toy.sum")
+    made = building.build("toy.table1")
 
     def status(undo):
-        found = registry.status("toy.table1")
+        found = building.status("toy.table1")
         undo()
-        assert registry.status("toy.table1")[0] == "built"
+        assert building.status("toy.table1")[0] == "built"
         return found
 
     text = made[0].read_text()
@@ -212,37 +212,38 @@ def test_status_turns_stale_with_anything_that_changes(lab, table):
     assert status(lambda: results.write(one)) == ("stale", "1 of 4 results (toy.sum) stale")
     results.path("toy.sum", "one", 1).write_text("{")
     assert status(lambda: results.write(one)) == ("stale", "1 of 4 results (toy.sum) unreadable")
-    results.require("toy.sum", "quick")
-    registry.build("toy.table1", "quick")
-    assert status(lambda: registry.build("toy.table1")) == ("stale", "made from quick results")
+    evidence.require("toy.sum", "quick")
+    building.build("toy.table1", "quick")
+    assert status(lambda: building.build("toy.table1")) == ("stale", "made from quick results")
     for path in made:
         path.unlink()
-    assert registry.status("toy.table1") == ("missing", "not made yet: causalnb figures toy.table1")
+    assert building.status("toy.table1") == ("missing", "not made yet: causalnb figures toy.table1")
 
 
 def test_the_manifest_is_the_same_every_time(lab, table):
-    results.require("toy.sum")
+    evidence.require("toy.sum")
     path = lab.folder / "figures" / "manifest.json"
-    registry.build("toy.table1")
+    building.build("toy.table1")
     before = path.read_bytes()
-    registry.build("toy.table1")
+    building.build("toy.table1")
     assert path.read_bytes() == before and before.endswith(b"}\n")
+
     @registry.artefact("toy.fig1")
     def other(profile):
         manifest.save("toy.fig1", {".svg": b"1"}, "alt", "")
 
-    registry.build("toy.fig1")
+    building.build("toy.fig1")
     both = path.read_bytes()
     path.unlink()
-    assert registry.build("toy.fig1") and registry.build("toy.table1") and path.read_bytes() == both
+    assert building.build("toy.fig1") and building.build("toy.table1") and path.read_bytes() == both
     table[0] = "otherwise"
-    registry.build("toy.table1")
+    building.build("toy.table1")
     assert path.read_bytes() != before
 
 
 def test_a_failing_builder_leaves_what_was_there(lab, table):
-    results.require("toy.sum")
-    made = registry.build("toy.table1")
+    evidence.require("toy.sum")
+    made = building.build("toy.table1")
     before = {path: path.read_bytes() for path in [*made, lab.folder / "figures" / "manifest.json"]}
 
     @registry.artefact("toy.fig1")
@@ -250,7 +251,7 @@ def test_a_failing_builder_leaves_what_was_there(lab, table):
         tables.save_table(tables.Table("toy.fig1", ["a"], [[1]], "c"))
         raise KeyError("oops")
 
-    assert registry.build_all() == [
+    assert building.build_all() == [
         {"id": "toy.table1", "outcome": "done", "files": [str(path) for path in made], "error": ""},
         {"id": "toy.fig1", "outcome": "failed", "files": [], "error": "KeyError: 'oops'"},
     ]
@@ -261,7 +262,7 @@ def test_a_failing_builder_leaves_what_was_there(lab, table):
 
 def test_build_refuses(lab):
     with pytest.raises(LabError, match="other.fig1 has no builder yet"):
-        registry.build("other.fig1")
+        building.build("other.fig1")
 
     @registry.artefact("toy.fig1")
     def empty(profile):
@@ -271,7 +272,7 @@ def test_build_refuses(lab):
     def foreign(profile):
         tables.save_table(tables.Table("toy.fig1", ["a"], [[1]], "c"))
 
-    assert [one["error"] for one in registry.build_all(ids=["toy.fig1", "toy.table1"])] == [
+    assert [one["error"] for one in building.build_all(ids=["toy.fig1", "toy.table1"])] == [
         "the builder of toy.fig1 saved nothing: call save_figure or save_table.",
         "the builder of toy.table1 saves 'toy.fig1': name it toy.table1 or toy.table1_<more>.",
     ]
@@ -279,7 +280,7 @@ def test_build_refuses(lab):
 
 
 def test_files_no_longer_made_go(lab, table):
-    old = registry.build("toy.table1")
+    old = building.build("toy.table1")
     entries = manifest.entries()
     assert set(entries) == {"toy.table1"}
 
@@ -288,7 +289,7 @@ def test_files_no_longer_made_go(lab, table):
         manifest.save("toy.fig1_part", {".svg": b"1"}, "alt one", "first")
         manifest.save("toy.fig1", {".svg": b"2"}, "alt two", "")
 
-    registry.build("toy.fig1")
+    building.build("toy.fig1")
     entry = manifest.entries()["toy.fig1"]
     assert entry["alt"] == "alt one alt two" and set(entry["files"]) == {"toy/fig1.svg", "toy/fig1_part.svg"}
     manifest.save("toy.fig1", {".pdf": b"3"}, "alone", "alone")
@@ -297,7 +298,7 @@ def test_files_no_longer_made_go(lab, table):
         set(entry["files"]) == {"toy/fig1.svg", "toy/fig1_part.svg", "toy/fig1.pdf"}
         and entry["alt"] == "alone"
     )
-    registry.build("toy.fig1")
+    building.build("toy.fig1")
     assert not (lab.folder / "figures" / "toy" / "fig1.pdf").exists() and all(path.exists() for path in old)
     with pytest.raises(LabError, match="no artefact 'toy.fig9'"):
         manifest.save("toy.fig9", {".svg": b""}, "", "")
@@ -307,7 +308,7 @@ def test_files_no_longer_made_go(lab, table):
 def test_a_damaged_manifest_is_named(lab, table, text):
     (lab.folder / "figures").mkdir()
     (lab.folder / "figures" / "manifest.json").write_text(text)
-    for use in (registry.status, registry.build):
+    for use in (building.status, building.build):
         with pytest.raises(LabError, match="figures/manifest.json is damaged"):
             use("toy.table1")
     assert (lab.folder / "figures" / "manifest.json").read_text() == text

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causalnb.errors import LabError
-from causalnb.lab import registry, results, runner
+from causalnb.lab import evidence, registry, results, runner
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_a_damaged_result_is_named_and_left_alone(stored, how, words):
         caught.value
     )
     assert results.state("toy.sum", "one", 0) == ("unreadable", str(caught.value))
-    for use in (results.frame, results.curves, results.require):
+    for use in (results.frame, results.curves, evidence.require):
         with pytest.raises(LabError, match=words):
             use("toy.sum")
     with pytest.raises(LabError, match=words):
@@ -369,11 +369,11 @@ def test_frames_hold_the_seeds_asked_for(lab):
 
 
 def test_require_trains_what_is_short(lab, capfd):
-    frame = results.require("toy.sum", arms=["two"])
+    frame = evidence.require("toy.sum", arms=["two"])
     assert frame["total"].tolist() == pytest.approx([10 + 4 / 3, 10 + 8 / 3])
     assert "toy.sum" in capfd.readouterr().err
     dates = results.path("toy.sum", "two", 0).stat().st_mtime_ns
-    assert results.require("toy.sum", arms=["two"]).equals(frame)
+    assert evidence.require("toy.sum", arms=["two"]).equals(frame)
     assert results.path("toy.sum", "two", 0).stat().st_mtime_ns == dates
 
 
@@ -385,21 +385,21 @@ def test_require_says_the_command_for_what_is_long(lab, monkeypatch):
         match=r"4 of 4 laptop results of toy.sum are not there: `causalnb run toy.sum "
         r"--profile laptop` makes them in about 60 s",
     ):
-        results.require("toy.sum")
+        evidence.require("toy.sum")
     assert not results.path("toy.sum", "one", 0).exists()
-    assert len(results.require("toy.sum", "quick")) == 2
+    assert len(evidence.require("toy.sum", "quick")) == 2
     monkeypatch.setenv("FRESH", "1")
-    assert len(results.require("toy.sum")) == 4
+    assert len(evidence.require("toy.sum")) == 4
 
 
 def test_quick_is_always_trained(lab):
     registry.register(replace(registry.experiment("toy.sum"), cost={"laptop": 1e9}))
-    assert results.require("toy.sum", "quick", ["one"])["total"].tolist() == pytest.approx([2 / 3])
+    assert evidence.require("toy.sum", "quick", ["one"])["total"].tolist() == pytest.approx([2 / 3])
 
 
 def test_digest_speaks_of_numbers_not_of_times(lab):
     assert results.digest(["toy.sum"]) is None
-    results.require("toy.sum")
+    evidence.require("toy.sum")
     before = results.digest(["toy.sum"])
     one = results.read("toy.sum", "one", 0)
     results.write(replace(one, cpu_seconds=5.0, date="2030-01-01T00:00:00+00:00"))

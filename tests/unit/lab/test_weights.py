@@ -10,9 +10,16 @@ from causalnb.lab.weights import load_weights, save_weights
 
 def small(width=8):
     torch.manual_seed(width)
-    return LlamaForCausalLM(LlamaConfig(
-        vocab_size=11, hidden_size=width, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
-        tie_word_embeddings=True))
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=11,
+            hidden_size=width,
+            intermediate_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            tie_word_embeddings=True,
+        )
+    )
 
 
 def test_saved_and_loaded_they_are_the_same_to_half_precision(tmp_path):

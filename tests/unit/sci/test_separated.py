@@ -10,7 +10,16 @@ from transformers import LogitsProcessor
 
 from causalnb import sci
 from tests.unit.sci.tiny import (
-    BASES, DECODER, FORCED, SLOTS, VOCABULARY, WIDTH, base, batch, gradients, left_padded
+    BASES,
+    DECODER,
+    FORCED,
+    SLOTS,
+    VOCABULARY,
+    WIDTH,
+    base,
+    batch,
+    gradients,
+    left_padded,
 )  # fmt: skip
 
 IDS = torch.tensor([4, 9, 4])

@@ -1,4 +1,5 @@
 """ACRE: labels by trying every assignment, rules, frequencies, prompts and rows that can be undone."""
+
 import json
 import os
 from collections import Counter
@@ -17,10 +18,23 @@ from causalnb.tasks.acre import Problem, Query, View
 REAL = Path(os.environ.get("CAUSALNB_DATA", ""), "acre")
 needs_files = pytest.mark.skipif(not REAL.is_dir(), reason="needs CAUSALNB_DATA, a mirror of the data files")
 published = lru_cache(acre.read)
-VIEWS = (View((3,), "on"), View((17,), "off"), View((3, 17), "on"), View((25, 46, 40, 29), "on"),
-         View((29,), "off"), View((40, 29), "off"))  # the first problem of the published IID test file
-FIRST = Problem(VIEWS, (Query((46,), 1, "potential"), Query((3,), 2, "direct"),
-                        Query((40, 29, 17), 0, "screen_off", 5), Query((40, 29, 25), 1, "potential", 5)))
+VIEWS = (
+    View((3,), "on"),
+    View((17,), "off"),
+    View((3, 17), "on"),
+    View((25, 46, 40, 29), "on"),
+    View((29,), "off"),
+    View((40, 29), "off"),
+)  # the first problem of the published IID test file
+FIRST = Problem(
+    VIEWS,
+    (
+        Query((46,), 1, "potential"),
+        Query((3,), 2, "direct"),
+        Query((40, 29, 17), 0, "screen_off", 5),
+        Query((40, 29, 25), 1, "potential", 5),
+    ),
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +64,14 @@ def test_the_objects():
 def test_solving_by_hand():
     assert acre.solve_all([FIRST]).tolist() == [[1, 2, 0, 1]]
     assert acre.solve(VIEWS, (25, 46)) == 2 and acre.solve((), (1,)) == 1 and acre.solve(VIEWS, (0,)) == 1
-    assert acre.types(VIEWS) == {3: "direct", 17: "screen_off", 29: "screen_off", 40: "screen_off",
-                                 25: "potential", 46: "potential"}
+    assert acre.types(VIEWS) == {
+        3: "direct",
+        17: "screen_off",
+        29: "screen_off",
+        40: "screen_off",
+        25: "potential",
+        46: "potential",
+    }
     assert acre.types(VIEWS[:2] + (View((17, 9), "on"), View((5,), "off")))[9] == "indirect"
     assert acre.open_sets(VIEWS) == [(25, 46)]
     assert acre.evidence(VIEWS)[0] == {17, 29, 40}
@@ -69,10 +89,18 @@ def test_labels_are_those_of_all_assignments(problems):
     assert (acre.solve_all(problems) == [[query.label for query in one.queries] for one in problems]).all()
 
 
-@pytest.mark.parametrize(("regime", "part", "supply", "kinds"), [
-    ("IID", "train", range(48), {3, 4}), ("Comp", "test", range(24), {3, 4}), ("Sys", "val", range(48), {4}),
-    ("comp_true", "train", acre.TRAIN_OBJECTS, {3, 4}), ("comp_true", "test", acre.TEST_OBJECTS, {3, 4}),
-    ("sys_true", "train", range(48), {3}), ("sys_true", "test", range(48), {4})])
+@pytest.mark.parametrize(
+    ("regime", "part", "supply", "kinds"),
+    [
+        ("IID", "train", range(48), {3, 4}),
+        ("Comp", "test", range(24), {3, 4}),
+        ("Sys", "val", range(48), {4}),
+        ("comp_true", "train", acre.TRAIN_OBJECTS, {3, 4}),
+        ("comp_true", "test", acre.TEST_OBJECTS, {3, 4}),
+        ("sys_true", "train", range(48), {3}),
+        ("sys_true", "test", range(48), {4}),
+    ],
+)
 def test_regimes(regime, part, supply, kinds):
     drawn = acre.generate(regime, 150, 0, part)
     assert {one for problem in drawn for one in problem.objects} == {*supply}
@@ -92,27 +120,35 @@ def test_the_rules_of_a_problem(problems):
         assert len({query.ref for query in interventions}) == 1
         for query in interventions:
             view = problem.views[query.ref]
-            assert view.state == "off" and query.objects[:len(view.objects)] == view.objects
+            assert view.state == "off" and query.objects[: len(view.objects)] == view.objects
             assert {*query.objects} <= {*problem.objects} and len(query.objects) > len(view.objects)
 
 
 def test_another_supply_of_objects():
     assert {one for problem in acre.generate(n=20, objects=range(40, 48)) for one in problem.objects} == {
-        *range(40, 48)}
+        *range(40, 48)
+    }
     for wrong in (range(7), [*range(7), 48], [-1, *range(8)]):
         with pytest.raises(DataError, match="cannot supply ACRE: give at least 8 different ids from 0 to 47"):
             acre.generate(objects=wrong)
 
 
-@pytest.mark.parametrize(("call", "sentence"), [
-    (lambda: acre.generate("iid"), "Unknown regime 'iid' of ACRE; choose one of IID, Comp"),
-    (lambda: acre.generate("IID", part="dev"), "part 'dev' of ACRE; choose one of .*train, val, test"),
-    (lambda: acre.generate("Comp"), "Comp has no training part: .* trains on IID; choose that, or comp_true"),
-    (lambda: acre.read("sys_true"), "sys_true is ours and has no file; take generate\\('sys_true'\\)"),
-    (lambda: acre.prompt(FIRST, FIRST.queries[0], "image"), "Unknown format 'image' of ACRE; choose one"),
-    (lambda: acre.rows([FIRST], "image"), "Unknown format 'image'"),
-    (lambda: acre.parse_answer("2", "text"), "'2' is no text answer of ACRE; it is one of off, undeter"),
-    (lambda: acre.load(source="web"), "Unknown source 'web' of ACRE; choose 'generator' or 'file'")])
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: acre.generate("iid"), "Unknown regime 'iid' of ACRE; choose one of IID, Comp"),
+        (lambda: acre.generate("IID", part="dev"), "part 'dev' of ACRE; choose one of .*train, val, test"),
+        (
+            lambda: acre.generate("Comp"),
+            "Comp has no training part: .* trains on IID; choose that, or comp_true",
+        ),
+        (lambda: acre.read("sys_true"), "sys_true is ours and has no file; take generate\\('sys_true'\\)"),
+        (lambda: acre.prompt(FIRST, FIRST.queries[0], "image"), "Unknown format 'image' of ACRE; choose one"),
+        (lambda: acre.rows([FIRST], "image"), "Unknown format 'image'"),
+        (lambda: acre.parse_answer("2", "text"), "'2' is no text answer of ACRE; it is one of off, undeter"),
+        (lambda: acre.load(source="web"), "Unknown source 'web' of ACRE; choose 'generator' or 'file'"),
+    ],
+)
 def test_what_is_unknown_is_refused(call, sentence):
     with pytest.raises(DataError, match=sentence):
         call()
@@ -125,8 +161,10 @@ def test_prompts_as_printed():
     assert lines[0].endswith("Your answer must contain a single word:")
     assert lines[1:4] == ["on.", "off.", "undetermined."]
     assert lines[6] == "A red cube in metal is visible. A gray cylinder in metal is visible. The light is on."
-    assert lines[-1] == ("A brown sphere in rubber is visible. A cyan cylinder in metal is visible. A gray "
-                         "cylinder in metal is visible. The state of the light is ")
+    assert lines[-1] == (
+        "A brown sphere in rubber is visible. A cyan cylinder in metal is visible. A gray "
+        "cylinder in metal is visible. The state of the light is "
+    )
     text, answer = acre.prompt(FIRST, FIRST.queries[2], "symbolic")
     lines = text.split("\n")
     assert lines[1:4] == ["0.", "1.", "2."] and lines[6] == "[3, 17] -> 2" and answer == "0"
@@ -149,13 +187,20 @@ def test_prompts_can_be_undone(problems):
         there_and_back(problem)
 
 
-@pytest.mark.parametrize(("change", "sentence"), [
-    (lambda text: text[1:], "is no text prompt of ACRE: it must begin with the instruction"),
-    (lambda text: text.split("\n")[0], "must begin with the instruction"),
-    (lambda text: text[:-40], "Line 11 of a text prompt of ACRE"),
-    (lambda text: text.replace("light is off.", "light is dim.", 1), "Line 6 of a text prompt .* expected"),
-    (lambda text: text.replace("red cube", "pink cube", 1), "Line 5 of a text prompt"),
-    (lambda text: text.rsplit("\n", 1)[0], "Line 10 of a text prompt")])
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda text: text[1:], "is no text prompt of ACRE: it must begin with the instruction"),
+        (lambda text: text.split("\n")[0], "must begin with the instruction"),
+        (lambda text: text[:-40], "Line 11 of a text prompt of ACRE"),
+        (
+            lambda text: text.replace("light is off.", "light is dim.", 1),
+            "Line 6 of a text prompt .* expected",
+        ),
+        (lambda text: text.replace("red cube", "pink cube", 1), "Line 5 of a text prompt"),
+        (lambda text: text.rsplit("\n", 1)[0], "Line 10 of a text prompt"),
+    ],
+)
 def test_a_wrong_prompt_is_refused(change, sentence):
     with pytest.raises(DataError, match=sentence):
         acre.parse_prompt(change(acre.prompt(FIRST, FIRST.queries[0])[0]))
@@ -173,10 +218,14 @@ def test_rows_of_one_query(problems, format):
         assert acre.read_row(row) == (problem.views, [(query.objects, query.label)])
         assert (row["label"], row["type"], sum(row["answer"])) == (query.label, query.type, 1)
         assert row["answer"][-1] and len(row["words"]) == len(row["answer"]) == len(row["supervised"])
-        states = [row["supervised"][i] for i, word in enumerate(row["words"][1:]) if word in (
-            ";", icl_rows.SEPARATOR)]
-        assert states == [acre.solve(problem.views[:i], view.objects) != 1
-                          for i, view in enumerate(problem.views)]
+        states = [
+            row["supervised"][i]
+            for i, word in enumerate(row["words"][1:])
+            if word in (";", icl_rows.SEPARATOR)
+        ]
+        assert states == [
+            acre.solve(problem.views[:i], view.objects) != 1 for i, view in enumerate(problem.views)
+        ]
         assert sum(row["supervised"]) == sum(states) + 1
     assert made == acre.rows(problems[:50], format)
 
@@ -206,13 +255,23 @@ def test_dense_rows_ask_everything_and_leak_nothing(problems):
 
 
 def test_formats_share_separators_alone(problems):
-    symbolic, text = ({word for row in acre.rows(problems, format) for word in row["words"]}
-                      for format in ("symbolic", "text"))
+    symbolic, text = (
+        {word for row in acre.rows(problems, format) for word in row["words"]}
+        for format in ("symbolic", "text")
+    )
     assert symbolic & text == {">", ";", icl_rows.SEPARATOR} and symbolic | text == {
-        *acre.WORDS, icl_rows.SEPARATOR}
+        *acre.WORDS,
+        icl_rows.SEPARATOR,
+    }
     shared = acre.rows(problems, "text", shared=True)
     assert {word for row in shared for word in row["words"]} & symbolic == {
-        ">", ";", icl_rows.SEPARATOR, "0", "1", "2"}
+        ">",
+        ";",
+        icl_rows.SEPARATOR,
+        "0",
+        "1",
+        "2",
+    }
     assert acre.read_row(shared[0]) == acre.read_row(acre.rows(problems, "text")[0])
 
 
@@ -226,8 +285,15 @@ def test_load():
 
 def raw(problem):
     return [{"light_state": view.state, "objects": [*view.objects]} for view in problem.views] + [
-        {"light_state": "no", "objects": [*query.objects], "label": query.label, "type": query.type,
-         **({} if query.ref is None else {"ref": query.ref})} for query in problem.queries]
+        {
+            "light_state": "no",
+            "objects": [*query.objects],
+            "label": query.label,
+            "type": query.type,
+            **({} if query.ref is None else {"ref": query.ref}),
+        }
+        for query in problem.queries
+    ]
 
 
 def test_files_are_read_and_wrong_ones_refused(problems, monkeypatch):
@@ -238,10 +304,14 @@ def test_files_are_read_and_wrong_ones_refused(problems, monkeypatch):
     for empty in ("{}", "[]"):
         with pytest.raises(DataError, match="few.json, line 1: expected a list of problems"):
             acre.parse_problems(empty, "few.json")
-    for change in (lambda one: one.pop(), lambda one: one[1].update(objects=[]),
-                   lambda one: one[0].update(objects=[48]),
-                   lambda one: one[9].pop("label"), lambda one: one[9].update(type="x"),
-                   lambda one: one[2].update(light_state="dim")):
+    for change in (
+        lambda one: one.pop(),
+        lambda one: one[1].update(objects=[]),
+        lambda one: one[0].update(objects=[48]),
+        lambda one: one[9].pop("label"),
+        lambda one: one[9].update(type="x"),
+        lambda one: one[2].update(light_state="dim"),
+    ):
         wrong = raw(problems[0])
         change(wrong)
         with pytest.raises(DataError, match="few.json, problem 2: expected 6 views with objects and a light"):
@@ -253,16 +323,22 @@ def test_files_are_read_and_wrong_ones_refused(problems, monkeypatch):
 def features(problems):
     """Counts that a wrong rule would change, by what is counted."""
     queries = [query for problem in problems for query in problem.queries]
-    views = [(view, sum(one.state == "on" for one in problem.views)) for problem in problems
-             for view in problem.views[3:]]
-    return {"label": Counter(query.label for query in queries),
-            "type and label": Counter((query.type, query.label, query.ref is None) for query in queries),
-            "types of single queries": Counter(tuple(sorted(query.type for query in problem.queries[:2]))
-                                               for problem in problems),
-            "objects": Counter(len(problem.objects) for problem in problems),
-            "views": Counter((len(view.objects), view.state, on) for view, on in views),
-            "queries": Counter(len(query.objects) for query in queries),
-            "open sets": Counter(len(acre.open_sets(problem.views)) for problem in problems)}
+    views = [
+        (view, sum(one.state == "on" for one in problem.views))
+        for problem in problems
+        for view in problem.views[3:]
+    ]
+    return {
+        "label": Counter(query.label for query in queries),
+        "type and label": Counter((query.type, query.label, query.ref is None) for query in queries),
+        "types of single queries": Counter(
+            tuple(sorted(query.type for query in problem.queries[:2])) for problem in problems
+        ),
+        "objects": Counter(len(problem.objects) for problem in problems),
+        "views": Counter((len(view.objects), view.state, on) for view, on in views),
+        "queries": Counter(len(query.objects) for query in queries),
+        "open sets": Counter(len(acre.open_sets(problem.views)) for problem in problems),
+    }
 
 
 @needs_files
@@ -271,15 +347,21 @@ def test_generated_problems_are_distributed_as_the_published_ones(regime):
     ours = features(acre.generate(regime, 1000, seed=3, part="test"))
     theirs = features(published(regime, "test"))
     for name in ours:
-        table = np.array([[counts[value] for value in {**ours[name], **theirs[name]}]
-                          for counts in (ours[name], theirs[name])])
+        table = np.array(
+            [
+                [counts[value] for value in {**ours[name], **theirs[name]}]
+                for counts in (ours[name], theirs[name])
+            ]
+        )
         table = table[:, table.sum(axis=0) >= 20]
         assert chi2_contingency(table).pvalue > 1e-3, name
 
 
 @needs_files
-@pytest.mark.parametrize(("regime", "part", "n"), [("IID", "train", 6000), *product(
-    ("IID", "Comp", "Sys"), ("val", "test"), [2000])])
+@pytest.mark.parametrize(
+    ("regime", "part", "n"),
+    [("IID", "train", 6000), *product(("IID", "Comp", "Sys"), ("val", "test"), [2000])],
+)
 def test_the_published_labels_and_prompts(regime, part, n):
     found = published(regime, part)
     assert len(found) == n and found[0] != found[1]
@@ -296,4 +378,5 @@ def test_the_published_labels_and_prompts(regime, part, n):
 def test_the_published_table_of_objects():
     table = json.loads(files.read("acre/object_dict.json"))
     assert [tuple(table[str(i)][key] for key in ("color", "shape", "material")) for i in range(48)] == [
-        *acre.OBJECTS]
+        *acre.OBJECTS
+    ]

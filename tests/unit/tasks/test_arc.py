@@ -1,4 +1,5 @@
 """ARC: rules of our small tasks by hand, prompts that can be undone, the published files."""
+
 import json
 import os
 from pathlib import Path
@@ -13,11 +14,19 @@ REAL = Path(os.environ.get("CAUSALNB_DATA", ""), "arc_agi")
 GRID = ((1, 2), (3, 9))
 
 
-@pytest.mark.parametrize(("rule", "after"), [
-    ("mirror", [[2, 1], [9, 3]]), ("flip", [[3, 9], [1, 2]]), ("turn", [[2, 9], [1, 3]]),
-    ("transpose", [[1, 3], [2, 9]]), ("double", [[1, 2, 1, 2], [3, 9, 3, 9]]),
-    ("reflect", [[1, 2, 2, 1], [3, 9, 9, 3]]), ("stack", [[1, 2], [3, 9], [1, 2], [3, 9]]),
-    ("next", [[2, 3], [4, 0]])])
+@pytest.mark.parametrize(
+    ("rule", "after"),
+    [
+        ("mirror", [[2, 1], [9, 3]]),
+        ("flip", [[3, 9], [1, 2]]),
+        ("turn", [[2, 9], [1, 3]]),
+        ("transpose", [[1, 3], [2, 9]]),
+        ("double", [[1, 2, 1, 2], [3, 9, 3, 9]]),
+        ("reflect", [[1, 2, 2, 1], [3, 9, 9, 3]]),
+        ("stack", [[1, 2], [3, 9], [1, 2], [3, 9]]),
+        ("next", [[2, 3], [4, 0]]),
+    ],
+)
 def test_rules(rule, after):
     assert arc.RULES[rule](np.array(GRID)).tolist() == after
 
@@ -28,9 +37,11 @@ def test_drawn_problems_follow_one_rule():
     used = set()
     for problem in problems:
         pairs = [*problem.pairs, (problem.query, problem.answer)]
-        fits = {name for name, rule in arc.RULES.items()
-                if all(rule(np.array(before)).tolist() == [[*row] for row in after]
-                       for before, after in pairs)}
+        fits = {
+            name
+            for name, rule in arc.RULES.items()
+            if all(rule(np.array(before)).tolist() == [[*row] for row in after] for before, after in pairs)
+        }
         assert fits and len(pairs) == 4
         used |= fits
     assert used == {*arc.RULES}
@@ -53,16 +64,24 @@ def test_prompts_and_rows():
     assert {word for row in arc.rows(arc.generate(50)) for word in row["words"]} == {*arc.WORDS}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "[[]]", "[[1], [1, 2]]", "[[10]]", "[[1.0]]", "[[1]", "[[1],[2]]",
-                                  "3", "[1]"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "[[]]", "[[1], [1, 2]]", "[[10]]", "[[1.0]]", "[[1]", "[[1],[2]]", "3", "[1]"]
+)
 def test_no_grid(text):
     with pytest.raises(DataError, match="is no grid: give rows of digits, all of one length"):
         arc.parse_grid(text)
 
 
-@pytest.mark.parametrize("change", [
-    lambda text: text[1:], lambda text: text.split("\n")[0], lambda text: text[:-4],
-    lambda text: text + "[[1]]", lambda text: text.replace(" -> ", " ", 1)])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[1:],
+        lambda text: text.split("\n")[0],
+        lambda text: text[:-4],
+        lambda text: text + "[[1]]",
+        lambda text: text.replace(" -> ", " ", 1),
+    ],
+)
 def test_a_wrong_prompt_is_refused(change):
     with pytest.raises(DataError, match="is no prompt of ARC: expected the instruction, pairs of grids"):
         arc.parse_prompt(change(arc.prompt(arc.generate(1)[0])[0]))

@@ -1,4 +1,5 @@
 """The byte-pair tokenizer: the same from the same texts, nothing unknown, saved and loaded."""
+
 import pytest
 from transformers import AutoTokenizer
 
@@ -40,8 +41,10 @@ def test_pairs_and_padding(made):
 def test_it_is_saved_with_a_model(made, tmp_path):
     made.save_pretrained(tmp_path)
     kept = AutoTokenizer.from_pretrained(tmp_path)
-    assert kept.get_vocab() == made.get_vocab() and kept("A man.", "A dog.").input_ids == made(
-        "A man.", "A dog.").input_ids
+    assert (
+        kept.get_vocab() == made.get_vocab()
+        and kept("A man.", "A dog.").input_ids == made("A man.", "A dog.").input_ids
+    )
     assert (kept.pad_token, kept.cls_token, kept.sep_token) == ("<pad>", "<s>", "</s>")
 
 
@@ -52,6 +55,9 @@ def test_lower_case():
 
 @pytest.mark.parametrize(("texts", "size"), [([], 400), ([""], 400), (TEXTS, 258)])
 def test_what_cannot_be_trained_is_refused(texts, size):
-    with pytest.raises(DataError, match=f"of {size} tokens cannot be trained on {len(texts)} texts: give at "
-                                        f"least one text and 259 tokens"):
+    with pytest.raises(
+        DataError,
+        match=f"of {size} tokens cannot be trained on {len(texts)} texts: give at "
+        f"least one text and 259 tokens",
+    ):
         bpe.tokenizer(texts, size)

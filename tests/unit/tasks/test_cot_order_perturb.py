@@ -1,4 +1,5 @@
 """COT-OrderPerturb: golden values, every order by its numbers, and texts that say what the table says."""
+
 import json
 import random
 from hashlib import sha256
@@ -27,8 +28,10 @@ def test_the_worked_example():
     assert response.endswith("= 70\nTherefore, the final answer is 70.\nAnswer: 70")
 
 
-@pytest.mark.parametrize(("zorin", "vortex", "stardust"), [
-    (0, 0, 28), (100, 100, 83), (0, 100, -4), (100, 0, 105), (50, 50, 50), (37, 4, 53)])
+@pytest.mark.parametrize(
+    ("zorin", "vortex", "stardust"),
+    [(0, 0, 28), (100, 100, 83), (0, 100, -4), (100, 0, 105), (50, 50, 50), (37, 4, 53)],
+)
 def test_golden_values(zorin, vortex, stardust):
     assert cot.values(zorin, vortex)["Stardust"] == stardust
 
@@ -66,9 +69,19 @@ def test_the_graph():
         assert len(np.unique(few[:, :-1], axis=0)) == len(few)
 
 
-@pytest.mark.parametrize(("mode", "violations", "place"), [
-    ("normal", 0, 13), ("RE", 23, 1), ("LR", 1, 13), ("OF", 1, 1), ("DFS", 10, 7), ("R1", 13, 2),
-    ("R2", 18, 4), ("R3", 11, 1)])
+@pytest.mark.parametrize(
+    ("mode", "violations", "place"),
+    [
+        ("normal", 0, 13),
+        ("RE", 23, 1),
+        ("LR", 1, 13),
+        ("OF", 1, 1),
+        ("DFS", 10, 7),
+        ("R1", 13, 2),
+        ("R2", 18, 4),
+        ("R3", 11, 1),
+    ],
+)
 def test_orders(mode, violations, place):
     names = cot.order(mode)
     assert sorted(names) == sorted(cot.STEPS)
@@ -79,8 +92,9 @@ def test_orders(mode, violations, place):
 def test_orders_by_name():
     assert cot.order("no_cot") == () and cot.steps("no_cot") == {"Zorin": 0, "Vortex": 0}
     assert cot.order("LR")[:2] == ("Flux", "Quasar") and cot.order("LR")[-1] == "Stardust"
-    assert " ".join(cot.order("DFS")) == ("Quasar Radiant Gravity Helix Nebula Celestia Stardust Comet "
-                                          "Aether Pulse Echo Nova Flux")
+    assert " ".join(cot.order("DFS")) == (
+        "Quasar Radiant Gravity Helix Nebula Celestia Stardust Comet Aether Pulse Echo Nova Flux"
+    )
     shuffled = list(cot.STEPS)
     random.Random(2).shuffle(shuffled)
     assert cot.order("R2") == tuple(shuffled)
@@ -108,8 +122,11 @@ def test_spans_cut_out_the_variables(zorin, vortex, mode, encoding, scope):
     for name, (part, start, end) in places.items():
         said = texts[part][start:end]
         assert part == (name not in cot.SOURCES)
-        assert said == str(values[name]) if scope == "result" else (
-            said.startswith(name) and str(values[name]) in said and "\n" not in said)
+        assert (
+            said == str(values[name])
+            if scope == "result"
+            else (said.startswith(name) and str(values[name]) in said and "\n" not in said)
+        )
 
 
 @given(source, source, encoding)
@@ -140,8 +157,10 @@ def test_parts_are_disjoint_and_seeded():
 
 
 def test_load_has_the_columns_and_the_same_inputs_in_every_mode():
-    data, bare = (load("cot_order_perturb", mode=mode, n_train=20, n_test=5, encoding="compact")
-                  for mode in ("RE", "no_cot"))
+    data, bare = (
+        load("cot_order_perturb", mode=mode, n_train=20, n_test=5, encoding="compact")
+        for mode in ("RE", "no_cot")
+    )
     assert {part: rows.num_rows for part, rows in data.items()} == {"train": 20, "test": 5}
     assert data["train"].column_names == ["prompt", "response", "answer", "zorin", "vortex", "graph"]
     assert data["train"]["prompt"][:] == bare["train"]["prompt"][:]
@@ -152,12 +171,18 @@ def test_load_has_the_columns_and_the_same_inputs_in_every_mode():
     assert bare["test"][0]["graph"] == "{}"
 
 
-@pytest.mark.parametrize(("wrong", "sentence"), [
-    (lambda: cot.values(101, 3), "Zorin is 101; give an integer from 0 to 100"),
-    (lambda: cot.values(1, 2.0), "Vortex is 2.0; give"), (lambda: cot.values(True, 2), "Zorin is True"),
-    (lambda: cot.render(-1, 2), "Zorin is -1"), (lambda: cot.order("R4"), "mode 'R4' .*; choose .* no_cot"),
-    (lambda: cot.render(1, 2, "normal", "long"), "encoding 'long' .*; choose one of text, compact"),
-    (lambda: cot.spans(1, 2, scope="word"), "scope 'word' .* result, line")])
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda: cot.values(101, 3), "Zorin is 101; give an integer from 0 to 100"),
+        (lambda: cot.values(1, 2.0), "Vortex is 2.0; give"),
+        (lambda: cot.values(True, 2), "Zorin is True"),
+        (lambda: cot.render(-1, 2), "Zorin is -1"),
+        (lambda: cot.order("R4"), "mode 'R4' .*; choose .* no_cot"),
+        (lambda: cot.render(1, 2, "normal", "long"), "encoding 'long' .*; choose one of text, compact"),
+        (lambda: cot.spans(1, 2, scope="word"), "scope 'word' .* result, line"),
+    ],
+)
 def test_bad_input_is_one_sentence(wrong, sentence):
     with pytest.raises(DataError, match=sentence) as refusal:
         wrong()

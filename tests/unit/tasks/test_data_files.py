@@ -1,4 +1,5 @@
 """Data files: mirror before downloads before network, and whatever fails its hash is refused by name."""
+
 import gzip
 import os
 import threading
@@ -15,19 +16,21 @@ from causalnb.tasks import files, scan
 
 CONTENT = b"IN: jump OUT: I_JUMP\nIN: walk OUT: I_WALK\n"
 NAME = "toy/two.txt"
-RENAMED = {"arc/ARC-Challenge_test_llm_adapters.json": "ARC-Challenge/test.json",  # in a mirror, at home
-           "arc_agi/symbolic_hard_train.jsonl": "symbolic_hard/train.jsonl",
-           "arc_agi/symbolic_hard_test.jsonl": "symbolic_hard/test.jsonl",
-           "hans/berts_of_a_feather_accuracies_by_run.csv":
-               "berts_of_a_feather/berts_of_a_feather_accuracies_by_run.csv",
-           "paws/paws_qqp_dev_and_test.tsv": "paws_qqp/dev_and_test.tsv",
-           "snli/becel_snli_test.tsv": "snli/test.tsv",
-           "snli/becel_snli_validation.tsv": "snli/validation.tsv"}
+RENAMED = {
+    "arc/ARC-Challenge_test_llm_adapters.json": "ARC-Challenge/test.json",  # in a mirror, at home
+    "arc_agi/symbolic_hard_train.jsonl": "symbolic_hard/train.jsonl",
+    "arc_agi/symbolic_hard_test.jsonl": "symbolic_hard/test.jsonl",
+    "hans/berts_of_a_feather_accuracies_by_run.csv": "berts_of_a_feather/berts_of_a_feather_accuracies_by_run.csv",
+    "paws/paws_qqp_dev_and_test.tsv": "paws_qqp/dev_and_test.tsv",
+    "snli/becel_snli_test.tsv": "snli/test.tsv",
+    "snli/becel_snli_validation.tsv": "snli/validation.tsv",
+}
 
 
 @pytest.fixture
 def origin():
     """A server on this machine: answers every path with `.content`, or 404 if that is None."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(404 if server.content is None else 200)
@@ -39,7 +42,7 @@ def origin():
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.content = CONTENT
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": .01}, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield server
     server.shutdown()
     server.server_close()
@@ -52,8 +55,11 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     for name in ("CAUSALNB_DATA", "CAUSALNB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(files, "REGISTRY", {
-        NAME: files.File(NAME, "http://127.0.0.1:9/two.txt", sha256(CONTENT).hexdigest(), "none")})
+    monkeypatch.setattr(
+        files,
+        "REGISTRY",
+        {NAME: files.File(NAME, "http://127.0.0.1:9/two.txt", sha256(CONTENT).hexdigest(), "none")},
+    )
     return tmp_path
 
 
@@ -95,13 +101,21 @@ def damaged(path: Path) -> bytes:
     return bytes(whole)
 
 
-@pytest.mark.parametrize(("suffix", "make", "sentence"), [
-    ("", corrupted, f"two.txt is refused: the sha256 of its content is .{{12}}, expected "
-                    f"{sha256(CONTENT).hexdigest()[:12]};"),
-    (".gz", lambda path: gzip.compress(corrupted(path)), "two.txt.gz is refused: the sha256"),
-    (".gz", truncated, "two.txt.gz cannot be read"),
-    (".gz", damaged, "two.txt.gz cannot be read"),
-    (".gz", corrupted, "two.txt.gz cannot be read .Not a gzipped file")])
+@pytest.mark.parametrize(
+    ("suffix", "make", "sentence"),
+    [
+        (
+            "",
+            corrupted,
+            f"two.txt is refused: the sha256 of its content is .{{12}}, expected "
+            f"{sha256(CONTENT).hexdigest()[:12]};",
+        ),
+        (".gz", lambda path: gzip.compress(corrupted(path)), "two.txt.gz is refused: the sha256"),
+        (".gz", truncated, "two.txt.gz cannot be read"),
+        (".gz", damaged, "two.txt.gz cannot be read"),
+        (".gz", corrupted, "two.txt.gz cannot be read .Not a gzipped file"),
+    ],
+)
 def test_a_bad_mirror_file_is_refused_by_name_and_left_alone(mirror, online, suffix, make, sentence):
     path = mirror / f"{NAME}{suffix}"
     bad = make(path)
@@ -152,9 +166,13 @@ def test_a_mirror_without_the_file_falls_back(mirror, online):
     assert files.fetch(NAME) == downloads_dir() / NAME
 
 
-@pytest.mark.parametrize(("content", "sentence"), [
-    (CONTENT * 2, "two.txt is refused: what it sent does not have the sha256 .{12}; it was not kept"),
-    (None, r"two.txt cannot be downloaded \(HTTPError\)")])
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (CONTENT * 2, "two.txt is refused: what it sent does not have the sha256 .{12}; it was not kept"),
+        (None, r"two.txt cannot be downloaded \(HTTPError\)"),
+    ],
+)
 def test_what_the_origin_sends_is_checked(online, content, sentence):
     online.content = content
     with pytest.raises(DataError, match=sentence):
@@ -163,8 +181,11 @@ def test_what_the_origin_sends_is_checked(online, content, sentence):
 
 
 def test_no_network_is_one_sentence(place):
-    with pytest.raises(DataError, match=r"127.0.0.1:9/two.txt cannot be downloaded \(ConnectionError\); "
-                                        r"check the network or point CAUSALNB_DATA"):
+    with pytest.raises(
+        DataError,
+        match=r"127.0.0.1:9/two.txt cannot be downloaded \(ConnectionError\); "
+        r"check the network or point CAUSALNB_DATA",
+    ):
         files.read(NAME)
 
 
@@ -228,7 +249,8 @@ def test_a_file_at_no_address_is_looked_for_in_the_folders_alone(mirror, monkeyp
 def test_the_registry_is_complete_and_public(monkeypatch):
     monkeypatch.undo()
     assert {name for split in scan.SPLITS for name in _names(split)} == {
-        name for name in files.REGISTRY if name.startswith("scan/")}
+        name for name in files.REGISTRY if name.startswith("scan/")
+    }
     for name, file in files.REGISTRY.items():
         assert file.name == name and file.licence
         at_home = RENAMED.get(name, name.partition("/")[2]) + ".gz" * name.startswith("multi30k/")

@@ -1,4 +1,5 @@
 """The small English grammar: what it makes it accepts, what is held out is held out, ids go round."""
+
 import re
 
 import pytest
@@ -13,13 +14,17 @@ FORMS = english.structures(400)
 some_form = st.sampled_from(FORMS)
 
 
-@pytest.mark.parametrize(("sentence", "form"), [
-    ("the dog waited", "the N VI"),
-    ("a big dog chased no cat near every king", "a A N VT no N near every N"),
-    ("every child that a young poet helped smiled", None),
-    ("every child that a poet helped smiled quickly", "every N that a N VT VI R"),
-    ("no nurse under the bird was warned by a clever guard", "no N under the N was VT by a A N"),
-    ("the robot rested but a pirate tickled the baker", "the N VI but a N VT the N")])
+@pytest.mark.parametrize(
+    ("sentence", "form"),
+    [
+        ("the dog waited", "the N VI"),
+        ("a big dog chased no cat near every king", "a A N VT no N near every N"),
+        ("every child that a young poet helped smiled", None),
+        ("every child that a poet helped smiled quickly", "every N that a N VT VI R"),
+        ("no nurse under the bird was warned by a clever guard", "no N under the N was VT by a A N"),
+        ("the robot rested but a pirate tickled the baker", "the N VI but a N VT the N"),
+    ],
+)
 def test_structures_by_hand(sentence, form):
     if form is None:  # no adjective in a relative clause
         with pytest.raises(DataError):
@@ -28,20 +33,40 @@ def test_structures_by_hand(sentence, form):
         assert english.structure(sentence) == form == english.Grammar().extract_structure(sentence)
 
 
-@pytest.mark.parametrize("sentence", [
-    "", "the dog", "dog waited", "the dog waited waited", "the dog chased", "the dog waited a cat",
-    "the dog that waited near a cat", "the dog near a cat waited and a cat waited",
-    "the dog was waited by a cat", "the dog was chased", "the dog waited and", 
-    "the dog waited and a cat waited but a king waited", "the the dog",
-    "the N VI", "The dog waited", "the dog waited."])
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "",
+        "the dog",
+        "dog waited",
+        "the dog waited waited",
+        "the dog chased",
+        "the dog waited a cat",
+        "the dog that waited near a cat",
+        "the dog near a cat waited and a cat waited",
+        "the dog was waited by a cat",
+        "the dog was chased",
+        "the dog waited and",
+        "the dog waited and a cat waited but a king waited",
+        "the the dog",
+        "the N VI",
+        "The dog waited",
+        "the dog waited.",
+    ],
+)
 def test_any_other_text_is_refused(sentence):
     with pytest.raises(DataError):
         english.structure(sentence)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("the dgo waited", "Unknown word 'dgo'.*82"), ("the dog", r"'the dog' \(the N\) is no sentence"),
-    (3, "got 3")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("the dgo waited", "Unknown word 'dgo'.*82"),
+        ("the dog", r"'the dog' \(the N\) is no sentence"),
+        (3, "got 3"),
+    ],
+)
 def test_errors_name_the_fault(text, message):
     with pytest.raises(DataError, match=message):
         english.structure(text)
@@ -70,18 +95,36 @@ def test_one_word_is_new_where_it_is_asked_for(form):
 def test_every_rule_is_used_and_drawn_structures_are_distinct():
     assert len(set(FORMS)) == 400 and english.structures(400) == FORMS != english.structures(400, 1)
     text = " | ".join(english.structures(2000))
-    for piece in (*english.DETERMINERS, *english.PREPOSITIONS, *english.JOINTS, "that VI",
-                  r"that VT \w+ N VI", r"that \w+ N VT", "was VT by", "VI R", "VT the A N", " A N"):
+    for piece in (
+        *english.DETERMINERS,
+        *english.PREPOSITIONS,
+        *english.JOINTS,
+        "that VI",
+        r"that VT \w+ N VI",
+        r"that \w+ N VT",
+        "was VT by",
+        "VI R",
+        "VT the A N",
+        " A N",
+    ):
         assert re.search(piece, text), piece
     assert not set(english.FRAMES.values()) & set(english.structures(2000))
     assert max(len(form.split()) for form in english.structures(2000)) <= 22
 
 
-@pytest.mark.parametrize("call", [
-    lambda: english.structures(0), lambda: english.structures(10**6), lambda: english.sentences("the N", 1),
-    lambda: english.sentences("the N VI", 201), lambda: english.sentences("the N VI", 1, 0, "VT"),
-    lambda: english.sentences("the N VI R", 1, 0, "R"), lambda: english.split("jump"),
-    lambda: english.encode("the dgo waited")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: english.structures(0),
+        lambda: english.structures(10**6),
+        lambda: english.sentences("the N", 1),
+        lambda: english.sentences("the N VI", 201),
+        lambda: english.sentences("the N VI", 1, 0, "VT"),
+        lambda: english.sentences("the N VI R", 1, 0, "R"),
+        lambda: english.split("jump"),
+        lambda: english.encode("the dgo waited"),
+    ],
+)
 def test_bad_requests(call):
     with pytest.raises(DataError):
         call()
@@ -115,8 +158,12 @@ def test_the_split_by_new_words():
 def test_pairs_from_the_grammar():
     batch = ["the dog waited", "the king smiled", "a king smiled", "the cat waited"]
     pairs = generate_structural_pairs(batch, english.Grammar())
-    assert pairs.tolist() == [[False, True, False, True], [True, False, False, True], [False] * 4,
-                              [True, True, False, False]]
+    assert pairs.tolist() == [
+        [False, True, False, True],
+        [True, False, False, True],
+        [False] * 4,
+        [True, True, False, False],
+    ]
 
 
 def test_load():

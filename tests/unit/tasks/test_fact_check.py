@@ -1,4 +1,5 @@
 """Fact checking: labels read from the evidence, negation as a shortcut of an exact rate, no leak."""
+
 import re
 from collections import Counter
 
@@ -12,8 +13,12 @@ def supported(row: dict) -> bool:
     """Read from the sentences: what the evidence says of the claim's town, against the claim."""
     town, claim = row["sentence2"].rstrip(".").split(" ", 1)
     told = next(said for said in re.findall(r"(\w+) ([^.]+)\.", row["sentence1"]) if said[0] == town)[1]
-    plain = (claim.replace("was not", "was").replace("does not lie", "lies")
-             .replace("does not export", "exports").replace("does not belong", "belongs"))
+    plain = (
+        claim.replace("was not", "was")
+        .replace("does not lie", "lies")
+        .replace("does not export", "exports")
+        .replace("does not belong", "belongs")
+    )
     return (plain in told.split(" and ")) == (plain == claim)
 
 

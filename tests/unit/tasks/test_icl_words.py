@@ -1,4 +1,5 @@
 """The common vocabulary of ACRE, RAVEN, PVR and ARC, their rows as ids, and fillers."""
+
 from collections import Counter
 from pathlib import Path
 
@@ -12,8 +13,11 @@ from causalnb.tasks import acre, arc, icl_rows, icl_words, pvr, raven
 def rows():
     problems = acre.generate(n=60, seed=5)
     made = {("acre", format): acre.rows(problems, format, dense=True) for format in acre.FORMATS}
-    made |= {(name, format): raven.rows(raven.generate(name, 20), format)
-             for name in raven.CONFIGURATIONS for format in raven.FORMATS}
+    made |= {
+        (name, format): raven.rows(raven.generate(name, 20), format)
+        for name in raven.CONFIGURATIONS
+        for format in raven.FORMATS
+    }
     return made | {"pvr": pvr.rows(pvr.generate(20)), "arc": arc.rows(arc.generate(20))}
 
 
@@ -48,8 +52,10 @@ def test_masks_of_encoded_rows(rows):
             encoded = icl_words.encode(row)
             words = [*row["words"], "<eos>"]
             for key, mask in (("labels", "answer"), ("supervised", "supervised")):
-                wanted = [icl_words.VOCABULARY[word] if said else -100
-                          for word, said in zip(words, [*row[mask], row[mask][-1]])]
+                wanted = [
+                    icl_words.VOCABULARY[word] if said else -100
+                    for word, said in zip(words, [*row[mask], row[mask][-1]])
+                ]
                 assert encoded[key] == [-100, *wanted]
             n = encoded["prompt_mask"].index(0)
             assert encoded["labels"][n] != -100 and {*encoded["labels"][:n]} == {-100}
@@ -67,8 +73,9 @@ def test_fillers(rows):
             longer = icl_rows.pad(row, icl_rows.prompt_length(row) + 7, seed=1)
             assert icl_rows.prompt_length(longer) == icl_rows.prompt_length(row) + 7
             assert longer["words"].count(icl_rows.FILLER) == 7 and icl_rows.without_fillers(longer) == row
-            assert not any(said for word, said in zip(longer["words"], longer["supervised"])
-                           if word == icl_rows.FILLER)
+            assert not any(
+                said for word, said in zip(longer["words"], longer["supervised"]) if word == icl_rows.FILLER
+            )
             asked = [i for i, said in enumerate(longer["supervised"]) if said]
             assert all(longer["words"][i - 1] != icl_rows.FILLER for i in asked if not row["supervised"][0])
     with pytest.raises(DataError, match="cannot be padded to 3: ask for more"):
@@ -88,11 +95,13 @@ def test_matched_lengths(rows, key):
     a, b = icl_rows.match_lengths(left, right, extra=9, seed=3)
     lengths = [icl_rows.prompt_length(row) for row in a]
     assert lengths == [icl_rows.prompt_length(row) for row in b]
-    added = {n - max(icl_rows.prompt_length(x), icl_rows.prompt_length(y))
-             for n, x, y in zip(lengths, left, right)}
+    added = {
+        n - max(icl_rows.prompt_length(x), icl_rows.prompt_length(y)) for n, x, y in zip(lengths, left, right)
+    }
     assert min(added) == 0 and max(added) <= 9 and len(added) > 5
     assert [icl_rows.without_fillers(row) for row in a] == left and a == icl_rows.match_lengths(
-        left, right, extra=9, seed=3)[0]
+        left, right, extra=9, seed=3
+    )[0]
     assert {icl_rows.FILLER in row["words"] for row in icl_rows.match_lengths(left, right)[1]} == {False}
     with pytest.raises(DataError, match="rows cannot be matched with 3: give the same problems twice"):
         icl_rows.match_lengths(left, right[:3])
@@ -104,4 +113,3 @@ def test_padded_rows_still_read(rows):
         assert acre.read_row(icl_rows.pad(row, icl_rows.prompt_length(row) + 20)) == acre.read_row(row)
         row = rows[raven.CONFIGURATIONS[1], format][0]
         assert raven.read_row(icl_rows.pad(row, icl_rows.prompt_length(row) + 20)) == raven.read_row(row)
-

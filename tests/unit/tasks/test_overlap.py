@@ -1,4 +1,5 @@
 """Template entailment: labels by a reader of our own, exact rates, no cue but overlap, no leak."""
+
 import random
 import re
 from collections import Counter
@@ -72,7 +73,7 @@ class Reading:
             for facts, j in self.clause(i + 1):
                 yield facts if self.kind(i) == "E" else frozenset({(self.tokens[i], facts)}), j
         else:
-            for (heads, facts, j) in self.person(i):
+            for heads, facts, j in self.person(i):
                 for more, k in self.predicate(j, heads):
                     yield facts | more, k
 
@@ -191,7 +192,8 @@ def test_the_challenge_is_balanced_and_made_of_the_three_heuristics(challenges):
     for rows in challenges.values():
         assert Counter(row["subcase"] for row in rows) == dict.fromkeys(overlap.SUBCASES, 8)
         assert Counter((row["heuristic"], row["label"]) for row in rows) == {
-            (name, label): 40 for name in overlap.HEURISTICS.values() for label in (0, 1)}
+            (name, label): 40 for name in overlap.HEURISTICS.values() for label in (0, 1)
+        }
         for row in rows:
             assert share(row["sentence1"], row["sentence2"]) == 1
             assert contiguous(row) == (row["heuristic"] != "lexical_overlap"), row
@@ -201,8 +203,11 @@ def test_the_challenge_is_balanced_and_made_of_the_three_heuristics(challenges):
 def test_no_noun_comes_twice_in_a_sentence(challenges, data):
     for row in [*(row for rows in challenges.values() for row in rows), *data["train"]]:
         for column in ("sentence1", "sentence2"):
-            nouns = [word.removesuffix("s") for word in words(row[column])
-                     if word.removesuffix("s") in overlap.WORDS["N"]]
+            nouns = [
+                word.removesuffix("s")
+                for word in words(row[column])
+                if word.removesuffix("s") in overlap.WORDS["N"]
+            ]
             assert len(nouns) == len({*nouns})
 
 
@@ -224,8 +229,10 @@ def test_words_have_one_kind():
     assert len(said) == len({*said}) and not any(word.endswith("s") for word in overlap.WORDS["N"])
 
 
-@pytest.mark.parametrize(("n", "minority", "counter"), [
-    (2000, 0, 0), (2000, 0.01, 10), (2000, 0.05, 53), (2001, 0.2, 250), (2000, 0.5, 1000)])
+@pytest.mark.parametrize(
+    ("n", "minority", "counter"),
+    [(2000, 0, 0), (2000, 0.01, 10), (2000, 0.05, 53), (2001, 0.2, 250), (2000, 0.5, 1000)],
+)
 def test_the_minority_is_exact(n, minority, counter):
     rows = overlap.pairs(n, minority)
     assert len(rows) == n and Counter(row["label"] for row in rows)[0] == n // 2
@@ -246,8 +253,14 @@ def test_without_a_minority_nothing_but_overlap_tells_the_label():
         assert {KIND[word] for word in new} <= {*overlap.CONTENT}
     assert Counter(many)[0] == 3000 and min(Counter(many)[n] for n in (1, 2, 3)) > 300
     for column in ("sentence1", "sentence2"):
-        shapes = {label: Counter(" ".join(KIND.get(word, word) for word in words(row[column]))
-                                 for row in rows if row["label"] == label) for label in (0, 1)}
+        shapes = {
+            label: Counter(
+                " ".join(KIND.get(word, word) for word in words(row[column]))
+                for row in rows
+                if row["label"] == label
+            )
+            for label in (0, 1)
+        }
         assert {*shapes[0]} == {*shapes[1]}
         for shape, n in shapes[0].items():
             assert abs(n - shapes[1][shape]) < 5 * (n + shapes[1][shape]) ** 0.5, shape
@@ -272,14 +285,17 @@ def test_families_have_different_templates(data):
     known = {family: overlap.templates(family) for family in overlap.FAMILIES}
     for one, two in combinations(known.values(), 2):
         assert not {(way.premise, way.hypothesis) for way in one} & {
-            (way.premise, way.hypothesis) for way in two}
+            (way.premise, way.hypothesis) for way in two
+        }
     tested = {way.premise for family in ("main", "other") for way in known[family]}
     assert not tested & {way.premise for way in known["development"]}
     for ways in known.values():
         assert {one.subcase for one in ways} == {*overlap.SUBCASES}
     counts = map(len, known.values())
-    assert ("- {} templates in the family main, {} in other, {} in development."
-            .format(*counts) in CARD.read_text())
+    assert (
+        "- {} templates in the family main, {} in other, {} in development.".format(*counts)
+        in CARD.read_text()
+    )
     assert families(data["held_out"]) == {"other"}
     assert families(data["train"]) == families(data["challenge"]) == {"main"}
 

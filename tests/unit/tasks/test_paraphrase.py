@@ -1,4 +1,5 @@
 """Template paraphrases: labels by a rule of our own, exact rates, no leak; the real PAWS-QQP."""
+
 import os
 import re
 from collections import Counter
@@ -9,8 +10,9 @@ import pytest
 from causalnb.errors import DataError
 from causalnb.tasks import files, paraphrase, sentence_pairs
 
-needs_files = pytest.mark.skipif(not os.environ.get("CAUSALNB_DATA"),
-                                 reason="needs CAUSALNB_DATA, a mirror of the data files")
+needs_files = pytest.mark.skipif(
+    not os.environ.get("CAUSALNB_DATA"), reason="needs CAUSALNB_DATA, a mirror of the data files"
+)
 # Where order matters:
 DIRECTED = re.compile(r"\b(from|convert|outrun|than|find a|uses? \S+ in|attacks?|depends?)\b")
 THINGS = {thing.lower() for known in paraphrase.THINGS.values() for thing in known}
@@ -84,8 +86,10 @@ def test_low_overlap_is_there_and_no_sentence_tells_the_label():
     apart = [row for row in rows if sentence_pairs.overlap(row["sentence1"], row["sentence2"]) < 0.5]
     assert len(apart) > 500 and {row["kind"] for row in apart} == {"topic"}
     for column in ("sentence1", "sentence2"):
-        begins = {label: Counter(row[column].split()[0] for row in rows if row["label"] == label)
-                  for label in (0, 1)}
+        begins = {
+            label: Counter(row[column].split()[0] for row in rows if row["label"] == label)
+            for label in (0, 1)
+        }
         assert len(begins[0]) > 10
         for word, n in begins[0].items():
             assert abs(n - begins[1][word]) < 5 * (n + begins[1][word]) ** 0.5, (column, word)
@@ -98,11 +102,13 @@ def test_no_sentence_is_in_two_parts(data):
 
 
 def test_other_templates_are_read_in_tokens_that_training_has(data):
-    from causalnb.experiments.causal_transformer_tasks import encoded, pair_tokenizer
+    from causalnb.experiments.causal_transformer.data import encoded, pair_tokenizer
 
     tokenizer = pair_tokenizer(list(data["train"]), 1000)
-    known, asked = ({token for row in encoded(list(data[part]), tokenizer) for token in row["input_ids"]}
-                    for part in ("train", "held_out"))
+    known, asked = (
+        {token for row in encoded(list(data[part]), tokenizer) for token in row["input_ids"]}
+        for part in ("train", "held_out")
+    )
     assert asked <= known
 
 
@@ -127,13 +133,15 @@ def test_bytes_literals_are_read_and_wrong_lines_refused(monkeypatch):
     rows = paraphrase.parse(GOOD, "paws.tsv")
     assert rows == [{"sentence1": "Why ?", "sentence2": "What 's café ?", "label": 1}]
     literal = "should be a bytes literal such as b'Why [?]', found"
-    for old, new, sentence in (("b'Why ?'", "b'Why ?", f"sentence1 {literal} b'Why [?]; take a fresh"),
-                               ("b'Why ?'", "'Why ?'", f"sentence1 {literal} 'Why [?]';"),
-                               ("b'Why ?'", "print()", rf"sentence1 {literal} print\(\);"),
-                               ("\\xc3", "\\xff", rf"sentence2 {literal} b\"What 's caf\\xff"),
-                               ("b'Why ?'", "b' '", "sentence1 is empty; take a fresh copy of the file"),
-                               ("\t1\n", "\t2\n", "'2' is no label; expected one of 0, 1"),
-                               ("\t1\n", "\n", "expected 4 columns")):
+    for old, new, sentence in (
+        ("b'Why ?'", "b'Why ?", f"sentence1 {literal} b'Why [?]; take a fresh"),
+        ("b'Why ?'", "'Why ?'", f"sentence1 {literal} 'Why [?]';"),
+        ("b'Why ?'", "print()", rf"sentence1 {literal} print\(\);"),
+        ("\\xc3", "\\xff", rf"sentence2 {literal} b\"What 's caf\\xff"),
+        ("b'Why ?'", "b' '", "sentence1 is empty; take a fresh copy of the file"),
+        ("\t1\n", "\t2\n", "'2' is no label; expected one of 0, 1"),
+        ("\t1\n", "\n", "expected 4 columns"),
+    ):
         with pytest.raises(DataError, match=f"^paws.tsv, line 2: {sentence}"):
             paraphrase.parse(GOOD.replace(old, new), "paws.tsv")
     monkeypatch.setattr(files, "read", lambda name: GOOD.encode())
@@ -144,13 +152,19 @@ def test_bytes_literals_are_read_and_wrong_lines_refused(monkeypatch):
 def test_paws_qqp_is_as_audited():
     rows = paraphrase.read()
     assert len(rows) == 677 and Counter(row["label"] for row in rows) == {0: 486, 1: 191}
-    full = [row["label"] for row in rows
-            if sentence_pairs.overlap(row["sentence1"], row["sentence2"]) == 1]
+    full = [row["label"] for row in rows if sentence_pairs.overlap(row["sentence1"], row["sentence2"]) == 1]
     assert len(full) == 598 and round(100 * sum(full) / len(full), 1) == 27.1
-    sets = [({*one.lower().split()}, {*two.lower().split()})
-            for one, two in ((row["sentence1"], row["sentence2"]) for row in rows)]
+    sets = [
+        ({*one.lower().split()}, {*two.lower().split()})
+        for one, two in ((row["sentence1"], row["sentence2"]) for row in rows)
+    ]
     assert round(sum(len(a & b) / len(a | b) for a, b in sets) / 677, 3) == 0.969
-    assert sum(Counter(row["sentence1"].lower().split()) == Counter(row["sentence2"].lower().split())
-               for row in rows) == 500
+    assert (
+        sum(
+            Counter(row["sentence1"].lower().split()) == Counter(row["sentence2"].lower().split())
+            for row in rows
+        )
+        == 500
+    )
     lengths = [len(sentence_pairs.words(row[column])) for row in rows for column in paraphrase.COLUMNS[1:3]]
     assert (round(sum(lengths) / len(lengths), 1), max(lengths)) == (18.5, 54)

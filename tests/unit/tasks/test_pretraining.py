@@ -1,4 +1,5 @@
 """The mix of the small bases: every skill is right by another way of computing it; no later task is in it."""
+
 from fractions import Fraction
 
 import pytest
@@ -18,8 +19,10 @@ def drawn(skill, n=300):
 def test_numbers_are_right(skill):
     for prompt, response in drawn(skill):
         said = prompt.removesuffix(" =").split()
-        exact = eval("".join(f"Fraction({word})" if word.lstrip("-").isdigit() else word for word in said),
-                     {"Fraction": Fraction})
+        exact = eval(
+            "".join(f"Fraction({word})" if word.lstrip("-").isdigit() else word for word in said),
+            {"Fraction": Fraction},
+        )
         assert round(exact) == int(response), prompt
 
 
@@ -43,7 +46,7 @@ def test_latin_squares_are_complete_and_none_is_a_sudoku():
         assert not {*cells} & {*"1234"}
         names = sorted({*cells})
         grid = "".join(str(names.index(cell) + 1) for cell in cells)
-        assert all(len({*grid[4 * i:4 * i + 4]}) == len({*grid[i::4]}) == 4 for i in range(4))
+        assert all(len({*grid[4 * i : 4 * i + 4]}) == len({*grid[i::4]}) == 4 for i in range(4))
         boxes += grid in sudoku4.solutions("0" * 16)
     assert len(pretraining._squares()) == 288 and boxes == 0
 

@@ -1,4 +1,5 @@
 """Pointer value retrieval: answers by hand, prompts that can be undone, the published files."""
+
 import json
 import os
 from collections import Counter
@@ -22,8 +23,11 @@ def test_the_first_digit_points():
 
 def test_prompts_as_printed():
     text, answer = pvr.prompt(pvr.Problem((FIRST,), (0, 2, *[5] * 9)))
-    assert text.split("\n")[1:] == ["[5, 7, 4, 1, 8, 9, 8, 1, 9, 8, 4] -> 8",
-                                    "[0, 2, 5, 5, 5, 5, 5, 5, 5, 5, 5] -> "] and answer == "2"
+    assert (
+        text.split("\n")[1:]
+        == ["[5, 7, 4, 1, 8, 9, 8, 1, 9, 8, 4] -> 8", "[0, 2, 5, 5, 5, 5, 5, 5, 5, 5, 5] -> "]
+        and answer == "2"
+    )
 
 
 def test_problems_prompts_and_rows():
@@ -53,15 +57,21 @@ def test_load(monkeypatch):
 
 def line(problem):
     text, answer = pvr.prompt(problem)
-    return json.dumps({"input": [{"role": "system", "content": one} for one in text.split("\n")],
-                       "ideal": int(answer)})
+    return json.dumps(
+        {"input": [{"role": "system", "content": one} for one in text.split("\n")], "ideal": int(answer)}
+    )
 
 
-@pytest.mark.parametrize(("change", "sentence"), [
-    (lambda text: text[1:], "must begin with the instruction"),
-    (lambda text: text.split("\n")[0], "must begin with the instruction"),
-    (lambda text: text.replace("-> ", "-> 9"), "Line 2 of a prompt of pointer value retrieval"),
-    (lambda text: text[:-4], "Line 6 of a prompt"), (lambda text: text + "3", "Line 6 of a prompt")])
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda text: text[1:], "must begin with the instruction"),
+        (lambda text: text.split("\n")[0], "must begin with the instruction"),
+        (lambda text: text.replace("-> ", "-> 9"), "Line 2 of a prompt of pointer value retrieval"),
+        (lambda text: text[:-4], "Line 6 of a prompt"),
+        (lambda text: text + "3", "Line 6 of a prompt"),
+    ],
+)
 def test_a_wrong_prompt_is_refused(change, sentence):
     with pytest.raises(DataError, match=sentence):
         pvr.parse_prompt(change(pvr.prompt(pvr.generate(1)[0])[0]))
@@ -84,5 +94,7 @@ def test_the_published_files():
         assert len(problems) == n and {len(problem.examples) for problem in problems} == {examples}
         rows = [json.loads(one) for one in files.read(pvr.FILES[examples]).decode().splitlines()]
         for row, problem in zip(rows, problems):
-            assert pvr.prompt(problem) == ("\n".join(one["content"] for one in row["input"]),
-                                           str(row["ideal"]))
+            assert pvr.prompt(problem) == (
+                "\n".join(one["content"] for one in row["input"]),
+                str(row["ideal"]),
+            )

@@ -1,4 +1,5 @@
 """RAVEN: rules by hand, solver and vote on the published sets, prompts and rows that can be undone."""
+
 import json
 import os
 from collections import Counter
@@ -24,8 +25,10 @@ LEVELS = ("DBFF FBDF BABF BBFG DBDG FABG FAFC BADC", "DABC DAFC DAEC CABC DBBC D
 
 
 def panels(said):
-    return tuple(((Entity(*(raven.LEVELS[name].index(letter) for name, letter in zip(raven.LEVELS, one))),),)
-                 for one in said.split())
+    return tuple(
+        ((Entity(*(raven.LEVELS[name].index(letter) for name, letter in zip(raven.LEVELS, one))),),)
+        for one in said.split()
+    )
 
 
 FIRST = Problem(SINGLE, panels(LEVELS[0]), panels(LEVELS[1]), 0)
@@ -41,15 +44,18 @@ def test_panels_as_printed():
     assert raven.show_panel(FIRST.context[0], "symbolic") == "[(D, B, F, F,)] "
     assert raven.show_panel(FIRST.context[0]) == "On an image, a large orange circle rotated at 90 degrees. "
     assert raven.show_panel(GRID, "symbolic") == "[(E, H, B, H, BR), (B, H, B, C, TL)] "
-    assert raven.show_panel(GRID) == ("On an image, a huge purple triangle rotated at 180 degrees in the "
-                                      "bottom right, a small purple triangle rotated at -45 degrees in the "
-                                      "top left. ")
+    assert raven.show_panel(GRID) == (
+        "On an image, a huge purple triangle rotated at 180 degrees in the "
+        "bottom right, a small purple triangle rotated at -45 degrees in the "
+        "top left. "
+    )
     both = FIRST.context[0] + FIRST.context[1]
     line = "-" * 15
     assert raven.show_panel(both, "symbolic") == f"[(D, B, F, F,)] \n{line}\n[(F, B, D, F,)] \n{line}"
     assert raven.show_panel(both) == (
         "On an image, a second figure is displayed inside a first one. Outside: a large orange circle "
-        "rotated at 90 degrees. Inside: a giant orange pentagon rotated at 90 degrees. ")
+        "rotated at 90 degrees. Inside: a giant orange pentagon rotated at 90 degrees. "
+    )
     assert [raven.configuration_of(panel) for panel in (FIRST.answer, GRID, both)] == [*raven.CONFIGURATIONS]
 
 
@@ -69,15 +75,26 @@ def column(attribute, levels):
     return [((Entity(**{**dict.fromkeys(raven.LEVELS, 0), attribute: level}),),) for level in levels]
 
 
-@pytest.mark.parametrize(("attribute", "levels", "left"), [
-    ("type", (2, 2, 2, 0, 0, 0, 4, 4), {4}), ("type", (0, 1, 2, 2, 3, 4, 1, 2), {3}),
-    ("size", (5, 3, 1, 4, 2, 0, 5, 3), {1}), ("type", (0, 1, 2, 1, 2, 0, 2, 0), {1}),
-    ("type", (0, 1, 2, 2, 0, 1, 1, 2), {0}), ("type", (0, 1, 2, 1, 2, 0, 1, 2), set()),
-    ("size", (0, 1, 2, 1, 0, 2, 3, 1), {5}), ("size", (5, 1, 3, 3, 0, 2, 4, 2), {1}),
-    ("color", (4, 3, 7, 1, 1, 2, 2, 6), {8}), ("color", (9, 3, 6, 4, 0, 4, 8, 5), {3}),
-    ("color", (9, 3, 6, 4, 0, 4, 2, 5), set()), ("color", (3, 0, 3, 4, 0, 4, 8, 5), set()),
-    ("angle", (3, 3, 3, 1, 1, 1, 7, 7), {7}), ("angle", (1, 2, 3, 1, 2, 3, 1, 2), set()),
-    ("size", (1, 0, 2, 0, 1, 2, 1, 1), {3})])
+@pytest.mark.parametrize(
+    ("attribute", "levels", "left"),
+    [
+        ("type", (2, 2, 2, 0, 0, 0, 4, 4), {4}),
+        ("type", (0, 1, 2, 2, 3, 4, 1, 2), {3}),
+        ("size", (5, 3, 1, 4, 2, 0, 5, 3), {1}),
+        ("type", (0, 1, 2, 1, 2, 0, 2, 0), {1}),
+        ("type", (0, 1, 2, 2, 0, 1, 1, 2), {0}),
+        ("type", (0, 1, 2, 1, 2, 0, 1, 2), set()),
+        ("size", (0, 1, 2, 1, 0, 2, 3, 1), {5}),
+        ("size", (5, 1, 3, 3, 0, 2, 4, 2), {1}),
+        ("color", (4, 3, 7, 1, 1, 2, 2, 6), {8}),
+        ("color", (9, 3, 6, 4, 0, 4, 8, 5), {3}),
+        ("color", (9, 3, 6, 4, 0, 4, 2, 5), set()),
+        ("color", (3, 0, 3, 4, 0, 4, 8, 5), set()),
+        ("angle", (3, 3, 3, 1, 1, 1, 7, 7), {7}),
+        ("angle", (1, 2, 3, 1, 2, 3, 1, 2), set()),
+        ("size", (1, 0, 2, 0, 1, 2, 1, 1), {3}),
+    ],
+)
 def test_rules_of_an_attribute(attribute, levels, left):
     found = {panel[0][0] for panel in raven.ninth(column(attribute, levels))}
     if left:
@@ -86,16 +103,42 @@ def test_rules_of_an_attribute(attribute, levels, left):
         assert raven.allowed(column(attribute, levels))[0].levels[attribute] is None
 
 
-P = {letter: frozenset(places.split()) for letter, places in {
-    "a": "TL", "b": "TR", "c": "BL", "d": "BR", "ab": "TL TR", "ac": "TL BL", "bc": "TR BL", "cd": "BL BR",
-    "abc": "TL TR BL", "bd": "TR BR", "abcd": "TL TR BL BR", "bcd": "TR BL BR", "da": "BR TL"}.items()}
+P = {
+    letter: frozenset(places.split())
+    for letter, places in {
+        "a": "TL",
+        "b": "TR",
+        "c": "BL",
+        "d": "BR",
+        "ab": "TL TR",
+        "ac": "TL BL",
+        "bc": "TR BL",
+        "cd": "BL BR",
+        "abc": "TL TR BL",
+        "bd": "TR BR",
+        "abcd": "TL TR BL BR",
+        "bcd": "TR BL BR",
+        "da": "BR TL",
+    }.items()
+}
 
 
-@pytest.mark.parametrize(("rows", "left"), [
-    ("ab ab ab|c c c|bd bd", "bd"), ("a b c|b c a|c a", "b"), ("c b a|d c b|bc ab", "da"),
-    ("a b ab|ac bc abc|c d", "cd"), ("abc cd ab|bcd bc d|ab bc", "a"), ("ab c bd|c bd ab|bd ab", "c"),
-    ("a bd abc|d ab bcd|b cd", 3), ("ab a abc|bcd a abcd|c da", 3), ("abc a cd|b bd abc|ac bcd", 1),
-    ("abcd a abc|abc cd b|ab a", 1), ("ab a cd|c abc b|ab d", "")])
+@pytest.mark.parametrize(
+    ("rows", "left"),
+    [
+        ("ab ab ab|c c c|bd bd", "bd"),
+        ("a b c|b c a|c a", "b"),
+        ("c b a|d c b|bc ab", "da"),
+        ("a b ab|ac bc abc|c d", "cd"),
+        ("abc cd ab|bcd bc d|ab bc", "a"),
+        ("ab c bd|c bd ab|bd ab", "c"),
+        ("a bd abc|d ab bcd|b cd", 3),
+        ("ab a abc|bcd a abcd|c da", 3),
+        ("abc a cd|b bd abc|ac bcd", 1),
+        ("abcd a abc|abc cd b|ab a", 1),
+        ("ab a cd|c abc b|ab d", ""),
+    ],
+)
 def test_rules_of_places_and_numbers(rows, left):
     found = raven._third_places([[P[one] for one in row.split()] for row in rows.split("|")])
     if isinstance(left, int):  # a rule of numbers: any places
@@ -142,15 +185,22 @@ def test_drawn_problems_are_solved_by_their_rules(drawn, configuration, answer_s
 
 @pytest.mark.parametrize("configuration", raven.CONFIGURATIONS)
 def test_only_published_answers_give_themselves_away(drawn, configuration):
-    share = {name: np.mean([raven.majority_vote(one.candidates) == one.target
-                            for one in drawn[configuration, name]])
-             for name in raven.ANSWER_SETS}
+    share = {
+        name: np.mean(
+            [raven.majority_vote(one.candidates) == one.target for one in drawn[configuration, name]]
+        )
+        for name in raven.ANSWER_SETS
+    }
     assert share["published"] > 0.85 and share["balanced"] < 0.22
 
 
 def differing(problem, panel):
-    return {(i, name) for i, (ours, theirs) in enumerate(zip(problem.answer, panel)) for name in raven.LEVELS
-            if ours[0].position == "" and getattr(ours[0], name) != getattr(theirs[0], name)}
+    return {
+        (i, name)
+        for i, (ours, theirs) in enumerate(zip(problem.answer, panel))
+        for name in raven.LEVELS
+        if ours[0].position == "" and getattr(ours[0], name) != getattr(theirs[0], name)
+    }
 
 
 @pytest.mark.parametrize("configuration", [SINGLE, INSIDE])
@@ -169,8 +219,9 @@ def test_balanced_answers_on_grids(drawn):
         layouts = Counter(frozenset(one.position for one in panel[0]) for panel in problem.candidates)
         assert sorted(layouts.values()) in ([8], [4, 4])
         for name in raven.GOVERNED:
-            levels = Counter((len(panel[0]), tuple(getattr(one, name) for one in panel[0]))
-                             for panel in problem.candidates)
+            levels = Counter(
+                (len(panel[0]), tuple(getattr(one, name) for one in panel[0])) for panel in problem.candidates
+            )
             assert sorted(levels.values()) in ([8], [4, 4], [2, 2, 2, 2])
 
 
@@ -188,45 +239,67 @@ def test_prompts_and_rows_can_be_undone(drawn, configuration, format):
         assert [raven.read_words(words, format) for words in row["candidates"]] == [*problem.candidates]
         asked = row["answer"].index(True)
         assert row["words"][asked:] == row["candidates"][row["target"]] and all(row["answer"][asked:])
-        assert [word for word, said in zip(row["words"], row["supervised"]) if not said] == [
-            *"||;||;||"]
+        assert [word for word, said in zip(row["words"], row["supervised"]) if not said] == [*"||;||;||"]
     if configuration == SINGLE:
         lengths = {len(row["words"]) for row in raven.rows(problems, format)}
         assert lengths == {9 * (4 if format == "symbolic" else 6) + 8}
 
 
 def test_formats_share_separators_alone(drawn):
-    symbolic, text = ({word for problems in drawn.values() for row in raven.rows(problems, format)
-                       for word in row["words"]} for format in ("symbolic", "text"))
+    symbolic, text = (
+        {word for problems in drawn.values() for row in raven.rows(problems, format) for word in row["words"]}
+        for format in ("symbolic", "text")
+    )
     assert symbolic & text == {"|", ";", ","} and symbolic | text == {*raven.WORDS}
 
 
-@pytest.mark.parametrize(("call", "sentence"), [
-    (lambda: raven.generate("nine"), "RAVEN knows no 'nine'; choose one of center_single, distribute_four"),
-    (lambda: raven.generate(answer_set="fair"), "RAVEN knows no 'fair'; choose one of published, balanced"),
-    (lambda: raven.read(part="dev"), "RAVEN knows no 'dev'; choose one of train, val, test"),
-    (lambda: raven.read(FOUR, "train"), "RAVEN has no file of distribute_four, part train; take test"),
-    (lambda: raven.read(FOUR, open=True), "RAVEN has no open file of distribute_four, part test"),
-    (lambda: raven.prompt(FIRST, "image"), "Unknown format 'image' of RAVEN; choose one of text, symbolic"),
-    (lambda: raven.rows([FIRST], "image"), "Unknown format 'image' of RAVEN"),
-    (lambda: raven.parse_panel("[(D, B, F, F,), ", "symbolic"), "is no symbolic panel of RAVEN, or"),
-    (lambda: raven.parse_panel("", "text"), "'' is no text panel of RAVEN"),
-    (lambda: raven.read_words(["sA", "cA", "tB"], "symbolic"), "'sA cA tB' is no compact symbolic panel"),
-    (lambda: raven.read_words(["sA", "cA", "tB", "aA", "x"], "symbolic"), "is no compact symbolic panel"),
-    (lambda: raven.load(source="file", answer_set="balanced"),
-     "The files have the published answer sets, not 'balanced': use source='generator'"),
-    (lambda: raven.load(source="web"), "Unknown source 'web' of RAVEN; choose 'generator' or 'file'")])
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: raven.generate("nine"),
+            "RAVEN knows no 'nine'; choose one of center_single, distribute_four",
+        ),
+        (
+            lambda: raven.generate(answer_set="fair"),
+            "RAVEN knows no 'fair'; choose one of published, balanced",
+        ),
+        (lambda: raven.read(part="dev"), "RAVEN knows no 'dev'; choose one of train, val, test"),
+        (lambda: raven.read(FOUR, "train"), "RAVEN has no file of distribute_four, part train; take test"),
+        (lambda: raven.read(FOUR, open=True), "RAVEN has no open file of distribute_four, part test"),
+        (
+            lambda: raven.prompt(FIRST, "image"),
+            "Unknown format 'image' of RAVEN; choose one of text, symbolic",
+        ),
+        (lambda: raven.rows([FIRST], "image"), "Unknown format 'image' of RAVEN"),
+        (lambda: raven.parse_panel("[(D, B, F, F,), ", "symbolic"), "is no symbolic panel of RAVEN, or"),
+        (lambda: raven.parse_panel("", "text"), "'' is no text panel of RAVEN"),
+        (lambda: raven.read_words(["sA", "cA", "tB"], "symbolic"), "'sA cA tB' is no compact symbolic panel"),
+        (lambda: raven.read_words(["sA", "cA", "tB", "aA", "x"], "symbolic"), "is no compact symbolic panel"),
+        (
+            lambda: raven.load(source="file", answer_set="balanced"),
+            "The files have the published answer sets, not 'balanced': use source='generator'",
+        ),
+        (lambda: raven.load(source="web"), "Unknown source 'web' of RAVEN; choose 'generator' or 'file'"),
+    ],
+)
 def test_what_is_unknown_is_refused(call, sentence):
     with pytest.raises(DataError, match=sentence):
         call()
 
 
-@pytest.mark.parametrize(("change", "sentence"), [
-    (lambda text: text[2:], "is no prompt of RAVEN: it must begin with an instruction and end with a"),
-    (lambda text: text[:-4], "end with a question of the source"),
-    (lambda text: text.replace("\n3. ", "\n4. "), "has panels 1, 2, 4, 4, .* expected 1 to 8 and A to H"),
-    (lambda text: text.replace("large orange", "large grey"),
-     "is no text panel of RAVEN, or not a whole one")])
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda text: text[2:], "is no prompt of RAVEN: it must begin with an instruction and end with a"),
+        (lambda text: text[:-4], "end with a question of the source"),
+        (lambda text: text.replace("\n3. ", "\n4. "), "has panels 1, 2, 4, 4, .* expected 1 to 8 and A to H"),
+        (
+            lambda text: text.replace("large orange", "large grey"),
+            "is no text panel of RAVEN, or not a whole one",
+        ),
+    ],
+)
 def test_a_wrong_prompt_is_refused(change, sentence):
     with pytest.raises(DataError, match=sentence):
         raven.parse_prompt(change(raven.prompt(FIRST)[0]))
@@ -243,8 +316,12 @@ def test_files_are_read_and_wrong_lines_refused(drawn, monkeypatch):
     assert raven.parse_lines(text, "few.jsonl") == problems
     [opened] = raven.parse_lines(line(FIRST, open=True, format="symbolic"), "few.jsonl", "symbolic")
     assert opened == Problem(SINGLE, FIRST.context, FIRST.candidates[:1], 0)
-    wrong = (line(FIRST)[:-30], "[]", line(FIRST).replace('"A"', '"I"'),
-             line(FIRST).replace("circle", "star"))
+    wrong = (
+        line(FIRST)[:-30],
+        "[]",
+        line(FIRST).replace('"A"', '"I"'),
+        line(FIRST).replace("circle", "star"),
+    )
     for one in wrong:
         with pytest.raises(DataError, match="^few.jsonl, line 3 is no text problem of RAVEN: .* Take a"):
             raven.parse_lines(f"{text}{one}\n", "few.jsonl")
@@ -278,23 +355,30 @@ def features(problems):
     for i in range(len(problems[0].answer)):
         nine = [[panel[i] for panel in (*problem.context, problem.answer)] for problem in problems]
         for name in raven.GOVERNED:
-            told = [[tuple(getattr(one, name) for one in component) for component in components]
-                    for components in nine]
-            alike = [[values[0] for values in one] for one in told
-                     if all(len({*values}) == 1 for values in one)]
+            told = [
+                [tuple(getattr(one, name) for one in component) for component in components]
+                for components in nine
+            ]
+            alike = [
+                [values[0] for values in one] for one in told if all(len({*values}) == 1 for values in one)
+            ]
             mixed = Counter({"mixed": len(told) - len(alike)})
             found[f"{i} {name}: rules"] = Counter(map(rule_of, alike)) + mixed
             found[f"{i} {name}: first"] = Counter((rule_of(one), one[0]) for one in alike)
             found[f"{i} {name}: answers"] = Counter(
-                sum(getattr(panel[i][0], name) != getattr(problem.answer[i][0], name)
-                    for panel in problem.candidates)
-                for problem in problems)
+                sum(
+                    getattr(panel[i][0], name) != getattr(problem.answer[i][0], name)
+                    for panel in problem.candidates
+                )
+                for problem in problems
+            )
         found[f"{i} angle"] = Counter(components[0][0].angle for components in nine)
         found[f"{i} numbers"] = Counter(tuple(map(len, components[:3])) for components in nine)
         found[f"{i} places"] = Counter(one.position for components in nine for one in components[0])
         found[f"{i} number of answers"] = Counter(
             sum(len(panel[i]) != len(problem.answer[i]) for panel in problem.candidates)
-            for problem in problems)
+            for problem in problems
+        )
     return found
 
 
@@ -304,8 +388,12 @@ def test_generated_problems_are_distributed_as_the_published_ones(configuration)
     theirs = features(published(configuration, "test", "symbolic")[:1000])
     ours = features(raven.generate(configuration, 1000, seed=1))
     for name in ours:
-        table = np.array([[counts[value] for value in {**ours[name], **theirs[name]}]
-                          for counts in (ours[name], theirs[name])])
+        table = np.array(
+            [
+                [counts[value] for value in {**ours[name], **theirs[name]}]
+                for counts in (ours[name], theirs[name])
+            ]
+        )
         table = table[:, table.sum(axis=0) >= 20]
         assert table.shape[1] == 1 or chi2_contingency(table).pvalue > 1e-3, name
 
@@ -331,8 +419,11 @@ def test_the_solver_and_the_vote_on_published_problems(configuration):
 def test_the_published_formats_say_the_same(configuration):
     symbolic, text = (published(configuration, "test", format) for format in ("symbolic", "text"))
     assert symbolic == text and len(text) == (1000 if configuration == SINGLE else 2000)
-    assert all(raven.read_row(row)[8] == problem.answer
-               for format in raven.FORMATS for problem, row in zip(text[:20], raven.rows(text[:20], format)))
+    assert all(
+        raven.read_row(row)[8] == problem.answer
+        for format in raven.FORMATS
+        for problem, row in zip(text[:20], raven.rows(text[:20], format))
+    )
 
 
 @needs_files
@@ -346,4 +437,6 @@ def test_published_prompts_are_written_again(format):
         rows = [json.loads(one) for one in files.read(name.format(end)).decode().splitlines()[:100]]
         for row, problem in zip(rows, choice):
             assert raven.prompt(problem, format, opened) == (
-                "\n".join(one["content"] for one in row["input"]), row["ideal"])
+                "\n".join(one["content"] for one in row["input"]),
+                row["ideal"],
+            )

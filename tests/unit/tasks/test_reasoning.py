@@ -1,4 +1,5 @@
 """Reasoning: synthetic rows that name their concepts, and checkers against every answer of the real files."""
+
 import json
 import os
 import re
@@ -12,14 +13,26 @@ from causalnb.errors import DataError
 from causalnb.tasks import files, load, reasoning, words
 
 REAL = Path(os.environ.get("CAUSALNB_DATA", ""))
-needs_files = pytest.mark.skipif(not (os.environ.get("CAUSALNB_DATA") and (REAL / "gsm8k").is_dir()),
-                                 reason="needs CAUSALNB_DATA, a mirror of the data files")
-ROWS = {"gsm8k": {"question": "1 + 1 ?", "answer": "It is 2.\n#### 2"},
-        "math500": {"problem": "Half?", "solution": "\\boxed{\\frac12}", "answer": "\\frac{1}{2}"},
-        "sat": {"passage": "", "question": "2?", "options": ["(A)1", "(B)2"], "label": "B",
-                "other": {"solution": "Choice B is correct. Choice A is incorrect."}},
-        "arc_c": {"instruction": "Which? Answer1: x Answer2: y", "output": "the correct answer is answer2",
-                  "answer": "answer2"}}
+needs_files = pytest.mark.skipif(
+    not (os.environ.get("CAUSALNB_DATA") and (REAL / "gsm8k").is_dir()),
+    reason="needs CAUSALNB_DATA, a mirror of the data files",
+)
+ROWS = {
+    "gsm8k": {"question": "1 + 1 ?", "answer": "It is 2.\n#### 2"},
+    "math500": {"problem": "Half?", "solution": "\\boxed{\\frac12}", "answer": "\\frac{1}{2}"},
+    "sat": {
+        "passage": "",
+        "question": "2?",
+        "options": ["(A)1", "(B)2"],
+        "label": "B",
+        "other": {"solution": "Choice B is correct. Choice A is incorrect."},
+    },
+    "arc_c": {
+        "instruction": "Which? Answer1: x Answer2: y",
+        "output": "the correct answer is answer2",
+        "answer": "answer2",
+    },
+}
 
 
 def other(answer: str, kind: str) -> str:
@@ -114,18 +127,29 @@ def test_annotations_are_read_as_they_are(monkeypatch):
     entries = [{"a": ["b", "c"]}, {"a": ["c", "d"], "e": ["a"]}, {"f": "g"}]
     line = json.dumps({"input": "question", "target": "answer", "important": entries})
     monkeypatch.setattr(files, "read", lambda name: f"{line}\n".encode())
-    assert reasoning.annotations("svamp_train") == [{
-        "prompt": "question", "response": "answer", "malformed": 1,
-        "graph": {"a": ["b", "c", "d"], "e": ["a"]}}]
+    assert reasoning.annotations("svamp_train") == [
+        {
+            "prompt": "question",
+            "response": "answer",
+            "malformed": 1,
+            "graph": {"a": ["b", "c", "d"], "e": ["a"]},
+        }
+    ]
     with pytest.raises(DataError, match="annotated file 'more'; choose one of gsm8k_val, mawps_train"):
         reasoning.annotations("more")
 
 
 HUB_ROWS = {
-    "gpqa": {"Question": "Why?", "Correct Answer": "yes", "Incorrect Answer 1": "no",
-             "Incorrect Answer 2": "2", "Incorrect Answer 3": "3"},
+    "gpqa": {
+        "Question": "Why?",
+        "Correct Answer": "yes",
+        "Incorrect Answer 1": "no",
+        "Incorrect Answer 2": "2",
+        "Incorrect Answer 3": "3",
+    },
     "mmlu_stem": {"question": "Why?", "choices": ["no", "yes", "2", "3"], "answer": 1},
-    "s1k": {"question": "Why?", "deepseek_attempt": "so \\boxed{3}", "solution": "3"}}
+    "s1k": {"question": "Why?", "deepseek_attempt": "so \\boxed{3}", "solution": "3"},
+}
 
 
 @pytest.mark.parametrize("task", reasoning.HUB)
@@ -149,11 +173,12 @@ def test_the_hub_is_asked_by_name(task, monkeypatch):
 
 def test_unknown_names_and_counts_are_refused():
     for wrong, sentence in (
-            (lambda: load("reasoning", task="chess"), "task 'chess'; choose one of purchases, .*, s1k"),
-            (lambda: reasoning.generate("gsm8k", 3), "synthetic task 'gsm8k'; choose one of purchases"),
-            (lambda: reasoning.generate("kinds", 0), "0 different rows of 'kinds' were not found"),
-            (lambda: reasoning.check("chess", "1", "1"), "task 'chess'; choose one of gsm8k"),
-            (lambda: reasoning.parse("gpqa", "", "few"), "'gpqa' has no registered file; gsm8k, .* have")):
+        (lambda: load("reasoning", task="chess"), "task 'chess'; choose one of purchases, .*, s1k"),
+        (lambda: reasoning.generate("gsm8k", 3), "synthetic task 'gsm8k'; choose one of purchases"),
+        (lambda: reasoning.generate("kinds", 0), "0 different rows of 'kinds' were not found"),
+        (lambda: reasoning.check("chess", "1", "1"), "task 'chess'; choose one of gsm8k"),
+        (lambda: reasoning.parse("gpqa", "", "few"), "'gpqa' has no registered file; gsm8k, .* have"),
+    ):
         with pytest.raises(DataError, match=sentence) as refusal:
             wrong()
         assert "\n" not in str(refusal.value)
@@ -179,7 +204,7 @@ def changed(task: str, gold: str) -> list[str]:
         value = int(gold.replace(",", ""))
         return [f"#### {value + 1}", *([f"{-value}", f"\\boxed{{{value}0}}"] if value else [])]
     digit = re.search(r"\d", gold)
-    more = [] if not digit else [gold[:digit.start()] + str((int(digit[0]) + 1) % 10) + gold[digit.end():]]
+    more = [] if not digit else [gold[: digit.start()] + str((int(digit[0]) + 1) % 10) + gold[digit.end() :]]
     return more + ([f"-{gold}"] if gold != "0" else [])
 
 

@@ -1,4 +1,5 @@
 """SCAN: the grammar against its laws, every split against the published files (by hash)."""
+
 import os
 from collections import Counter
 from hashlib import sha256
@@ -13,22 +14,39 @@ from causalnb.tasks import load, scan
 
 # sha256 of the sorted lines of the published files, joined by newlines
 PUBLISHED = {
-    "simple": ("e34b60a1bdad3b55a83d91116bb312c195fa2f39d21092de929a6184ca911943",
-               "faa3707d325ccaf3d2d0a4f03d613a7985e3c7a3bcc09c832a21f7e251cd4509"),
-    "length": ("114e6bdb1575f27d8d6d4449081970cef4846b2ec89b260dc2a0e5297c3e75d5",
-               "45bb5e5f0e0678da016725d880ba4349267b93262762a2c66f9b51b04535a2ce"),
-    "add_prim_jump": ("1e5ab3357dc958267480a6012d3970953f35bb098a115b1754a1ad36d371b7cb",
-                      "48956239771e67ded4d090164919ab79d21756218a3e94f9abc2cbe346c0cd1c"),
-    "add_prim_turn_left": ("4f1ccb48ec39aed79ac69c8da9d2c8061b1bb8ea8199ab8931b6939068a3b626",
-                           "81acae1af5137165debf8630986733b2581aea19cb98e32f4026bccce8042b09"),
-    "template_around_right": ("aaf218dfd82a8b6a88e32deeb096cf498ee58e56a3808b17f715182f0ca90130",
-                              "f5f94bb13ea393fbac7d963a13f5eb9831e51090b2e7210831674c4f77a1fa7b")}
+    "simple": (
+        "e34b60a1bdad3b55a83d91116bb312c195fa2f39d21092de929a6184ca911943",
+        "faa3707d325ccaf3d2d0a4f03d613a7985e3c7a3bcc09c832a21f7e251cd4509",
+    ),
+    "length": (
+        "114e6bdb1575f27d8d6d4449081970cef4846b2ec89b260dc2a0e5297c3e75d5",
+        "45bb5e5f0e0678da016725d880ba4349267b93262762a2c66f9b51b04535a2ce",
+    ),
+    "add_prim_jump": (
+        "1e5ab3357dc958267480a6012d3970953f35bb098a115b1754a1ad36d371b7cb",
+        "48956239771e67ded4d090164919ab79d21756218a3e94f9abc2cbe346c0cd1c",
+    ),
+    "add_prim_turn_left": (
+        "4f1ccb48ec39aed79ac69c8da9d2c8061b1bb8ea8199ab8931b6939068a3b626",
+        "81acae1af5137165debf8630986733b2581aea19cb98e32f4026bccce8042b09",
+    ),
+    "template_around_right": (
+        "aaf218dfd82a8b6a88e32deeb096cf498ee58e56a3808b17f715182f0ca90130",
+        "f5f94bb13ea393fbac7d963a13f5eb9831e51090b2e7210831674c4f77a1fa7b",
+    ),
+}
 # characters of the published files for which no file is registered
 PUBLISHED_SIZES = {"template_right": (3_173_282, 729_823), "template_opposite_right": (2_990_057, 871_363)}
-ROWS = {"simple": (16_728, 4_182), "length": (16_990, 3_920), "add_prim_jump": (14_670, 7_706),
-        "add_prim_turn_left": (21_890, 1_208), "template_around_right": (15_225, 4_476),
-        "template_opposite_right": (15_225, 4_476), "template_right": (15_225, 4_476),
-        "template_jump_around_right": (18_528, 1_173)}
+ROWS = {
+    "simple": (16_728, 4_182),
+    "length": (16_990, 3_920),
+    "add_prim_jump": (14_670, 7_706),
+    "add_prim_turn_left": (21_890, 1_208),
+    "template_around_right": (15_225, 4_476),
+    "template_opposite_right": (15_225, 4_476),
+    "template_right": (15_225, 4_476),
+    "template_jump_around_right": (18_528, 1_173),
+}
 REAL = Path(os.environ.get("CAUSALNB_DATA", ""), "scan")
 
 repeated = st.sampled_from([command for command, _ in scan.generate()[:102]])
@@ -41,7 +59,7 @@ def lines(pairs):
 
 def test_every_pair_is_generated_once_and_agrees_with_the_parser():
     pairs = scan.generate()
-    assert len(pairs) == len({command for command, _ in pairs}) == 102 + 2 * 102 ** 2
+    assert len(pairs) == len({command for command, _ in pairs}) == 102 + 2 * 102**2
     assert all(scan.interpret(command) == actions for command, actions in pairs)
     assert {word for command, _ in pairs for word in command.split()} == set(scan.WORDS)
     assert {word for _, actions in pairs for word in actions.split()} == set(scan.ACTIONS)
@@ -49,15 +67,19 @@ def test_every_pair_is_generated_once_and_agrees_with_the_parser():
     assert len(scan.generate()) == 20_910, "generate() hands out its cache"
 
 
-@pytest.mark.parametrize(("command", "actions"), [
-    ("turn left", "I_TURN_LEFT"),
-    ("jump left", "I_TURN_LEFT I_JUMP"),
-    ("look opposite right", "I_TURN_RIGHT I_TURN_RIGHT I_LOOK"),
-    ("turn opposite left", "I_TURN_LEFT I_TURN_LEFT"),
-    ("turn around right", "I_TURN_RIGHT I_TURN_RIGHT I_TURN_RIGHT I_TURN_RIGHT"),
-    ("run around left", "I_TURN_LEFT I_RUN I_TURN_LEFT I_RUN I_TURN_LEFT I_RUN I_TURN_LEFT I_RUN"),
-    ("walk twice after jump", "I_JUMP I_WALK I_WALK"),
-    ("walk  and turn right thrice ", "I_WALK I_TURN_RIGHT I_TURN_RIGHT I_TURN_RIGHT")])
+@pytest.mark.parametrize(
+    ("command", "actions"),
+    [
+        ("turn left", "I_TURN_LEFT"),
+        ("jump left", "I_TURN_LEFT I_JUMP"),
+        ("look opposite right", "I_TURN_RIGHT I_TURN_RIGHT I_LOOK"),
+        ("turn opposite left", "I_TURN_LEFT I_TURN_LEFT"),
+        ("turn around right", "I_TURN_RIGHT I_TURN_RIGHT I_TURN_RIGHT I_TURN_RIGHT"),
+        ("run around left", "I_TURN_LEFT I_RUN I_TURN_LEFT I_RUN I_TURN_LEFT I_RUN I_TURN_LEFT I_RUN"),
+        ("walk twice after jump", "I_JUMP I_WALK I_WALK"),
+        ("walk  and turn right thrice ", "I_WALK I_TURN_RIGHT I_TURN_RIGHT I_TURN_RIGHT"),
+    ],
+)
 def test_meanings_by_hand(command, actions):
     assert scan.interpret(command) == actions
 
@@ -90,16 +112,20 @@ def test_parse_gives_the_tree():
     assert scan.parse("turn around right") == ("around", "right", ("turn",))
 
 
-@pytest.mark.parametrize(("command", "sentence"), [
-    ("jump backwards twice", "Unknown word 'backwards' in 'jump backwards twice'; .* walk, .*, after"),
-    ("Jump", "Unknown word 'Jump'"),
-    ("", "word 1 must be one of walk, look, run, jump, turn, found the end"),
-    ("turn", "word 2 must be one of left, right, opposite, around, found the end"),
-    ("jump opposite twice", "word 3 must be one of left, right, found 'twice'"),
-    ("jump and", "word 3 must be one of walk, .* found the end"),
-    ("jump twice thrice", "'thrice' cannot follow 'twice' as word 3"),
-    ("walk and run and jump", "'and' cannot follow 'run' as word 4"),
-    (None, "a text such as 'jump twice', got None")])
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("jump backwards twice", "Unknown word 'backwards' in 'jump backwards twice'; .* walk, .*, after"),
+        ("Jump", "Unknown word 'Jump'"),
+        ("", "word 1 must be one of walk, look, run, jump, turn, found the end"),
+        ("turn", "word 2 must be one of left, right, opposite, around, found the end"),
+        ("jump opposite twice", "word 3 must be one of left, right, found 'twice'"),
+        ("jump and", "word 3 must be one of walk, .* found the end"),
+        ("jump twice thrice", "'thrice' cannot follow 'twice' as word 3"),
+        ("walk and run and jump", "'and' cannot follow 'run' as word 4"),
+        (None, "a text such as 'jump twice', got None"),
+    ],
+)
 def test_bad_commands_are_refused_in_one_sentence(command, sentence):
     for use in (scan.interpret, scan.structure):
         with pytest.raises(DataError, match=sentence) as refusal:
@@ -107,10 +133,14 @@ def test_bad_commands_are_refused_in_one_sentence(command, sentence):
         assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(("level", "sizes"), [
-    ("verb", {1: 666, 4: 1_533, 16: 882}),
-    ("verb_coindexed", {1: 666, 4: 2_415, 12: 882}),
-    ("verb_direction", {2: 9, 4: 165, 8: 117, 16: 342, 32: 108, 64: 162})])
+@pytest.mark.parametrize(
+    ("level", "sizes"),
+    [
+        ("verb", {1: 666, 4: 1_533, 16: 882}),
+        ("verb_coindexed", {1: 666, 4: 2_415, 12: 882}),
+        ("verb_direction", {2: 9, 4: 165, 8: 117, 16: 342, 32: 108, 64: 162}),
+    ],
+)
 def test_structure_classes(level, sizes):
     classes = Counter(scan.structure(command, level) for command, _ in scan.generate())
     assert Counter(classes.values()) == sizes
@@ -179,13 +209,15 @@ def test_template_splits_drop_the_turning_commands():
     assert not any("around right" in command for command, _ in train)
 
 
-@pytest.mark.parametrize(("name", "primitive"), [("add_prim_turn_left", "turn left"), *(
-    (f"add_prim_{verb}", verb) for verb in scan.VERBS)])
+@pytest.mark.parametrize(
+    ("name", "primitive"),
+    [("add_prim_turn_left", "turn left"), *((f"add_prim_{verb}", verb) for verb in scan.VERBS)],
+)
 def test_added_primitives_share_one_rule(name, primitive):
     train, test = scan.split(name)
     alone = [pair for pair in train if pair == (primitive, scan.interpret(primitive))]
     assert len(alone) * 10 == len(train)
-    assert not any(primitive in command for command, _ in train[len(alone):])
+    assert not any(primitive in command for command, _ in train[len(alone) :])
     assert all(primitive in command and command != primitive for command, _ in test)
     assert len(set(train)) + len(test) == 20_910
 
@@ -214,7 +246,8 @@ def test_load_has_the_columns():
     data = load("scan", split="add_prim_jump", level="verb_coindexed")
     train, test = scan.split("add_prim_jump")
     assert {part: rows.column_names for part, rows in data.items()} == dict.fromkeys(
-        ("train", "test"), ["command", "actions", "structure", "n_actions"])
+        ("train", "test"), ["command", "actions", "structure", "n_actions"]
+    )
     assert list(zip(data["test"]["command"], data["test"]["actions"])) == test
     assert data["train"].num_rows == len(train)
     row = data["test"][-1]
@@ -224,9 +257,12 @@ def test_load_has_the_columns():
 
 def test_load_refuses_what_it_does_not_know():
     for options, sentence in [
-            (dict(source="web"), "source 'web'"), (dict(source="file", seed=3), "with seed 3"),
-            (dict(split="template_right", source="file"), "no registered file"),
-            (dict(level="noun"), "level 'noun'"), (dict(splits="simple"), "no option 'splits'")]:
+        (dict(source="web"), "source 'web'"),
+        (dict(source="file", seed=3), "with seed 3"),
+        (dict(split="template_right", source="file"), "no registered file"),
+        (dict(level="noun"), "level 'noun'"),
+        (dict(splits="simple"), "no option 'splits'"),
+    ]:
         with pytest.raises(DataError, match=sentence):
             load("scan", **options)
     with pytest.raises(DataError, match="Unknown task 'scam'; choose one of scan"):

@@ -1,4 +1,5 @@
 """Three-class inference: captions by a rule of our own, files refused by line, overlap of the real ones."""
+
 import os
 from collections import Counter
 from pathlib import Path
@@ -8,8 +9,9 @@ import pytest
 from causalnb.errors import DataError
 from causalnb.tasks import files, sentence_pairs, snli
 
-needs_files = pytest.mark.skipif(not os.environ.get("CAUSALNB_DATA"),
-                                 reason="needs CAUSALNB_DATA, a mirror of the data files")
+needs_files = pytest.mark.skipif(
+    not os.environ.get("CAUSALNB_DATA"), reason="needs CAUSALNB_DATA, a mirror of the data files"
+)
 SNLI = "premise\thypothesis\tlabel\nA man sat.\tA man sat.\t0\nA man sat.\tA man ran.\t2\nA dog.\tA cat.\t1\n"
 MNLI = "index\tsentence1\tsentence2\tgold_label\n0\tIt is so.\tIt is.\tentailment\n"
 
@@ -56,9 +58,11 @@ def test_tables_are_read_and_wrong_lines_refused(monkeypatch):
         snli.parse_mnli(MNLI.replace("entailment", "maybe"), "a.tsv")
     with pytest.raises(DataError, match="^a.tsv, line 2: expected 3 columns"):
         snli.parse_snli(SNLI.replace("A man sat.\tA man sat.", "A man sat."), "a.tsv")
-    for parse, text, column in ((snli.parse_snli, SNLI.replace("\tA man ran.", "\t "), "line 3: hypothesis"),
-                                (snli.parse_snli, SNLI.replace("A dog.", ""), "line 4: premise"),
-                                (snli.parse_mnli, MNLI.replace("It is.", ""), "line 2: sentence2")):
+    for parse, text, column in (
+        (snli.parse_snli, SNLI.replace("\tA man ran.", "\t "), "line 3: hypothesis"),
+        (snli.parse_snli, SNLI.replace("A dog.", ""), "line 4: premise"),
+        (snli.parse_mnli, MNLI.replace("It is.", ""), "line 2: sentence2"),
+    ):
         with pytest.raises(DataError, match=f"^a.tsv, {column} is empty; take a fresh copy of the file"):
             parse(text, "a.tsv")
     with pytest.raises(DataError, match="Unknown part 'dev' of the published pairs; choose one of train"):
@@ -80,9 +84,14 @@ def test_pairs_of_one_sentence_are_held_out_together():
 
 
 @needs_files
-@pytest.mark.parametrize(("part", "audited"), [
-    ("train", "9,842 | 33.8 % | 333 | 97.6 % | 19.8 %"), ("test", "9,824 | 34.3 % | 336 | 98.2 % | 20.2 %"),
-    ("mnli", "9,815 | 35.4 % | 253 | 84.6 % | 21.3 %")])
+@pytest.mark.parametrize(
+    ("part", "audited"),
+    [
+        ("train", "9,842 | 33.8 % | 333 | 97.6 % | 19.8 %"),
+        ("test", "9,824 | 34.3 % | 336 | 98.2 % | 20.2 %"),
+        ("mnli", "9,815 | 35.4 % | 253 | 84.6 % | 21.3 %"),
+    ],
+)
 def test_the_real_overlap_is_as_audited(part, audited):
     found = sentence_pairs.statistics(snli.read(part))
     shares = [f"{100 * found[key]:.1f} %" for key in ("share", "share_overlapping", "share_apart")]

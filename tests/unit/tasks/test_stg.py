@@ -1,4 +1,5 @@
 """The spurious token game: labels by the rule, rows by hash and against the files, H by its distribution."""
+
 import json
 import os
 from collections import Counter
@@ -13,21 +14,52 @@ from causalnb.tasks import files, load, stg, words
 
 REAL = Path(os.environ.get("CAUSALNB_DATA", ""), "stg")
 needs_files = pytest.mark.skipif(not REAL.is_dir(), reason="needs CAUSALNB_DATA, a mirror of the data files")
-PROMPT = ("Here is the statistical data for a person. Please predict the probability of cancer. Certain "
-          "gene: 5, Room size: 6, Clothing size: 4, Exercise: 2, Weight: 4, Hormones: 1, Smoking: 8, Yellow "
-          "fingers: 12 Answer: ")  # the first published training row
+PROMPT = (
+    "Here is the statistical data for a person. Please predict the probability of cancer. Certain "
+    "gene: 5, Room size: 6, Clothing size: 4, Exercise: 2, Weight: 4, Hormones: 1, Smoking: 8, Yellow "
+    "fingers: 12 Answer: "
+)  # the first published training row
 # sha256 of the (prompt, label) pairs of the published files as a JSON list
-PUBLISHED = {"train": "26ccca635faf7d97f74b1e34defcefeb54dceae97fe6a7caafaf9e1e770f5aa1",
-             "test": "52f44ec9bb1209bd807a359d54b0e41c02f0e4e97b88c10900cd0f63796e77a2",
-             "ood": "5be6668aa7ac0054fd2b4c938b46999e76fb9c020d0ea7c28d2d06f2fef0f9a6"}
+PUBLISHED = {
+    "train": "26ccca635faf7d97f74b1e34defcefeb54dceae97fe6a7caafaf9e1e770f5aa1",
+    "test": "52f44ec9bb1209bd807a359d54b0e41c02f0e4e97b88c10900cd0f63796e77a2",
+    "ood": "5be6668aa7ac0054fd2b4c938b46999e76fb9c020d0ea7c28d2d06f2fef0f9a6",
+}
 # mean and standard deviation of the 3,000 and 1,000 rows of the published H, attribute by attribute
 PUBLISHED_H = {
-    "train": ((49.98, 11.60), (40.23, 11.82), (29.86, 11.54), (19.96, 5.89), (59.90, 11.70), (69.82, 11.84),
-              (27.86, 5.11), (4.00, 3.22), (54.93, 12.87), (6.01, 2.65), (-6.00, 1.55), (50.13, 29.00),
-              (100.12, 11.87), (29.75, 11.75)),
-    "ood": ((49.83, 11.22), (40.27, 11.65), (29.67, 11.46), (20.08, 5.82), (60.13, 11.93), (70.03, 11.85),
-            (6.98, 1.12), (4.00, 1.17), (5.01, 1.24), (6.01, 1.79), (-5.96, 1.14), (50.02, 29.21),
-            (100.07, 11.48), (30.58, 11.85))}
+    "train": (
+        (49.98, 11.60),
+        (40.23, 11.82),
+        (29.86, 11.54),
+        (19.96, 5.89),
+        (59.90, 11.70),
+        (69.82, 11.84),
+        (27.86, 5.11),
+        (4.00, 3.22),
+        (54.93, 12.87),
+        (6.01, 2.65),
+        (-6.00, 1.55),
+        (50.13, 29.00),
+        (100.12, 11.87),
+        (29.75, 11.75),
+    ),
+    "ood": (
+        (49.83, 11.22),
+        (40.27, 11.65),
+        (29.67, 11.46),
+        (20.08, 5.82),
+        (60.13, 11.93),
+        (70.03, 11.85),
+        (6.98, 1.12),
+        (4.00, 1.17),
+        (5.01, 1.24),
+        (6.01, 1.79),
+        (-5.96, 1.14),
+        (50.02, 29.21),
+        (100.07, 11.48),
+        (30.58, 11.85),
+    ),
+}
 
 
 def numbers(pairs):
@@ -63,7 +95,10 @@ def test_rows():
             assert sorted(found) == sorted(stg.ATTRIBUTES)
             assert label == stg.risk(*(found[name] for name in stg.CAUSES))
             follows[part] += (found["Yellow fingers"], found["Clothing size"], found["Hormones"]) == (
-                int(1.5 * found["Smoking"]), found["Weight"], int(0.5 * found["Exercise"]))
+                int(1.5 * found["Smoking"]),
+                found["Weight"],
+                int(0.5 * found["Exercise"]),
+            )
     assert follows["train"] == 300 and follows["test"] == 50 and follows["ood"] < 10
     assert len({tuple(stg.values(prompt)) for prompt, _ in data["train"]}) > 290  # shuffled
 
@@ -74,30 +109,33 @@ def test_the_graphs():
     assert len(stg.GRAPH_H["Answer"]) == 6 and {*stg.GRAPH_H} == {"Answer", *stg.SPURIOUS_H}
     assert stg.graph(PROMPT, "High Risk") == {"High Risk": ["Exercise: 2", "Weight: 4", "Smoking: 8"]}
     small = stg.compact(PROMPT, "High Risk")
-    assert small == ("Certain_gene 5 Room_size 6 Clothing_size 4 Exercise 2 Weight 4 Hormones 1 Smoking 8 "
-                     "Yellow_fingers 12", "High")
+    assert small == (
+        "Certain_gene 5 Room_size 6 Clothing_size 4 Exercise 2 Weight 4 Hormones 1 Smoking 8 "
+        "Yellow_fingers 12",
+        "High",
+    )
     assert stg.graph(*small) == {"High": ["Exercise 2", "Weight 4", "Smoking 8"]}
     assert stg.values(small[0]) == stg.values(PROMPT) and stg.values(PROMPT)["Yellow fingers"] == 12
 
 
 def test_size_h_in_words():
-    (prompt, answer), = stg.generate_h(seed=0, n_train=1)["train"]
+    ((prompt, answer),) = stg.generate_h(seed=0, n_train=1)["train"]
     found, small = stg.values(prompt), stg.compact(prompt, answer)
     assert tuple(found) == stg.ATTRIBUTES_H and stg.values(small[0]) == found
     assert prompt.startswith(f"Industrial Emissions: {found['Industrial Emissions']:.1f}; Vehicle Emiss")
     assert f"City Anniversary: {found['City Anniversary']}th; " in prompt
-    (effect, causes), = stg.graph(prompt, answer).items()
+    ((effect, causes),) = stg.graph(prompt, answer).items()
     assert effect == f"Answer: {answer}" and effect in prompt + answer
     assert [prompt.count(cause) for cause in causes] == [1] * 6 and causes[2].endswith("%")
     assert list(stg.graph(*small)) == [f"Answer {answer}"] == [small[1]]
     assert len(words.encode(*small)["input_ids"]) == 14 + 11 * 2 + 3 + 4
     places = stg.spans(*small)
-    assert small[0][places["Water Awareness Score"][1]:][:23] == "Water_Awareness_Score -"
+    assert small[0][places["Water Awareness Score"][1] :][:23] == "Water_Awareness_Score -"
     assert places["Answer"] == (1, 0, len(small[1])) and "Risk" in stg.spans(PROMPT, "Low Risk")
 
 
 def test_a_number_just_below_zero_keeps_its_sign():
-    (prompt, _), = stg.generate_h(seed=0, n_train=1)["train"]
+    ((prompt, _),) = stg.generate_h(seed=0, n_train=1)["train"]
     score = stg.values(prompt)["Water Awareness Score"]
     small, _ = stg.compact(prompt.replace(f"Score: {score}", "Score: -0.4"), "5")
     assert "Water_Awareness_Score -0 .4" in small and stg.values(small)["Water Awareness Score"] == -0.4
@@ -116,7 +154,7 @@ def test_size_h_follows_its_rule():
     data = stg.generate_h(n_train=1000, n_test=1, n_ood=1000)
     for part, low in (("train", 0.95), ("ood", 0.95)):
         found, answers = numbers(data[part]), np.array([int(answer) for _, answer in data[part]])
-        index = np.rint(2 * (np.clip(found[:, :6] @ (.3, .25, .2, .15, -.2, -.3), -20, 30) + 20))
+        index = np.rint(2 * (np.clip(found[:, :6] @ (0.3, 0.25, 0.2, 0.15, -0.2, -0.3), -20, 30) + 20))
         assert (np.abs(index - answers) <= 1).all() and (index == answers).mean() > low
         tied = np.corrcoef(found[:, 6], found[:, 5])[0, 1]
         assert tied > 0.85 if part == "train" else abs(tied) < 0.15
@@ -133,18 +171,32 @@ def test_load(size):
     assert words.encode(row["prompt"], row["response"])
 
 
-@pytest.mark.parametrize(("options", "sentence"), [
-    (dict(size="XL"), "size 'XL' .*; choose one of S, M, L, H"), (dict(encoding="long"), "encoding 'long'"),
-    (dict(source="web"), "Source 'web'"), (dict(source="file", seed=1), "with seed 1"),
-    (dict(source="file", middle="intended"), "middle 'intended'"), (dict(middle="none"), "rule 'none'")])
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (dict(size="XL"), "size 'XL' .*; choose one of S, M, L, H"),
+        (dict(encoding="long"), "encoding 'long'"),
+        (dict(source="web"), "Source 'web'"),
+        (dict(source="file", seed=1), "with seed 1"),
+        (dict(source="file", middle="intended"), "middle 'intended'"),
+        (dict(middle="none"), "rule 'none'"),
+    ],
+)
 def test_load_refuses_what_it_does_not_know(options, sentence):
     with pytest.raises(DataError, match=sentence) as refusal:
         load("stg", **options)
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("prompt", ["", "Smoking: 8", PROMPT.replace("Weight: 4", "Weight: four"),
-                                    PROMPT.replace("Weight: 4", "Smoking: 4")])
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "",
+        "Smoking: 8",
+        PROMPT.replace("Weight: 4", "Weight: four"),
+        PROMPT.replace("Weight: 4", "Smoking: 4"),
+    ],
+)
 def test_other_prompts_are_refused(prompt):
     for use in (stg.values, lambda text: stg.graph(text, "High Risk")):
         with pytest.raises(DataError, match="is no prompt of the spurious token game"):
@@ -171,7 +223,7 @@ def test_rows_equal_the_files(size):
 def test_the_graph_is_the_published_one(size):
     for line in files.read(stg.file_names(size)[0]).decode().splitlines():
         row = json.loads(line)
-        (effect, causes), = stg.graph(row["input"], str(row["target"])).items()
+        ((effect, causes),) = stg.graph(row["input"], str(row["target"])).items()
         bare = causes if size == "L" else [cause.split(": ")[1] for cause in causes]
         assert row["important"] == [{effect: bare}]
 

@@ -1,4 +1,5 @@
 """4x4 Sudoku: counts known from enumeration, every drawn puzzle solved again, the published files."""
+
 import os
 from collections import Counter
 from pathlib import Path
@@ -15,8 +16,21 @@ from causalnb.tasks import sudoku4 as sudoku
 PUZZLE, SOLUTION = "3102200002100320", "3142243142131324"
 TWO = "0204040221434321"  # 1 and 3 can change places
 REAL = Path(os.environ.get("CAUSALNB_DATA", ""), "sudoku")
-UNIQUE = {4: 25_728, 5: 284_160, 6: 1_041_408, 7: 2_141_184, 8: 2_961_024, 9: 2_958_336, 10: 2_204_928,
-          11: 1_239_552, 12: 522_624, 13: 161_280, 14: 34_560, 15: 4_608, 16: 288}
+UNIQUE = {
+    4: 25_728,
+    5: 284_160,
+    6: 1_041_408,
+    7: 2_141_184,
+    8: 2_961_024,
+    9: 2_958_336,
+    10: 2_204_928,
+    11: 1_239_552,
+    12: 522_624,
+    13: 161_280,
+    14: 34_560,
+    15: 4_608,
+    16: 288,
+}
 
 
 def test_all_grids():
@@ -56,15 +70,20 @@ def test_solve():
     assert len(sudoku.solutions("0" * 16)) == 288
 
 
-@pytest.mark.parametrize(("puzzle", "sentence"), [
-    ("1100" + "0" * 12, "1100000000000000 has no solution: cells 1 and 2 of one row both hold 1; empty"),
-    ("1000" * 2 + "0" * 8, "no solution: cells 1 and 5 of one column both hold 1"),
-    ("1000" + "0100" + "0" * 8, "no solution: cells 1 and 6 of one box both hold 1"),
-    ("1230" + "0004" + "0" * 8, "no solution: no rule is broken yet, but its clues fit none of the 288"),
-    (TWO, f"Puzzle {TWO} has 2 solutions: they differ in cells 1, 3, 5, 7; fill in one of these"),
-    ("0" * 16, "has 288 solutions: they differ in cells 1, 2, .*, 16; fill in one of these"),
-    ("0" * 15, "is no 4x4 Sudoku: give 16 digits from 0 to 4"), ("5" * 16, "is no 4x4 Sudoku"),
-    (None, "None is no 4x4 Sudoku")])
+@pytest.mark.parametrize(
+    ("puzzle", "sentence"),
+    [
+        ("1100" + "0" * 12, "1100000000000000 has no solution: cells 1 and 2 of one row both hold 1; empty"),
+        ("1000" * 2 + "0" * 8, "no solution: cells 1 and 5 of one column both hold 1"),
+        ("1000" + "0100" + "0" * 8, "no solution: cells 1 and 6 of one box both hold 1"),
+        ("1230" + "0004" + "0" * 8, "no solution: no rule is broken yet, but its clues fit none of the 288"),
+        (TWO, f"Puzzle {TWO} has 2 solutions: they differ in cells 1, 3, 5, 7; fill in one of these"),
+        ("0" * 16, "has 288 solutions: they differ in cells 1, 2, .*, 16; fill in one of these"),
+        ("0" * 15, "is no 4x4 Sudoku: give 16 digits from 0 to 4"),
+        ("5" * 16, "is no 4x4 Sudoku"),
+        (None, "None is no 4x4 Sudoku"),
+    ],
+)
 def test_what_cannot_be_solved_is_refused_in_one_sentence(puzzle, sentence):
     with pytest.raises(DataError, match=sentence) as refusal:
         sudoku.solve(puzzle)
@@ -85,7 +104,8 @@ def test_every_puzzle_can_be_drawn():
     assert len({puzzle for puzzle, _ in sudoku.sample(25_728, 12)}) == UNIQUE[4]
     everything = sudoku.sample(288, 0)
     assert not {puzzle for puzzle, _ in sudoku.sample(100, 0, exclude=[p for p, _ in everything[:188]])} & {
-        puzzle for puzzle, _ in everything[:188]}
+        puzzle for puzzle, _ in everything[:188]
+    }
 
 
 def test_puzzles_with_several_solutions_can_be_drawn():
@@ -96,11 +116,17 @@ def test_puzzles_with_several_solutions_can_be_drawn():
     assert sudoku.sample(1, 16, unique=False)[0][0] == "0" * 16
 
 
-@pytest.mark.parametrize(("wrong", "sentence"), [
-    (dict(n=289, blanks=0), "289 .* 0 empty cells cannot be drawn: there are 288 with one solution"),
-    (dict(n=1, blanks=13), "there are 0 with one solution"), (dict(n=0, blanks=None), "any number of empty"),
-    (dict(n=2, blanks=16, unique=False), "there are 1,"), (dict(n=2, blanks=17), "17 empty cells .* 0 to 16"),
-    (dict(n=2, blanks="8"), "'8' empty cells")])
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (dict(n=289, blanks=0), "289 .* 0 empty cells cannot be drawn: there are 288 with one solution"),
+        (dict(n=1, blanks=13), "there are 0 with one solution"),
+        (dict(n=0, blanks=None), "any number of empty"),
+        (dict(n=2, blanks=16, unique=False), "there are 1,"),
+        (dict(n=2, blanks=17), "17 empty cells .* 0 to 16"),
+        (dict(n=2, blanks="8"), "'8' empty cells"),
+    ],
+)
 def test_what_cannot_be_drawn_is_refused(wrong, sentence):
     with pytest.raises(DataError, match=sentence):
         sudoku.sample(**wrong)
@@ -128,10 +154,17 @@ def test_rendering_and_spans(encoding):
         sudoku.render(PUZZLE, SOLUTION, "long")
 
 
-@pytest.mark.parametrize(("response", "read"), [
-    (f"so 12 ... <answer>\n{SOLUTION}\n</answer> 4", SOLUTION), (f"<answer>{SOLUTION}", SOLUTION),
-    (f"of 4 cells {SOLUTION}.", SOLUTION), ("<answer>3142", "3142" + "0" * 12), ("", "0" * 16),
-    (f"<answer>{SOLUTION}111</answer>", SOLUTION)])
+@pytest.mark.parametrize(
+    ("response", "read"),
+    [
+        (f"so 12 ... <answer>\n{SOLUTION}\n</answer> 4", SOLUTION),
+        (f"<answer>{SOLUTION}", SOLUTION),
+        (f"of 4 cells {SOLUTION}.", SOLUTION),
+        ("<answer>3142", "3142" + "0" * 12),
+        ("", "0" * 16),
+        (f"<answer>{SOLUTION}111</answer>", SOLUTION),
+    ],
+)
 def test_answers_are_read(response, read):
     assert sudoku.read_answer(response) == read
 

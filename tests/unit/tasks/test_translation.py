@@ -1,4 +1,5 @@
 """Translation: our grammar by hand and by its own rules, files refused by line, the real Multi30k."""
+
 import os
 from pathlib import Path
 
@@ -8,13 +9,15 @@ import pytest
 from causalnb.errors import DataError
 from causalnb.tasks import files, translation
 
-needs_files = pytest.mark.skipif(not os.environ.get("CAUSALNB_DATA"),
-                                 reason="needs CAUSALNB_DATA, a mirror of the data files")
+needs_files = pytest.mark.skipif(
+    not os.environ.get("CAUSALNB_DATA"), reason="needs CAUSALNB_DATA, a mirror of the data files"
+)
 NOUNS = translation.PEOPLE | translation.THINGS
 VERBS = translation.DEEDS | translation.ALONE
 GERMAN = {german: (english, gender) for english, (german, gender) in NOUNS.items()}
-OF = {german: english for known in (translation.LOOKS, translation.COLOURS)
-      for english, german in known.items()}
+OF = {
+    german: english for known in (translation.LOOKS, translation.COLOURS) for english, german in known.items()
+}
 
 
 def back(german: str) -> str:
@@ -36,7 +39,7 @@ def clause(said: list[str], verb_last: bool) -> str:
     at = next(i for i, word in enumerate(said) if word in verbs)
     assert at == len(said) - 1 if verb_last else at in (0, 2, 3)
     phrases, phrase = [], []
-    for word in said[:at] + said[at + 1:]:
+    for word in said[:at] + said[at + 1 :]:
         phrase.append(word)
         if word in GERMAN:
             phrases.append(noun(phrase, "na"[len(phrases)]))
@@ -69,9 +72,11 @@ def test_the_grammar_translates_back():
 
 def test_one_sentence_by_hand():
     assert back("Im Park hält ein alter Mann einen roten Ball.") == (
-        "In the park, an old man is holding a red ball.")
+        "In the park, an old man is holding a red ball."
+    )
     assert back("Ein Kind lacht, weil eine Frau ein neues Boot sucht.") == (
-        "A child is laughing because a woman is looking for a new boat.")
+        "A child is laughing because a woman is looking for a new boat."
+    )
 
 
 def test_parts_are_disjoint_and_directions_turn():
@@ -87,8 +92,12 @@ def test_parts_are_disjoint_and_directions_turn():
 
 def test_max_words_is_kept_by_both_sides():
     data = translation.load(max_words=7, n_train=200, n_validation=50, n_test=50)
-    lengths = [len(said.split()) for rows in data.values() for column in ("source", "target")
-               for said in rows[column]]
+    lengths = [
+        len(said.split())
+        for rows in data.values()
+        for column in ("source", "target")
+        for said in rows[column]
+    ]
     assert max(lengths) == 7 and data["train"].num_rows < 200
     with pytest.raises(DataError, match="No pair of train is left with max_words=2: allow more words"):
         translation.load(max_words=2)
@@ -96,7 +105,9 @@ def test_max_words_is_kept_by_both_sides():
 
 def test_files_are_read_and_an_empty_side_refused(monkeypatch):
     assert translation.parse("A  cat.\nA dog.\n", "Eine Katze.\nEin Hund.", "x") == [
-        ("A cat.", "Eine Katze."), ("A dog.", "Ein Hund.")]
+        ("A cat.", "Eine Katze."),
+        ("A dog.", "Ein Hund."),
+    ]
     with pytest.raises(DataError, match="^x.de, line 2: the sentence is empty; take a fresh copy"):
         translation.parse("A cat.\nA dog.\n", "Eine Katze.\n \n", "x")
     with pytest.raises(DataError, match="^x.en, line 1: the sentence is empty"):
@@ -106,8 +117,10 @@ def test_files_are_read_and_an_empty_side_refused(monkeypatch):
     monkeypatch.setattr(files, "read", lambda name: name.encode())
     data = translation.load("multi30k")
     assert [*data] == ["train", "validation", "test", "test2017"]
-    assert data["test2017"][0] == {"source": "multi30k/test_2017_flickr.en",
-                                   "target": "multi30k/test_2017_flickr.de"}
+    assert data["test2017"][0] == {
+        "source": "multi30k/test_2017_flickr.en",
+        "target": "multi30k/test_2017_flickr.de",
+    }
 
 
 def test_wrong_options_are_refused(monkeypatch):
@@ -127,8 +140,10 @@ def test_the_hub_is_asked_by_name(direction, part, monkeypatch):
     def hub(*names):
         assert names == ("wmt/wmt16", part)
         sides = part.split("-")
-        rows = [dict(zip(sides, pair)) for pair in (
-            ("eins", "one"), (" ", "two"), ("drei", ""), ("eins zwei drei", "one two three"))]
+        rows = [
+            dict(zip(sides, pair))
+            for pair in (("eins", "one"), (" ", "two"), ("drei", ""), ("eins zwei drei", "one two three"))
+        ]
         return datasets.DatasetDict({"train": datasets.Dataset.from_dict({"translation": rows})})
 
     monkeypatch.setattr(datasets, "load_dataset", hub)
@@ -144,5 +159,7 @@ def test_multi30k_is_whole():
     short = translation.load("multi30k", max_words=12).num_rows.values()
     card = " ".join((Path(__file__).parents[3] / "data" / "README.md").read_text().split())
     assert "with at most 12 words on both sides {:,}, {:,}, {:,} and {:,}.".format(*short) in card
-    assert translation.read("test")[0] == ("A man in an orange hat starring at something.",
-                                           "Ein Mann mit einem orangefarbenen Hut, der etwas anstarrt.")
+    assert translation.read("test")[0] == (
+        "A man in an orange hat starring at something.",
+        "Ein Mann mit einem orangefarbenen Hut, der etwas anstarrt.",
+    )

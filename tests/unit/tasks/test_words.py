@@ -1,4 +1,5 @@
 """The shared vocabulary: every compact text is made of its words, one token each."""
+
 import re
 from pathlib import Path
 
@@ -11,10 +12,18 @@ from causalnb.tasks import cot_order_perturb, reasoning, stg, sudoku4, words
 
 def test_every_task_is_named_and_loads():
     few = dict(n_train=4, n_test=2)
-    for name, options in (("english", dict(n_structures=20)), ("reasoning", few), ("acre", few),
-                          ("raven", few), ("arc", few), ("overlap", dict(few, per_subcase=1)),
-                          ("paraphrase", dict(few, n_challenge=2)), ("snli", few), ("translation", few),
-                          ("fact_check", dict(few, n_challenge=2))):
+    for name, options in (
+        ("english", dict(n_structures=20)),
+        ("reasoning", few),
+        ("acre", few),
+        ("raven", few),
+        ("arc", few),
+        ("overlap", dict(few, per_subcase=1)),
+        ("paraphrase", dict(few, n_challenge=2)),
+        ("snli", few),
+        ("translation", few),
+        ("fact_check", dict(few, n_challenge=2)),
+    ):
         data = tasks.load(name, **options)
         assert {"train", "test"} <= set(data) and data["train"].num_rows > data["test"].num_rows > 0
     assert tasks.load("pvr", n=3)["train"].num_rows == 3
@@ -30,9 +39,16 @@ def test_the_vocabulary():
     assert not any(" " in word for word in words.VOCABULARY)
 
 
-@pytest.mark.parametrize(("prompt", "response"), [
-    ("Zorin 80 Vortex 79", "Quasar 90 Answer 70"), ("3 1 0 2", "3 1 4 2"), ("Room_size 2 Score", None),
-    ("Water_Awareness_Score -0 .4", "Answer 52"), ("( A ) red", "\\boxed{ 7 }")])
+@pytest.mark.parametrize(
+    ("prompt", "response"),
+    [
+        ("Zorin 80 Vortex 79", "Quasar 90 Answer 70"),
+        ("3 1 0 2", "3 1 4 2"),
+        ("Room_size 2 Score", None),
+        ("Water_Awareness_Score -0 .4", "Answer 52"),
+        ("( A ) red", "\\boxed{ 7 }"),
+    ],
+)
 def test_the_tokenizer_and_encode_agree(prompt, response, tmp_path):
     from transformers import AutoTokenizer
 

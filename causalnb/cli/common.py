@@ -1,0 +1,154 @@
+"""What all commands share: the application, options, and what is printed."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from causalnb.errors import CausalnbError
+
+EXIT_FAILED, EXIT_REFUSED = 1, 2
+
+
+class Course(typer.core.TyperGroup):
+    """Prints what is wrong with a request in one line, without a traceback."""
+
+    def invoke(self, ctx):
+        """Runs the command; a CausalnbError exits with 2, Ctrl-C with 1."""
+        try:
+            return super().invoke(ctx)
+        except CausalnbError as error:
+            typer.echo(f"causalnb: {error}", err=True)
+            raise typer.Exit(EXIT_REFUSED) from None
+        except KeyboardInterrupt:
+            typer.echo("causalnb: stopped; the same command, without --fresh, goes on from here.", err=True)
+            raise typer.Exit(EXIT_FAILED) from None
+
+
+app = typer.Typer(
+    cls=Course,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="A course on four systems that put causality into language models.",
+)
+data = typer.Typer(no_args_is_help=True, help="The public data files.")
+app.add_typer(data, name="data")
+train = typer.Typer(no_args_is_help=True, help="Train a model as its source's quick start does.")
+app.add_typer(train, name="train")
+evaluate = typer.Typer(no_args_is_help=True, help="Evaluate a model that `train` has saved.")
+app.add_typer(evaluate, name="evaluate")
+
+Source = Annotated[str | None, typer.Option(help="Only those of one source.")]
+Extras = Annotated[bool, typer.Option("--extras", help="Also our own, which no source prints.")]
+Targets = Annotated[list[str], typer.Argument(metavar="TARGET...", help="Experiments, artefacts or sources.")]
+Profile = Annotated[str | None, typer.Option(help="Else $CAUSALNB_PROFILE, else laptop.")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="Seeds 0 to N-1; default: as the experiment asks.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Trainings at a time, one core each.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Train again what is there already.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be trained.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ARTEFACT]...", help="Default: all.")]
+Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Default: all.")]
+Dataset = Annotated[str, typer.Option(help="scan.")]
+Split = Annotated[str, typer.Option(help="A split of the data, such as simple, length or add_prim_jump.")]
+
+
+def say(value) -> None:
+    """JSON to standard output."""
+    print(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def show(columns: Sequence[str], rows: Sequence[Sequence], title: str = "") -> None:
+    """A table on a terminal; elsewhere a line per row, cells apart by tabs."""
+    if not sys.stdout.isatty():
+        for row in rows:
+            print("\t".join(map(str, row)))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    Console().print(table)
+
+
+@contextmanager
+def steps(total: int) -> Iterator:
+    """Yields step(name, part="", share=0.0, done=False): a bar on a terminal, else a line per step done."""
+    from rich.console import Console
+
+    console, count = Console(stderr=True), 0
+    if not console.is_terminal:
+
+        def step(name: str, part: str = "", share: float = 0.0, done: bool = False) -> None:
+            nonlocal count
+            count += done
+            if done:
+                line = f"[{count}/{total}] {name}: {part}"
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        yield step
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    ) as bars:
+        whole, one = bars.add_task("all", total=total), bars.add_task("", total=1.0)
+
+        def step(name: str, part: str = "", share: float = 0.0, done: bool = False) -> None:
+            bars.update(one, description=f"{name} {part}", completed=share)
+            if done:
+                bars.advance(whole)
+                console.print(f"{name}: {part}", markup=False, highlight=False)
+
+        yield step
+
+
+@contextmanager
+def one_training() -> Iterator:
+    """Yields say(line) and progress(done, total, note): lines, on a terminal a bar; of the first process."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if os.environ.get("RANK", "0") != "0":
+        yield lambda line: None, lambda done, total, note: None
+        return
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    if not console.is_terminal:
+        yield say, lambda done, total, note: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    ) as bars:
+        bar = bars.add_task("training", total=None)
+
+        def progress(done: int, total: int, note: str) -> None:
+            bars.update(bar, completed=done, total=total, description=note)
+
+        yield say, progress
+
+
+def tally(counts: dict[str, int]) -> str:
+    """ "3 fresh, 2 missing"."""
+    return ", ".join(f"{number} {state}" for state, number in counts.items())

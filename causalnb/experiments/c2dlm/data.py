@@ -1,0 +1,340 @@
+"""The tasks of the C2DLM experiments as rows: tokens, answers to score, and the mask of a concept graph.
+
+A graph is one of GRAPHS: "none"; "causal", the task's own; "placebo", where every effect keeps its number of
+causes, drawn anew; "isolated", the causal one for the answer, and for every other concept its own tokens
+alone; in Sudoku also "mutual", where an answer depends on its peers' answers, too, as they do on it.
+"""
+
+import re
+from dataclasses import dataclass
+
+from causalnb.tasks import words
+
+GRAPHS = ("none", "causal", "placebo", "isolated", "mutual")
+BETWEEN = " <sep> "
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Test rows and what their decoded words are worth: score(rows, answers) -> {metric: share}."""
+
+    parts: dict
+    score: object
+
+
+def masked_by(graph, prompt: str, response: str, spans: dict, rows: str = "response", **options):
+    """The supervision of one row: a graph over names with their spans (part, start, end) in the two texts."""
+    from causalnb.c2dlm import supervision
+
+    text = f"{prompt}{BETWEEN}{response} <eos>"
+    start = len(prompt) + len(BETWEEN)
+    places = {name: [(a + part * start, b + part * start)] for name, (part, a, b) in spans.items()}
+    offsets = [found.span() for found in re.finditer(r"\S+", text)]
+    return supervision(graph, text, offsets, response_start=start, rows=rows, places=places, **options)
+
+
+def concept_graph(edges: dict, config: dict, seed: int, steps: dict | None = None, among=None):
+    """(ConceptGraph, options of the mask) of a task's edges {effect: causes} for the arm's graph.
+
+    A placebo's causes are drawn `among` these concepts, else among all.
+    """
+    from causalnb.c2dlm import ConceptGraph
+
+    graph = ConceptGraph(edges, steps or {})
+    if config["graph"] == "placebo":
+        return graph.shuffled(seed, among), {}
+    if config["graph"] == "isolated":
+        return graph, {"rows": "all", "unrelated": -1, "same": 1}
+    return graph, {}
+
+
+def cot_ranks(mode: str) -> list[int]:
+    """Rank of every token of a compact row: a step's name and number after its causes', the answer last.
+
+    Depth in the graph, and the order of the formulas among steps of one depth; 0 for the prompt.
+    """
+    import networkx as nx
+
+    from causalnb.tasks import cot_order_perturb as cot
+
+    graph = nx.DiGraph((cause, effect) for effect, causes in cot.GRAPH.items() for cause in causes)
+    known = list(nx.lexicographical_topological_sort(graph, key=cot.VARIABLES.index))
+    place = {name: number for number, name in enumerate(known, 1)}
+    steps = [rank for name in cot.order(mode) for rank in (2 * place[name], 2 * place[name] + 1)]
+    last = 2 * len(known) + 2
+    return [0] * (2 * len(cot.SOURCES) + 1) + steps + [last, last + 1, last + 2]
+
+
+def cot_rows(pairs, mode: str, config: dict, seed: int) -> list[dict]:
+    """Rows of COT-OrderPerturb, compact, in the order of a mode; pairs are (Zorin, Vortex)."""
+    from causalnb.tasks import cot_order_perturb as cot
+
+    rows, places, steps = [], {}, cot.steps(mode)
+    edges = {effect: causes for effect, causes in cot.GRAPH.items() if effect in steps}
+    if edges and config["graph"] != "none":
+        graph, options = concept_graph(edges, config, seed, steps)
+    for zorin, vortex in pairs:
+        prompt, response = cot.render(zorin, vortex, mode, "compact")
+        row = {**words.encode(prompt, response), "values": cot.values(zorin, vortex)}
+        row["rank"] = cot_ranks(mode)
+        if edges and config["graph"] != "none":
+            spans = cot.spans(zorin, vortex, mode, "compact", config["scope"])
+            key = tuple(spans.values())  # the same mask wherever the numbers are as long
+            if key not in places:
+                places[key] = masked_by(graph, prompt, response, spans, **options)
+            row["supervision"] = places[key]
+        rows.append(row)
+    return rows
+
+
+def cot_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
+    """exact and within_1: the answer; steps: the share of the 13 steps with their true value."""
+    from causalnb.tasks import cot_order_perturb as cot
+
+    exact = near = right = 0
+    for row, answer in zip(rows, answers, strict=True):
+        said, wanted = " ".join(answer), row["values"][cot.TARGET]
+        found = cot.read_answer(said)
+        exact += found == wanted
+        near += found is not None and abs(found - wanted) <= 1
+        right += sum(row["values"][name] == value for name, value in cot.read_steps(said).items())
+    n = len(rows)
+    return {"exact": exact / n, "within_1": near / n, "steps": right / n / len(cot.STEPS)}
+
+
+def cot_data(config: dict, seed: int):
+    """(training rows, validation rows, {"test": rows}, score); config's split_seed draws the inputs."""
+    from causalnb.tasks import cot_order_perturb as cot
+
+    sizes = config["train_rows"], config["test_rows"] + config["validation_rows"]
+    train, rest = cot.split(*sizes, seed=config["split_seed"])
+    test, validation = rest[: config["test_rows"]], rest[config["test_rows"] :]
+    plain = {**config, "graph": "none"}
+    return (
+        cot_rows(train, config["mode"], config, seed),
+        cot_rows(validation, config["mode"], plain, seed),
+        {"test": cot_rows(test, config["mode"], plain, seed)},
+        cot_score,
+    )
+
+
+def sudoku_rows(pairs, config: dict, seed: int) -> list[dict]:
+    """Rows of (puzzle, solution); the mask is the same for all.
+
+    An answer's causes are the clues of its cell and its peers; a mutual graph adds the peers' answers.
+    """
+    from causalnb.tasks import sudoku4
+
+    mask = None
+    if config["graph"] == "mutual":
+        graph, options = concept_graph(sudoku4.GRAPH, config, seed)
+        options |= {"reverse": 0, "mutual": 1}  # cells of one unit decide each other
+    elif config["graph"] != "none":
+        clues = [f"clue {i}" for i in range(sudoku4.CELLS)]
+        edges = {
+            effect: [cause for cause in causes if cause in clues] for effect, causes in sudoku4.GRAPH.items()
+        }
+        graph, options = concept_graph(edges, config, seed, among=clues)
+    if config["graph"] != "none":
+        texts = sudoku4.render("0" * 16, "1" * 16, "compact")
+        mask = masked_by(graph, *texts, sudoku4.spans("compact"), **options)
+    return [
+        {
+            **words.encode(*sudoku4.render(puzzle, solution, "compact")),
+            "puzzle": puzzle,
+            "solution": solution,
+            "supervision": mask,
+        }
+        for puzzle, solution in pairs
+    ]
+
+
+def sudoku_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
+    """cells: empty cells as recorded; solved: whole puzzles; valid: any completion; and of unique puzzles."""
+    from causalnb.tasks import sudoku4
+
+    scores = [
+        sudoku4.score(row["puzzle"], row["solution"], "".join(answer[:16]))
+        for row, answer in zip(rows, answers, strict=True)
+    ]
+    unique = sudoku4.count_solutions([row["puzzle"] for row in rows]) == 1
+    only = [score for score, one in zip(scores, unique, strict=True) if one]
+
+    def shares(found: list[dict], end: str) -> dict[str, float]:
+        blanks = sum(score["blanks"] for score in found)
+        return {
+            f"cells{end}": sum(score["cells"] for score in found) / blanks,
+            f"solved{end}": sum(score["solved"] for score in found) / len(found),
+        }
+
+    valid = sum(score["valid"] for score in scores) / len(scores)
+    return {**shares(scores, ""), "valid": valid, **(shares(only, "_unique") if only else {})}
+
+
+def sudoku_data(config: dict, seed: int):
+    """As cot_data; test puzzles are the published file's, or drawn with config's split_seed."""
+    from causalnb.tasks import sudoku4
+
+    blanks, held = config["blanks"], config["test_rows"] + config["validation_rows"]
+    published = []
+    if config["source"] == "file":
+        from causalnb.tasks import files
+
+        published = sudoku4.parse_lines(files.read(sudoku4.TEST_FILE).decode(), sudoku4.TEST_FILE)
+    drawn = sudoku4.sample(held, blanks, True, config["split_seed"], [puzzle for puzzle, _ in published])
+    validation, test = drawn[: config["validation_rows"]], published or drawn[config["validation_rows"] :]
+    known = [puzzle for puzzle, _ in (*drawn, *published)]
+    train = sudoku4.sample(config["train_rows"], blanks, True, config["split_seed"] + 1, known)
+    plain = {**config, "graph": "none"}
+    return (
+        sudoku_rows(train, config, seed),
+        sudoku_rows(validation, plain, seed),
+        {"test": sudoku_rows(test[: config["test_rows"]], plain, seed)},
+        sudoku_score,
+    )
+
+
+def stg_rows(pairs, config: dict, seed: int) -> list[dict]:
+    """Rows of (prompt, response) of any size of the spurious token game, compact.
+
+    Isolated, the two marks <sep> and <eos> are concepts as well: numbers must not pass through them.
+    """
+    from causalnb.tasks import stg
+
+    rows = []
+    for pair in pairs:
+        prompt, response = stg.compact(*pair)
+        row = {**words.encode(prompt, response), "said": response.split()}
+        if config["graph"] != "none":
+            spans = stg.spans(prompt, response)
+            effect = "Risk" if "Risk" in spans else "Answer"
+            causes = stg.CAUSES if effect == "Risk" else stg.CAUSES_H
+            if config["graph"] == "isolated":
+                first, last = len(prompt) + 1, len(response) + 1
+                spans |= {"<sep>": (0, first, first + len("<sep>")), "<eos>": (1, last, last + len("<eos>"))}
+            others = {name: () for name in sorted(spans) if name != effect}
+            graph, options = concept_graph({effect: causes, **others}, config, seed)
+            row["supervision"] = masked_by(graph, prompt, response, spans, **options)
+        rows.append(row)
+    return rows
+
+
+def reversed_spurious(pairs) -> list[tuple[str, str]]:
+    """A shift for development: every spurious number v of (prompt, response) pairs becomes low + high - v.
+
+    low and high are the attribute's smallest and largest number in the pairs.
+    """
+    from causalnb.tasks import stg
+
+    def number(match) -> float:
+        return float(match[2])
+
+    names = "|".join(map(re.escape, (*stg.SPURIOUS, *stg.SPURIOUS_H)))
+    pattern = re.compile(rf"({names}): (-?\d+(?:\.\d+)?)")
+    ranges = {}
+    for prompt, _ in pairs:
+        for match in pattern.finditer(prompt):
+            low, high = ranges.get(match[1], (number(match),) * 2)
+            ranges[match[1]] = min(low, number(match)), max(high, number(match))
+
+    def turned(match) -> str:
+        digits = len(match[2].partition(".")[2])
+        return f"{match[1]}: {sum(ranges[match[1]]) - number(match):.{digits}f}"
+
+    return [(pattern.sub(turned, prompt), response) for prompt, response in pairs]
+
+
+def stg_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
+    """accuracy: the answer is the one on record; of size H also within_5, points of the index."""
+    right = sum(row["said"] == answer for row, answer in zip(rows, answers, strict=True))
+    found = {"accuracy": right / len(rows)}
+    if len(rows[0]["said"]) == 2:
+        said = [
+            int(answer[-1]) if answer and re.fullmatch(r"-?\d+", answer[-1]) else None for answer in answers
+        ]
+        near = [
+            value is not None and abs(value - int(row["said"][1])) <= 5
+            for row, value in zip(rows, said, strict=True)
+        ]
+        found["within_5"] = sum(near) / len(rows)
+    return found
+
+
+def stg_data(config: dict, seed: int):
+    """As cot_data, with test parts "iid" and "ood"; split_seed 42 is the published draw of S, M and L.
+
+    More training rows than L has are drawn anew, none of them with a prompt of the test parts.
+
+    With the shift "reversed" the o.o.d. part is another i.i.d. one whose spurious numbers are turned round.
+    """
+    from causalnb.tasks import stg
+
+    rows, held = config["train_rows"], config["test_rows"]
+    if config["size"] == "H":
+        parts = stg.generate_h(config["split_seed"], rows, held, held)
+        spare = stg.generate_h(config["split_seed"] + 1000, 1, config["validation_rows"], 1)
+    else:
+        parts = stg.generate(config["split_seed"])
+        spare = stg.generate(config["split_seed"] + 1000)
+    plain = {**config, "graph": "none"}
+    if config["size"] != "H" and rows > stg.SIZES["L"]:
+        held_out = {prompt for part in ("test", "ood") for prompt, _ in parts[part]}
+        many = stg.generate(config["split_seed"] + 2000, n_train=rows + held)["train"]
+        parts["train"] = [pair for pair in many if pair[0] not in held_out]
+    tests = {"iid": parts["test"], "ood": parts["ood"]}
+    if config["shift"] == "reversed":
+        tests["ood"] = reversed_spurious(parts["test"])
+    return (
+        stg_rows(parts["train"][:rows], config, seed),
+        stg_rows(spare["test"][: config["validation_rows"]], plain, seed),
+        {name: stg_rows(part[:held], plain, seed) for name, part in tests.items()},
+        stg_score,
+    )
+
+
+def reasoning_rows(task: str, rows: list[dict], config: dict, seed: int) -> list[dict]:
+    """Rows of a synthetic reasoning task; concepts are quoted phrases, found again in the text."""
+    from causalnb.c2dlm import supervision
+
+    found = []
+    for story in rows:
+        prompt, response = story["prompt"], story["response"]
+        row = {**words.encode(prompt, response), "task": task, "answer": story["answer"]}
+        if config["graph"] != "none":
+            graph, options = concept_graph(story["graph"], config, seed)
+            text = f"{prompt}{BETWEEN}{response} <eos>"
+            offsets = [word.span() for word in re.finditer(r"\S+", text)]
+            start = len(prompt) + len(BETWEEN)
+            row["supervision"] = supervision(graph, text, offsets, response_start=start, **options)
+        found.append(row)
+    return found
+
+
+def reasoning_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
+    """accuracy: the answer that the task's checker reads is the one on record."""
+    from causalnb.tasks import reasoning
+
+    right = [
+        reasoning.check(row["task"], " ".join(answer), row["answer"])
+        for row, answer in zip(rows, answers, strict=True)
+    ]
+    return {"accuracy": sum(right) / len(right)}
+
+
+def reasoning_data(config: dict, seed: int):
+    """As cot_data, with a test part for each of the six tasks; training rows are spread over all six."""
+    from causalnb.tasks import reasoning
+
+    tasks, plain = list(reasoning.SYNTHETIC), {**config, "graph": "none"}
+    train, validation, parts = [], [], {}
+    held = config["test_rows"] + -(-config["validation_rows"] // len(tasks))
+    for number, task in enumerate(tasks):
+        mine = config["train_rows"] // len(tasks) + (number < config["train_rows"] % len(tasks))
+        drawn = reasoning.generate(task, mine + held, config["split_seed"])
+        train += reasoning_rows(task, drawn[:mine], config, seed)
+        parts[task] = reasoning_rows(task, drawn[mine : mine + config["test_rows"]], plain, seed)
+        validation += reasoning_rows(task, drawn[mine + config["test_rows"] :], plain, seed)
+    return train, validation, parts, reasoning_score
+
+
+DATA = {"cot": cot_data, "sudoku": sudoku_data, "stg": stg_data, "reasoning": reasoning_data}

@@ -1,0 +1,531 @@
+"""Which arms, seeds and settings make C2DLM's tables and figures."""
+
+from hashlib import sha256
+
+from causalnb.experiments.c2dlm.base import run_base
+from causalnb.experiments.c2dlm.models import MODELS, base_file
+from causalnb.experiments.c2dlm.runs import run_task
+from causalnb.experiments.c2dlm.text import memory_gib, run_text, seconds
+from causalnb.lab.bases import TINY
+from causalnb.lab.registry import Experiment, register
+from causalnb.tasks.cot_order_perturb import MODES
+
+
+def digests(hidden_size: int) -> dict[str, str]:
+    """The first characters of the sha256 of the two bases, "" for one that was not made yet."""
+    files = {kind: base_file(kind, hidden_size) for kind in MODELS}
+    return {
+        kind: sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
+        for kind, file in files.items()
+    }
+
+
+LAPTOP = {
+    "model": "diffusion",
+    "graph": "none",
+    "pretrained": True,
+    "base": digests(128),
+    "hidden_size": 128,
+    "layers": 4,
+    "heads": 4,
+    "lora_rank": 32,
+    "batch": 32,
+    "learning_rate": 1e-3,  # of two, the best for both models on another draw of Sudoku, and of STG
+    "alpha": 5.0,
+    "lam": 10.0,
+    "gamma": 1.0,
+    "gamma_schedule": True,
+    "norm_index": "key",
+    "step_rule": "no_lookahead",
+    "over_layers": "map",
+    "in_order": False,
+    "also_ranked": False,
+    "maps": False,
+    "split_seed": 42,
+    "bf16": False,
+}
+QUICK = {
+    "steps": 2,
+    "batch": 4,
+    "evaluate_every": 1,
+    "train_rows": 8,
+    "test_rows": 4,
+    "validation_rows": 2,
+    "lora_rank": 2,
+}
+GPU = {
+    "base": digests(512),
+    "hidden_size": 512,
+    "layers": 10,
+    "heads": 8,
+    "lora_rank": 64,
+    "batch": 128,
+    "learning_rate": 5e-4,
+    "bf16": True,
+}
+
+COT = {
+    **LAPTOP,
+    "task": "cot",
+    "mode": "normal",
+    "scope": "result",
+    "alpha": 3.0,
+    "lam": 100.0,
+    "learning_rate": 3e-3,  # of three, the best for both models on another draw of inputs
+    "train_rows": 2000,
+    "test_rows": 500,
+    "validation_rows": 100,
+    "steps": 600,
+    "evaluate_every": 60,
+    "gen_length": 29,
+    "block_length": 29,
+    "decode_steps": 29,
+}
+SUDOKU = {
+    **LAPTOP,
+    "task": "sudoku",
+    "source": "file",
+    "blanks": 8,
+    "gamma": 0.3,
+    "train_rows": 5000,
+    "test_rows": 500,
+    "validation_rows": 100,
+    "steps": 600,
+    "evaluate_every": 100,
+    "gen_length": 17,
+    "block_length": 17,
+    "decode_steps": 9,
+}
+REASONING = {
+    **LAPTOP,
+    "task": "reasoning",
+    "alpha": 3.0,
+    "train_rows": 686,
+    "test_rows": 200,
+    "validation_rows": 120,
+    "steps": 400,
+    "evaluate_every": 100,
+    "gen_length": 24,
+    "block_length": 24,
+    "decode_steps": 12,
+}
+STG = {
+    **LAPTOP,
+    "task": "stg",
+    "size": "S",
+    "shift": "published",
+    "gamma": 0.3,
+    "train_rows": 400,
+    "test_rows": 400,
+    "validation_rows": 200,
+    "steps": 300,
+    "evaluate_every": 30,
+    "gen_length": 2,
+    "block_length": 2,
+    "decode_steps": 2,
+}
+NO_COT = {"gen_length": 3, "block_length": 3, "decode_steps": 3}
+AT_THE_END = 10**6  # evaluate_every, where no figure shows the curve
+SIZES = {
+    "S": {"size": "S"},
+    "M": {"size": "M", "train_rows": 800},
+    "L": {"size": "L", "train_rows": 1600, "steps": 500, "evaluate_every": 50, "maps": True},
+    "H": {"size": "H", "train_rows": 3000, "steps": 600, "evaluate_every": 60, "test_rows": 1000, **NO_COT},
+}
+MANY = {**SIZES["L"], "train_rows": 20_000, "steps": 1200, "evaluate_every": 100}
+ISOLATED = {
+    "graph": "isolated",
+    "lam": 300.0,
+    "norm_index": "none",
+    "over_layers": "loss",
+    "gamma_schedule": False,
+}  # raw attention of every layer, and a weight that grows to the end
+QUICKS = {
+    "cot": {**QUICK, "decode_steps": 2},
+    "sudoku": {**QUICK, "source": "generator", "decode_steps": 2},
+    "stg": QUICK,
+    "reasoning": {**QUICK, "train_rows": 12, "validation_rows": 6, "decode_steps": 2},
+}
+NOTEBOOKS = {
+    "cot": "43_chain_of_thought_order",
+    "sudoku": "44_sudoku_and_stg",
+    "stg": "44_sudoku_and_stg",
+    "reasoning": "45_downstream_ablations_costs",
+}
+
+
+def arms(*names: str) -> dict[str, dict]:
+    """The arms called so, each as its changes of the settings; NAME_scratch starts from random weights."""
+    known = {
+        "autoregressive": {"model": "autoregressive"},
+        "diffusion": {},
+        "c2dlm": {"graph": "causal"},
+        "no_v": {"graph": "causal", "norm_index": "none"},
+        "placebo": {"graph": "placebo"},
+        "isolated": ISOLATED,
+        "mutual": {"graph": "mutual"},
+        "ordered": {"in_order": True},
+        "c2dlm_ordered": {"graph": "causal", "in_order": True},
+    }
+    alone = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
+    scratch = {f"{name}_scratch": {**changes, **alone} for name, changes in known.items()}
+    return {name: {**known, **scratch}[name] for name in names}
+
+
+def add(
+    id: str, title: str, task: str, arms: dict, seeds: int, cost: float, notebook: str = "", **changes
+) -> None:
+    """Register an experiment on a task, its laptop settings with `changes`; cost in seconds of one run."""
+    settings = {"cot": COT, "sudoku": SUDOKU, "stg": STG, "reasoning": REASONING}[task] | changes
+    growing = {"total_steps": settings["steps"], "gamma_min": 1.0, "gamma_max": 10.0, "warmup": 1.0}
+    arms = {
+        name: {"gamma": growing} | changed if ISOLATED.items() <= changed.items() else changed
+        for name, changed in arms.items()
+    }
+    register(
+        Experiment(
+            id=id,
+            title=title,
+            run=run_task,
+            notebook=notebook or NOTEBOOKS[task],
+            arms=arms,
+            settings={"laptop": settings, "quick": QUICKS[task], "gpu": GPU},
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 3, "laptop": cost, "gpu": 300},
+        )
+    )
+
+
+def tried(gammas: tuple[float, ...], *graphs: str) -> dict[str, dict]:
+    """The arms of a search: two rates for both models, and every gamma for every graph at the rate 1e-3."""
+    rates = {"lr1": 1e-3, "lr3": 3e-3}
+    both = {
+        f"{model}_{name}": {"model": model, "learning_rate": rate}
+        for model in MODELS
+        for name, rate in rates.items()
+    }
+    guided = {
+        f"{graph}_gamma{gamma:g}".replace(".", "_"): {"graph": graph, "gamma": gamma}
+        for graph in graphs
+        for gamma in gammas
+    }
+    return both | guided
+
+
+add(
+    "c2dlm.search.sudoku",
+    "Rates and gammas, tried on another draw of puzzles",
+    "sudoku",
+    tried((0.3, 1.0, 3.0), "causal"),
+    1,
+    120,
+    split_seed=7,
+    source="generator",
+)
+add(
+    "c2dlm.search.stg",
+    "Rates and gammas, tried on another draw of people and another shift",
+    "stg",
+    tried((0.3, 1.0, 3.0), "causal")
+    | {
+        "isolated_as_c2dlm": {"graph": "isolated"},
+        "isolated_constant": {**ISOLATED, "gamma": 1.0},
+        "isolated_growing": ISOLATED,
+    },
+    1,
+    50,
+    split_seed=7,
+    shift="reversed",
+    gamma=1.0,
+    **SIZES["L"],
+)
+faster = {f"{model}_lr10": {"model": model, "learning_rate": 1e-2} for model in MODELS}
+faster |= {
+    f"{name}_lr3": {**changes, "learning_rate": 3e-3}
+    for name, changes in tried((0.3, 1.0, 3.0), "causal").items()
+    if changes.get("graph")
+}
+add(
+    "c2dlm.search.cot",
+    "Rates and gammas, tried on another draw of inputs",
+    "cot",
+    tried((0.3, 1.0, 3.0), "causal") | faster,
+    1,
+    130,
+    split_seed=7,
+    learning_rate=1e-3,
+)
+
+GUIDED = ("autoregressive", "diffusion", "c2dlm", "placebo")
+for rows, steps in ((200, 300), (500, 300), (5000, 600)):
+    more = {"steps": steps, "evaluate_every": steps // 6}
+    add(
+        f"c2dlm.sudoku.n{rows}",
+        f"4x4 Sudoku with {rows} training puzzles, tested on the published 500",
+        "sudoku",
+        arms(*GUIDED),
+        5 if rows == 5000 else 3,
+        steps / 5,
+        train_rows=rows,
+        **more,
+    )
+add(
+    "c2dlm.sudoku.controls",
+    "C2DLM on Sudoku with a mutual graph, and without values",
+    "sudoku",
+    arms("mutual", "no_v"),
+    3,
+    120,
+)
+add(
+    "c2dlm.sudoku.scratch",
+    "4x4 Sudoku with 5,000 training puzzles, without a pre-trained base",
+    "sudoku",
+    arms(*(f"{name}_scratch" for name in GUIDED)),
+    3,
+    90,
+)
+for size, more in SIZES.items():
+    add(
+        f"c2dlm.stg.{size.lower()}",
+        f"The spurious token game, size {size}",
+        "stg",
+        arms(*GUIDED, "isolated", *(["no_v"] if size == "L" else [])),
+        5 if size == "L" else 3,
+        50,
+        **more,
+    )
+add(
+    "c2dlm.stg.many",
+    "The spurious token game with 20,000 people, without a pre-trained base",
+    "stg",
+    arms("diffusion_scratch", "c2dlm_scratch", "placebo_scratch", "isolated_scratch"),
+    5,
+    130,
+    **MANY,
+)
+ranked = {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()}
+add(
+    "c2dlm.cot.normal",
+    "Chains of thought in causal order, guided and not",
+    "cot",
+    arms("autoregressive", "placebo") | ranked,
+    5,
+    130,
+)
+add(
+    "c2dlm.cot.controls",
+    "Noise in the order of the graph, and C2DLM without values",
+    "cot",
+    arms("no_v", "ordered", "c2dlm_ordered"),
+    3,
+    90,
+    evaluate_every=AT_THE_END,
+)
+add(
+    "c2dlm.cot.order",
+    "Chains of thought in other orders, and none",
+    "cot",
+    {
+        f"{name}_{mode}": {**changes, "mode": mode, **(NO_COT if mode == "no_cot" else {})}
+        for name, changes in arms("autoregressive", "diffusion").items()
+        for mode in MODES
+        if mode != "normal"
+    },
+    3,
+    80,
+    evaluate_every=AT_THE_END,
+)
+add(
+    "c2dlm.cot.scratch",
+    "Chains of thought in causal order, without a pre-trained base",
+    "cot",
+    arms("autoregressive_scratch", "diffusion_scratch", "c2dlm_scratch"),
+    3,
+    90,
+    evaluate_every=AT_THE_END,
+)
+for task, settings, more in (("sudoku", SUDOKU, {}), ("cot", COT, {}), ("stg", STG, SIZES["L"])):
+    others = {
+        f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4, 5) if alpha != settings["alpha"]
+    }
+    parts = {"no_schedule": {"gamma_schedule": False}, "query_norm": {"norm_index": "query_as_printed"}}
+    add(
+        f"c2dlm.ablation.{task}",
+        f"C2DLM without one of its parts, and other alphas: {task}",
+        task,
+        {name: {"graph": "causal", **changes} for name, changes in (others | parts).items()},
+        3,
+        100,
+        NOTEBOOKS["reasoning"],
+        **{**more, "evaluate_every": AT_THE_END},
+    )
+add(
+    "c2dlm.downstream",
+    "Six synthetic reasoning tasks, tuned on 686 rows of all",
+    "reasoning",
+    arms(*GUIDED),
+    3,
+    70,
+    evaluate_every=AT_THE_END,
+)
+
+TEXT = {
+    "split_seed": 42,
+    "graph": "none",
+    "gamma": 1.0,
+    "gamma_schedule": True,
+    "norm_index": "key",
+    "step_rule": "no_lookahead",
+    "lora_rank": 8,
+    "lora_targets": ["q_proj", "k_proj", "v_proj"],
+    "lora_dropout": 0.05,
+    "learning_rate": 1e-3,
+    "base_model": TINY,
+    "vocabulary": 400,
+    "hidden_size": 32,
+    "layers": 2,
+    "heads": 2,
+    "checkpointing": False,
+    "bf16": False,
+    "batch": 4,
+    "steps": 10,
+    "evaluate_every": 10,
+    "train_rows": 40,
+    "test_rows": 4,
+    "max_length": 800,
+    "decode_steps": 8,
+}
+TEXTS = {
+    "cot": {
+        "mode": "normal",
+        "scope": "result",
+        "alpha": 3.0,
+        "lam": 100.0,
+        "gen_length": 512,
+        "block_length": 512,
+    },
+    "sudoku": {
+        "source": "generator",
+        "blanks": 8,
+        "alpha": 5.0,
+        "lam": 10.0,
+        "gen_length": 256,
+        "block_length": 32,
+    },
+    "stg": {"size": "L", "alpha": 5.0, "lam": 10.0, "gen_length": 8, "block_length": 8},
+    "reasoning": {
+        "annotated": "synthetic",
+        "tests": ["purchases", "kinds"],
+        "alpha": 3.0,
+        "lam": 10.0,
+        "gen_length": 64,
+        "block_length": 32,
+        "shorter": {"kinds": 32},
+    },
+}
+PAPER = {
+    "base_model": "GSAI-ML/LLaDA-8B-Instruct",
+    "lora_rank": 128,
+    "learning_rate": 2e-5,
+    "bf16": True,
+    "checkpointing": True,
+    "batch": 8,
+}  # batch, rate schedule, gamma, decoding steps: not printed, ours
+PAPERS = {  # epochs as printed, where they are: steps = epochs x rows / batch
+    "cot": {"train_rows": 2000, "test_rows": 500, "steps": 2500, "max_length": 1024, "decode_steps": 256},
+    "sudoku": {
+        "source": "file",
+        "train_rows": 5000,
+        "test_rows": 500,
+        "steps": 6250,
+        "max_length": 512,
+        "decode_steps": 128,
+    },
+    "stg": {"train_rows": 1600, "test_rows": 400, "steps": 2000, "max_length": 256, "decode_steps": 8},
+    "reasoning": {
+        "annotated": "data/annotations/s1k.jsonl",
+        "train_rows": 686,
+        "test_rows": 5000,
+        "tests": ["gsm8k", "math500", "gpqa", "mmlu_stem", "arc_c", "sat"],
+        "steps": 430,
+        "max_length": 1600,
+        "gen_length": 512,
+        "block_length": 32,
+        "decode_steps": 256,
+        "shorter": {"gpqa": 32, "mmlu_stem": 32, "arc_c": 32},
+    },
+}  # five epochs of 686 rows: not printed, ours
+TESTED = {
+    "cot": {"test": 500},
+    "sudoku": {"test": 500},
+    "stg": {"iid": 400, "ood": 400},
+    "reasoning": {"gsm8k": 1319, "math500": 500, "gpqa": 448, "mmlu_stem": 3153, "arc_c": 1172, "sat": 220},
+}  # test rows, for estimates
+for task, own in TEXTS.items():
+    laptop = {**TEXT, **own, "task": task}
+    paper = {**PAPER, **PAPERS[task], "evaluate_every": PAPERS[task]["steps"]}
+    tried_too = {f"alpha{alpha}": {"graph": "causal", "alpha": float(alpha)} for alpha in (2, 4, 5)}
+    tried_too["no_schedule"] = {"graph": "causal", "gamma_schedule": False}
+    register(
+        Experiment(
+            id=f"c2dlm.text.{task}",
+            title=f"In full text, with a base by name: {task}",
+            run=run_text,
+            notebook=NOTEBOOKS["reasoning"],
+            arms=arms("diffusion", "c2dlm", "no_v", "placebo") | (tried_too if task == "reasoning" else {}),
+            settings={
+                "laptop": laptop,
+                "quick": {"steps": 2, "evaluate_every": 1, "batch": 2, "train_rows": 6, "test_rows": 2},
+                "paper": paper,
+            },
+            seeds={"quick": 1, "laptop": 1, "paper": 1},
+            cost={"quick": 3, "laptop": 20, "paper": seconds({**laptop, **paper}, TESTED[task])["total"]},
+            memory={"paper": memory_gib({**laptop, **paper})["total"]},
+        )
+    )
+
+register(
+    Experiment(
+        id="c2dlm.base",
+        title="A small diffusion language model and its autoregressive twin, before any task",
+        run=run_base,
+        notebook="43_chain_of_thought_order",
+        arms={kind: {"model": kind} for kind in ("diffusion", "autoregressive")},
+        settings={
+            "laptop": {
+                "model": "diffusion",
+                "hidden_size": 128,
+                "layers": 4,
+                "heads": 4,
+                "steps": 8000,
+                "batch": 32,
+                "learning_rate": 1.5e-3,
+                "evaluate_every": 1000,
+                "evaluation_rows": 300,
+                "bf16": False,
+            },
+            "quick": {
+                "hidden_size": 32,
+                "layers": 2,
+                "heads": 2,
+                "steps": 2,
+                "batch": 8,
+                "evaluate_every": 1,
+                "evaluation_rows": 6,
+            },
+            "gpu": {
+                "hidden_size": 512,
+                "layers": 10,
+                "heads": 8,
+                "steps": 20_000,
+                "batch": 128,
+                "learning_rate": 5e-4,
+                "evaluate_every": 2000,
+                "bf16": True,
+            },
+        },
+        seeds={"laptop": 1},
+        cost={"quick": 4, "laptop": 1000, "gpu": 1500},
+    )
+)

@@ -1,0 +1,92 @@
+"""One arm of C2DLM on one task: train, follow a validation sample, decode the test parts, score."""
+
+from causalnb.experiments.c2dlm.data import DATA
+from causalnb.experiments.c2dlm.models import MASK, build_model, decode, fit, row_order
+from causalnb.lab.probes import scored
+from causalnb.lab.registry import Run
+
+
+def attribute_map(model, rows: list[dict]) -> dict[str, float]:
+    """How attention flows between attributes of the spurious token game: mean over layers, heads and rows.
+
+    {kind_effect_cause: share}: kind is raw or weighted (by |V| of the key, each row summing to 1); effect is
+    an attribute, whose tokens' rows are averaged, or Answer, the row that decides the first word of the
+    answer, which is masked; a cause's tokens are summed. kind_causal: what part of the attention that the
+    answer pays to attributes goes to its causes. Rows must be equally long.
+    """
+    import torch
+
+    from causalnb.attention import tap
+    from causalnb.c2dlm import MaskedDiffusionModel, value_weighted_attention
+    from causalnb.tasks import stg, words
+
+    known = {name.replace(" ", "_"): name for name in (*stg.ATTRIBUTES, *stg.ATTRIBUTES_H)}
+    spoken, prompt = list(words.VOCABULARY), sum(rows[0]["prompt_mask"])
+    ids = torch.tensor([row["input_ids"] for row in rows], device=model.device)
+    decides = prompt - 1
+    if isinstance(model, MaskedDiffusionModel):
+        ids[:, prompt:], decides = MASK, prompt
+    owners, names = torch.full(ids.shape, -1), []
+    for number, row in enumerate(ids[:, : prompt - 1].tolist()):  # without the separator
+        current = -1
+        for place, token in enumerate(row):
+            if spoken[token] in known:
+                name = known[spoken[token]]
+                names += [name] * (name not in names)
+                current = names.index(name)
+            owners[number, place] = current
+    columns = torch.stack([owners == i for i in range(len(names))], -1).to(ids.device, torch.float32)
+    lines = torch.cat([columns / columns.sum(1, keepdim=True), torch.zeros_like(columns[..., :1])], -1)
+    lines[:, decides, -1] = 1.0  # (B, T, names + 1)
+    model.eval()
+    with torch.no_grad(), tap(model) as records:
+        model(input_ids=ids)
+    found = {}
+    for kind, norm_index in (("raw", "none"), ("weighted", "key")):
+        maps = [value_weighted_attention(record.attention(), record.value, norm_index) for record in records]
+        flow = sum(one / one.sum(-1, keepdim=True) for one in maps) / len(maps)  # (B, T, T)
+        flow = torch.einsum("bte,bts,bsc->ec", lines, flow, columns) / len(rows)
+        found |= {
+            f"{kind}_{effect}_{cause}": round(share, 5)
+            for effect, line in zip((*names, "Answer"), flow.tolist(), strict=True)
+            for cause, share in zip(names, line, strict=True)
+        }
+        answer = dict(zip(names, flow[-1].tolist(), strict=True))
+        causes = sum(answer.get(name, 0.0) for name in (*stg.CAUSES, *stg.CAUSES_H))
+        found[f"{kind}_causal"] = causes / sum(answer.values())
+    return found
+
+
+def run_task(run: Run) -> dict:
+    """Metrics {part_metric: share} of every test part; history with the validation sample's metrics.
+
+    With also_ranked the same model decodes again in the order of the graph: ranked_part_metric. With maps, of
+    the spurious token game, also the attribute_map of 200 rows of the first part.
+    """
+    from transformers import set_seed
+
+    config = run.config
+    train, validation, parts, score = DATA[config["task"]](config, run.seed)
+    order = row_order(len(train), config["batch"], config["steps"], run.seed)
+    validation = scored(validation)
+    set_seed(run.seed)
+    model = build_model(config)
+
+    def measure(model) -> dict:
+        return score(validation, decode(model, validation, config, config["in_order"]))
+
+    history = fit(run, model, train, order, measure)
+    ways = {"": config["in_order"], **({"ranked_": True} if config["also_ranked"] else {})}
+    metrics = {
+        "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
+    for part, rows in parts.items():
+        rows = scored(rows)
+        metrics[f"{part}_rows"] = len(rows)
+        for before, in_order in ways.items():
+            found = score(rows, decode(model, rows, config, in_order))
+            metrics |= {f"{before}{part}_{name}": value for name, value in found.items()}
+    if config["maps"]:
+        metrics |= attribute_map(model, next(iter(parts.values()))[:200])
+    return {"metrics": metrics, "history": history}

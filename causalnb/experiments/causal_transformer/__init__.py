@@ -1,0 +1,1 @@
+"""The experiments of the Causal Transformer: data, models, runs, and the grid of arms, seeds and settings."""

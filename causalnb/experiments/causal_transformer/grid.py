@@ -1,0 +1,579 @@
+"""Which arms, seeds and settings make the Causal Transformer's tables and Figure 1."""
+
+from causalnb.experiments.causal_transformer.beyond import run_beyond
+from causalnb.experiments.causal_transformer.draws import run_draw
+from causalnb.experiments.causal_transformer.readers import run_readers
+from causalnb.experiments.causal_transformer.runs import run_pairs
+from causalnb.experiments.causal_transformer.sequence import run_sequence
+from causalnb.experiments.causal_transformer.spread import run_spread
+from causalnb.experiments.causal_transformer.translation import run_translation
+from causalnb.lab.registry import Experiment, register
+
+RAMP = [0.3, 0.6]  # the weight of the loss rises between these shares of training
+MODEL = {
+    "model": "transformer",
+    "d_model": 64,
+    "num_heads": 4,
+    "d_ff": 256,
+    "encoder_layers": 2,
+    "dropout": 0.1,
+    "pre_norm": True,
+    "gcn": "none",
+    "blanket": "none",
+    "blanket_in": ["encoder"],
+    "self_loop": True,
+    "blanket_settings": {},
+    "causal_weight": 0.1,
+    "ramp": RAMP,
+    "bf16": False,
+}
+SPARSE = {
+    "pattern": "full",
+    "pattern_width": 3,
+    "pattern_share": 0.25,
+    "relative": 0,
+    "pattern_global": 1,
+}  # the label is read from the first token, so that it must see the others
+TRAINING = {"batch": 32, "steps": 4000, "learning_rate": 2e-3, "evaluate_every": 250}
+# Words must be matched between sentences: dropout, narrow heads and small batches delay that.
+TEMPLATES = {"d_model": 128, "batch": 64, "steps": 2000, "dropout": 0.0, "learning_rate": 1e-3}
+RATES = {"nli": 2e-3, "paraphrase": 5e-4}  # the Transformer's best; what is added to it is tried at this one
+FOLLOWED = {"validation_rows": 500, "probe_rows": 500, "follow_rows": 48, "map_rows": 200}
+LAPTOP = {**MODEL, **TRAINING, **FOLLOWED, "train_part": "train", "data_seed": 0, "vocabulary": 1000}
+QUICK_MODEL = {"d_model": 8, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "vocabulary": 300}
+QUICK_TRAINING = {"batch": 4, "steps": 2, "evaluate_every": 1, "validation_rows": 4}
+QUICK = {**QUICK_MODEL, **QUICK_TRAINING, "probe_rows": 4, "follow_rows": 2, "map_rows": 4}
+GPU = {
+    "d_model": 256,
+    "num_heads": 8,
+    "d_ff": 1024,
+    "encoder_layers": 4,
+    "batch": 256,
+    "steps": 4000,
+    "learning_rate": 5e-4,
+    "evaluate_every": 200,
+    "bf16": True,
+}
+
+GCN, LOSS = {"gcn": "paper"}, {"blanket": "hinge"}
+CONTRAST_ARMS = {kind: {"model": kind} for kind in ("constant", "bow", "bilstm")}
+ENTROPY = {"model": "entropy"}
+ENTROPIES = {  # nats, which the Markov-blanket loss ends with: in the search, and at each of MINORITIES
+    "nli": {"search": 2.34, "m0": 1.59, "m1": 1.62, "m5": 1.64},
+    "paraphrase": {"search": 2.74, "m0": 2.74, "m1": 2.8, "m5": 2.7},
+}
+TABLE_1 = {
+    **CONTRAST_ARMS,
+    "transformer": {},
+    "gcn": GCN,
+    "loss": LOSS,
+    "both": {**GCN, **LOSS},
+    "entropy": ENTROPY,
+}
+STL = {"train_part": "challenge_train"}  # "single task": on the challenge's own pairs, whatever the minority
+MASKS = ("band", "random")  # of Figure 2, which the paper says drop spurious dependencies
+DRAWS = {f"draw_{draw}": {"pattern": "random", "draw": draw} for draw in range(1, 5)}  # 0 is in MASKS
+PLACES = {**DRAWS, "relative": {"relative": 8}}  # what might explain that mask, or its gain
+SMALL = {"n_train": 40, "n_validation": 8, "n_test": 8}
+# By name: the task, its data at laptop and at quick, its real cells and the column they split by; how many
+# rows are mapped and followed, so that an even stride meets all kinds of a challenge, which come in turn.
+OVERLAP = {
+    "nli": {
+        "task": "overlap",
+        "data": {
+            "n_train": 48_000,
+            "n_validation": 1000,
+            "n_test": 2000,
+            "per_subcase": 100,
+        },  # 12,000 rows are learned by heart
+        "quick": {**SMALL, "per_subcase": 2},
+        "real": ["mnli_contradicting"],
+        "by": "subcase",
+        "map_rows": 200,
+        "challenge_probe": 428,
+    },
+    "paraphrase": {
+        "task": "paraphrase",
+        "data": {"n_train": 12_000, "n_validation": 1000, "n_test": 2000, "n_challenge": 2000},
+        "quick": {**SMALL, "n_challenge": 8},
+        "real": ["paws_qqp"],
+        "by": "kind",
+        "map_rows": 222,
+        "challenge_probe": 400,
+    },
+}
+MINORITIES = {"m0": 0.0, "m1": 0.01, "m5": 0.05}
+CELLS = ["test", "challenge", "held_out"]
+NOTEBOOK = "11_spurious_correlations"
+EXTENSION, PAIRED = "13_directed_dependencies", 10  # the notebook beyond the paper, and its seeds
+NAMES = {"nli": "Entailment", "paraphrase": "Paraphrase"}
+
+
+def pairs_settings(name: str, minority: float, **changes) -> dict[str, dict]:
+    """The profiles' settings of an experiment on one of OVERLAP, laptop's with `changes` over them."""
+    spec = OVERLAP[name]
+    data = {
+        size: {**spec[size], **changes.get("data", {}), "minority": minority} for size in ("data", "quick")
+    }
+    laptop = {
+        **LAPTOP,
+        **TEMPLATES,
+        "learning_rate": RATES[name],
+        "task": spec["task"],
+        "real": spec["real"],
+        "by": spec["by"],
+        "cells": CELLS,
+        "mapped": ["challenge"],
+        "map_rows": spec["map_rows"],
+        "entropy_target": 0.0,  # of the arm entropy: see tries
+        **changes,
+        "data": data["data"],
+    }
+    return {"laptop": laptop, "quick": {**QUICK, "data": data["quick"], "real": []}, "gpu": GPU}
+
+
+TRIES = 6  # for every model: weight and schedule of its loss, or learning rate without one
+PLAIN_TRIES = [{"learning_rate": rate} for rate in (1e-3, 2e-3, 4e-3, 8e-3, 5e-4, 2.5e-4)]
+BOW_TRIES = [{"learning_rate": rate} for rate in (4e-3, 8e-3, 1.6e-2, 3.2e-2, 2e-3, 6.4e-2)]
+LOSS_TRIES = [
+    *({"causal_weight": weight} for weight in (0.03, 0.1, 0.3)),
+    {"ramp": None},
+    *({"causal_weight": weight} for weight in (0.01, 1.0)),
+]
+SEARCHED = {name: settings for name, settings in TABLE_1.items() if name != "constant"}
+
+
+def tries(arm: str, name: str) -> list[dict]:
+    """The settings that the search tries for an arm on one of OVERLAP, TRIES of them."""
+    settings = SEARCHED[arm] | ({"entropy_target": ENTROPIES[name]["search"]} if arm == "entropy" else {})
+    penalised = "blanket" in settings or arm == "entropy"
+    varied = LOSS_TRIES if penalised else BOW_TRIES if arm == "bow" else PLAIN_TRIES
+    return [{"learning_rate": RATES[name], **settings, **one} for one in varied]  # in every profile
+
+
+# By task, which try each arm is used with: the best mean of validation and challenge accuracy in the search.
+USED = {
+    "nli": {"bow": 2, "bilstm": 1, "transformer": 1, "gcn": 1, "loss": 2, "both": 0, "entropy": 2},
+    "paraphrase": {"bow": 2, "bilstm": 0, "transformer": 4, "gcn": 0, "loss": 2, "both": 3, "entropy": 1},
+}
+
+
+def tuned(name: str, minority: str = "m5") -> dict[str, dict]:
+    """The arms of Table 1 on one of OVERLAP: settings of the search, and the entropy of their own loss."""
+    found = {arm: tries(arm, name)[number] for arm, number in USED[name].items()}
+    found["entropy"]["entropy_target"] = ENTROPIES[name][minority]
+    return TABLE_1 | found
+
+
+def single_task(name: str) -> dict[str, dict]:
+    """The arms of Table 1's STL rows: two of `tuned`, trained on the challenge's own pairs."""
+    return {
+        f"{arm}_stl": {**tuned(name)[arm], **STL, "probe_rows": OVERLAP[name]["challenge_probe"]}
+        for arm in ("transformer", "both")
+    }
+
+
+def register_pairs(
+    id: str,
+    name: str,
+    title: str,
+    arms: dict,
+    seeds: int,
+    cost: float,
+    settings: dict,
+    gpu: float = 120,
+    **more,
+) -> None:
+    """Register an experiment of run_pairs on one of OVERLAP; cost and gpu in seconds of one run."""
+    register(
+        Experiment(
+            id=f"causal_transformer.{id}",
+            title=f"{NAMES[name]}{title}",
+            **{"run": run_pairs, "notebook": NOTEBOOK, **more},
+            arms=arms,
+            settings=settings,
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 2, "laptop": cost, "gpu": gpu},
+        )
+    )
+
+
+DEVELOPMENT = {
+    "data": {"family": "development"},
+    "data_seed": 1000,
+    "real": [],
+    "cells": ["validation", "challenge"],
+    "steps": 1000,
+    "map_rows": 200,
+}
+for name in OVERLAP:
+    for suffix, minority in MINORITIES.items():
+        register_pairs(
+            f"overlap.{name}.{suffix}",
+            name,
+            f" where word overlap misleads, {100 * minority:g} % of counter-examples",
+            tuned(name, suffix) | (single_task(name) if suffix == "m5" else {}),
+            5,
+            105,
+            pairs_settings(name, minority),
+        )
+    register_pairs(
+        f"masked.{name}",
+        name,
+        ": the Transformer of Table 1 through masks fixed beforehand",
+        {mask: {**tuned(name)["transformer"], "pattern": mask} for mask in MASKS},
+        5,
+        105,
+        pairs_settings(name, MINORITIES["m5"], **SPARSE),
+    )
+    register_pairs(
+        f"longer.{name}",
+        name,
+        ": Transformer and whole method, trained for twice as many steps",
+        {arm: tuned(name)[arm] for arm in ("transformer", "both")},
+        5,
+        210,
+        {
+            **pairs_settings(name, MINORITIES["m5"], steps=2 * TEMPLATES["steps"]),
+            "gpu": {**GPU, "steps": 2 * GPU["steps"]},
+        },
+        gpu=240,
+    )
+    register_pairs(
+        f"search.{name}",
+        name,
+        f": {TRIES} tries for every arm, on templates and seeds for development",
+        {f"{arm}_{number}": one for arm in SEARCHED for number, one in enumerate(tries(arm, name))},
+        1,
+        55,
+        pairs_settings(name, MINORITIES["m5"], **DEVELOPMENT),
+    )
+
+GCN_RATES = {
+    name: one["learning_rate"]
+    for name in OVERLAP  # its best, where + both was tried at another
+    if (one := tuned(name)["gcn"])["learning_rate"] != RATES[name]
+}
+GCN_USED = {"paraphrase": 4}  # by the same rule
+for name, rate in GCN_RATES.items():
+    again = {
+        f"both_{number}": {**one, "learning_rate": rate} for number, one in enumerate(tries("both", name))
+    }
+    register_pairs(
+        f"search.rate.{name}",
+        name,
+        ": the whole method's tries again, at its GCN's best rate",
+        again,
+        1,
+        55,
+        pairs_settings(name, MINORITIES["m5"], **DEVELOPMENT),
+    )
+    register_pairs(
+        f"rate.{name}",
+        name,
+        ": the whole method of Table 1, at its GCN's best rate",
+        {"both": again[f"both_{GCN_USED[name]}"]},
+        5,
+        105,
+        pairs_settings(name, MINORITIES["m5"]),
+    )
+
+register_pairs(
+    "draws.paraphrase",
+    "paraphrase",
+    ": the random mask drawn four more times, and relative positions",
+    {arm: {**tuned("paraphrase")["transformer"], **one} for arm, one in PLACES.items()},
+    3,
+    115,
+    pairs_settings("paraphrase", MINORITIES["m5"], **SPARSE, draw=0),
+    run=run_draw,
+)
+
+COMPARED, INTERCHANGED = {"compared": True}, {"interchanged": True}
+DIRECTED = {"parents": 2, "directed": True}
+NOT_BEYOND = {
+    "causal_weight": 0.0,
+    "ramp": None,
+    "parents": None,
+    "directed": False,
+    "compared": False,
+    "interchanged": False,
+    "distance": 0.4,
+}
+BEYOND = {
+    "transformer": {},
+    "compared": COMPARED,
+    "directed": {**COMPARED, **DIRECTED},
+    "interchanged": {**COMPARED, **INTERCHANGED},
+    "all": {**COMPARED, **DIRECTED, **INTERCHANGED},
+}
+BEYOND["held_attention"] = {**BEYOND["all"], "causal_weight": 1.0}
+CHOSEN = "held_attention"  # of BEYOND_TRIES the best mean of both tasks' validation and challenge accuracy
+FEWER = {arm: BEYOND[arm] for arm in ("transformer", "compared", CHOSEN)}  # where counter-examples are rare
+BEYOND_TRIES = BEYOND | {
+    arm: {**BEYOND["all"], **change}
+    for arm, change in {
+        "one_parent": {"parents": 1},
+        "three_parents": {"parents": 3},
+        "own_sentence": {"parents": 1000},  # more than any has tokens
+        "undirected": {"directed": False},
+    }.items()
+}
+BLANKET_TRIES = {
+    f"blanket_{number}": {**COMPARED, **GCN, **LOSS, "causal_weight": weight, "ramp": RAMP}
+    for number, weight in enumerate((0.03, 0.1, 0.3, 1.0))
+}  # the paper's method, compared
+BLANKETS = {arm: BLANKET_TRIES[arm] for arm in ("blanket_3",)}  # by the same rule, and the heaviest loss
+RATE_TRIES = {
+    f"rate_{number}": {**COMPARED, "learning_rate": rate}
+    for number, rate in enumerate((2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3))
+}
+APART = {"apart": {**COMPARED, "parents": 1000, "directed": False}}  # sentences read alone, and no more
+COMPARED_RATES = {"nli": 2e-3, "paraphrase": 2e-3}  # the comparison's best, at which all on it is tried
+SPREADS = {"nli": {"search": 0.64, "m5": 0.52}, "paraphrase": {"search": 0.44, "m5": 0.43}}  # CHOSEN's, nats
+SPREAD_TRIES = {
+    f"spread_{number}": {**BEYOND["all"], "entropy_weight": weight}
+    for number, weight in enumerate((0.1, 0.3, 1.0))
+}  # maps as spread as CHOSEN's, and no more
+SPREAD_USED = {"nli": "spread_0", "paraphrase": "spread_0"}  # the best there
+
+
+def register_beyond(
+    id: str, name: str, title: str, arms: dict, seeds: int, cost: float, settings: dict, **more
+) -> None:
+    """Register an experiment of arms beyond the paper on one of OVERLAP; cost in seconds of one run."""
+    register(
+        Experiment(
+            id=f"causal_transformer.beyond.{id}",
+            title=f"{NAMES[name]}: {title}",
+            notebook=EXTENSION,
+            **{
+                "run": run_beyond,
+                **more,
+            },
+            arms={
+                arm: {"learning_rate": (COMPARED_RATES if "compared" in one else RATES)[name], **one}
+                for arm, one in arms.items()
+            },
+            settings=settings,
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 2, "laptop": cost, "gpu": 150},
+        )
+    )
+
+
+for name in OVERLAP:
+    register_beyond(
+        f"search.{name}",
+        name,
+        "what is tried beyond the paper, on templates for development",
+        BEYOND_TRIES | APART | BLANKET_TRIES | RATE_TRIES,
+        2,
+        50,
+        pairs_settings(name, MINORITIES["m5"], **NOT_BEYOND, **DEVELOPMENT),
+    )
+    for suffix, arms in {"m1": FEWER, "m5": BEYOND | BLANKETS}.items():
+        register_beyond(
+            f"{name}.{suffix}",
+            name,
+            "dependencies that are sparse, directed and invariant, "
+            f"{100 * MINORITIES[suffix]:g} % of counter-examples",
+            arms,
+            PAIRED,
+            95,
+            pairs_settings(name, MINORITIES[suffix], **NOT_BEYOND),
+        )
+        register_pairs(
+            f"beyond.reader.{name}.{suffix}",
+            name,
+            ": Table 1's BiLSTM on the seeds of what goes beyond the paper, "
+            f"{100 * MINORITIES[suffix]:g} % of counter-examples",
+            {"bilstm": tuned(name, suffix)["bilstm"]},
+            PAIRED,
+            60,
+            pairs_settings(name, MINORITIES[suffix]),
+            notebook=EXTENSION,
+        )
+
+    spread = {
+        "run": run_spread,
+    }
+    aims = {
+        part: {**NOT_BEYOND, "entropy_target": aim, "entropy_weight": 1.0}
+        for part, aim in SPREADS[name].items()
+    }
+    register_beyond(
+        f"spread.search.{name}",
+        name,
+        "how hard to hold maps as spread as held attention's",
+        SPREAD_TRIES,
+        2,
+        60,
+        pairs_settings(name, MINORITIES["m5"], **aims["search"], **DEVELOPMENT),
+        **spread,
+    )
+    register_beyond(
+        f"spread.{name}",
+        name,
+        "all three, with maps as spread as held attention's",
+        {"spread": SPREAD_TRIES[SPREAD_USED[name]]},
+        PAIRED,
+        110,
+        pairs_settings(name, MINORITIES["m5"], **aims["m5"]),
+        **spread,
+    )
+
+STAGES = {
+    "overlap": OVERLAP["nli"],
+    "paraphrase": OVERLAP["paraphrase"],
+    "fact_check": {
+        "data": {"n_train": 12_000, "n_validation": 1000, "n_test": 2000, "n_challenge": 2000},
+        "quick": {**SMALL, "n_challenge": 8},
+    },
+}
+register(
+    Experiment(
+        id="causal_transformer.sequence",
+        title="Entailment, paraphrase, fact checking, one after the other: what is kept of each",
+        run=run_sequence,
+        notebook=NOTEBOOK,
+        arms={arm: tuned("nli")[arm] for arm in ("bow", "bilstm", "transformer", "both")},
+        settings={
+            "laptop": {
+                **MODEL,
+                **TRAINING,
+                **TEMPLATES,
+                "steps": 1200,
+                "validation_rows": 300,
+                "probe_rows": 300,
+                "vocabulary": 1500,
+                "stages": [
+                    [task, {**spec["data"], "n_validation": 300, "n_test": 1000, "minority": 0.05}]
+                    for task, spec in STAGES.items()
+                ],
+            },
+            "quick": {
+                **QUICK_MODEL,
+                **QUICK_TRAINING,
+                "probe_rows": 4,
+                "stages": [[task, spec["quick"]] for task, spec in STAGES.items()],
+            },
+            "gpu": GPU,
+        },
+        seeds={"quick": 1, "laptop": 5},
+        cost={"quick": 3, "laptop": 180, "gpu": 300},
+    )
+)
+
+ATTENTIONS = {
+    "full": {},
+    **{kind: {"pattern": kind} for kind in ("band", "dilated", "random")},
+    "star": {"pattern": "star", "pattern_width": 1},  # a ring and its hub; the band has the hub, and is wider
+    "block": {"pattern": "block", "pattern_width": 8},
+    "relative": {"relative": 8},
+    "both": TABLE_1["both"],
+}
+register(
+    Experiment(
+        id="causal_transformer.snli",
+        title="SNLI-10k: the Markov blanket against attention that is sparse from the start",
+        run=run_pairs,
+        notebook="12_translation_and_inference",
+        arms=ATTENTIONS,
+        settings={
+            "laptop": {
+                **LAPTOP,
+                **SPARSE,
+                "task": "snli",
+                "data": {"source": "snli", "n_validation": 900},
+                "cells": ["test"],
+                "real": [],
+                "by": "",
+                "mapped": ["test"],
+                "vocabulary": 4000,
+                "batch": 64,
+                "steps": 1200,
+                "learning_rate": 1e-3,
+            },
+            "quick": {**QUICK, "data": {"source": "generator", **SMALL}},
+            "gpu": GPU,
+        },
+        seeds={"quick": 1, "laptop": 3},
+        cost={"quick": 2, "laptop": 150, "gpu": 120},
+    )
+)
+
+register(
+    Experiment(
+        id="causal_transformer.readers",
+        title="SNLI-10k: what half of a pair tells of its label",
+        run=run_readers,
+        notebook="12_translation_and_inference",
+        arms={
+            "commonest": {"column": ""},
+            "premise": {"column": "sentence1"},
+            "hypothesis": {"column": "sentence2"},
+        },
+        settings={
+            "laptop": {"task": "snli", "data": {"source": "snli", "n_validation": 900}, "column": ""},
+            "quick": {"data": {"source": "generator", **SMALL}},
+        },
+        seeds={"laptop": 1},
+        cost={"laptop": 10},
+    )
+)
+
+TABLE_2 = {
+    "vanilla": {},
+    "gcn": GCN,
+    "loss_encoder": LOSS,
+    "loss_both": {**LOSS, "blanket_in": ["encoder", "decoder"]},
+    "both": {**GCN, **LOSS, "blanket_in": ["encoder", "decoder"]},
+}
+for direction in ("en-de", "de-en"):
+    multi30k = {"source": "multi30k", "direction": direction}
+    register(
+        Experiment(
+            id=f"causal_transformer.translation.{direction.replace('-', '_')}",
+            title=f"Multi30k, {' to '.join(direction.upper().split('-'))}, short sentences",
+            run=run_translation,
+            notebook="12_translation_and_inference",
+            arms=TABLE_2,
+            settings={
+                "laptop": {
+                    **MODEL,
+                    **TRAINING,
+                    "batch": 64,
+                    "steps": 1200,
+                    "learning_rate": 1e-3,
+                    "d_model": 128,
+                    "d_ff": 512,
+                    "decoder_layers": 2,
+                    "label_smoothing": 0.1,
+                    "vocabulary": 4000,
+                    "data": {**multi30k, "max_words": 10},
+                    "data_seed": 0,
+                    "cells": ["test", "test2017"],
+                    "test_rows": 1000,
+                    "beams": 4,
+                    "longest": 40,
+                    "validation_rows": 300,
+                    "map_rows": 100,
+                },
+                "quick": {
+                    **QUICK_MODEL,
+                    **QUICK_TRAINING,
+                    "decoder_layers": 1,
+                    "cells": ["test"],
+                    "test_rows": 2,
+                    "beams": 2,
+                    "longest": 4,
+                    "map_rows": 2,
+                    "data": {**SMALL, "source": "generator", "direction": direction},
+                },
+                "gpu": {**GPU, "decoder_layers": 4, "vocabulary": 8000, "data": multi30k, "longest": 80},
+            },
+            seeds={"quick": 1, "laptop": 3},
+            cost={"quick": 2, "laptop": 250, "gpu": 400},
+        )
+    )

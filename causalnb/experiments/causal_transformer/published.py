@@ -1,0 +1,106 @@
+"""What published files say of word overlap and of HANS, counted: nothing is trained here.
+
+It is an experiment so that Table 1 and Figure 7 can be built again without the data files.
+"""
+
+from causalnb.lab.registry import Experiment, Run, register
+from causalnb.tasks import hans, overlap, paraphrase, snli
+
+CUTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # where groups of pairs begin, by the share of common words
+GROUPS = ("below 1/4", "1/4 to 1/2", "1/2 to 3/4", "3/4 to 1", "all words")
+SHORT = 9  # words of a sentence that is shown as an example
+PAIRS = {  # arm -> (rows, given n and minority; the label that overlap should tell)
+    "snli_train": (lambda n, minority: snli.read("train"), 0),
+    "snli_test": (lambda n, minority: snli.read("test"), 0),
+    "mnli": (lambda n, minority: snli.read("mnli"), 0),
+    "mnli_contradicting": (lambda n, minority: hans.contradicting(), 0),
+    "paws_qqp": (lambda n, minority: paraphrase.read(), 1),
+    "our_nli": (overlap.pairs, 0),
+    "our_challenge": (lambda n, minority: overlap.challenge(max(1, n // len(overlap.SUBCASES))), 0),
+    "our_questions": (paraphrase.pairs, 1),
+    "our_swapped": (lambda n, minority: paraphrase.challenge(n), 1),
+}
+HALVES = ("entailed", "nonent")  # as the file of the 100 runs calls them
+BERT_RUNS = {
+    "mnli": ("MNLI dev acc.",),
+    "accuracy": ("Overall accuracy",),
+    **{
+        label: tuple(f"{kind} ({half})" for kind in ("Lexical", "Subseq", "Constituent"))
+        for label, half in zip(overlap.LABELS, HALVES)
+    },
+}
+
+
+def group_of(share: float) -> int:
+    """The place in GROUPS of pairs with such a share of common words, 0 to 1."""
+    return sum(share >= cut for cut in CUTS) - 1
+
+
+def count_overlaps(rows: list[dict], label: int) -> dict[str, float]:
+    """{"pairs_0": pairs in the first of GROUPS, "label_0": those of them with the label, ...}."""
+    from causalnb.tasks.sentence_pairs import overlap as common
+
+    found = {f"{name}_{k}": 0.0 for k in range(len(GROUPS)) for name in ("pairs", "label")}
+    for row in rows:
+        k = group_of(common(row["sentence1"], row["sentence2"]))
+        found[f"pairs_{k}"] += 1
+        found[f"label_{k}"] += row["label"] == label
+    return found
+
+
+def examples(rows: list[dict], label: int) -> list[dict]:
+    """The first short pair with full overlap and the label, and the first one without the label."""
+    from causalnb.tasks.sentence_pairs import overlap as common
+    from causalnb.tasks.sentence_pairs import words
+
+    found = {}
+    for row in rows:
+        one, two = (words(row[name]) for name in ("sentence1", "sentence2"))
+        alike = common(row["sentence1"], row["sentence2"]) == 1
+        if alike and one != two and max(len(one), len(two)) <= SHORT:
+            found.setdefault(row["label"] == label, row)
+    return [
+        {"sentence1": row["sentence1"], "sentence2": row["sentence2"], "has_label": has}
+        for has, row in sorted(found.items(), reverse=True)
+    ]
+
+
+def run_published(run: Run) -> dict:
+    """Counts by overlap, and examples; "hans": scores of published predictions; "bert_runs": every run."""
+    source = run.config["source"]
+    if source == "hans":
+        rows = hans.published_rows()
+        scores = {model: hans.report(rows, hans.predictions(model)) for model in hans.MODELS}
+        return {
+            "metrics": {
+                f"{model}_{name}": one[name]
+                for model, one in scores.items()
+                for name in ("accuracy", *overlap.LABELS)
+            },
+            "history": [],
+        }
+    if source == "bert_runs":
+        found = hans.bert_runs()
+        means = {
+            name: sum(found[column] for column in columns) / len(columns)
+            for name, columns in BERT_RUNS.items()
+        }
+        runs = [dict(zip(means, map(float, values))) for values in zip(*means.values())]
+        return {"metrics": {"runs": float(len(runs))}, "history": runs}
+    read, label = PAIRS[source]
+    rows = read(run.config["n"], run.config["minority"])
+    return {"metrics": count_overlaps(rows, label), "history": examples(rows, label)}
+
+
+register(
+    Experiment(
+        id="causal_transformer.published",
+        title="Word overlap in published pairs and in ours; HANS as published models answer it",
+        run=run_published,
+        notebook="11_spurious_correlations",
+        arms={source: {"source": source} for source in (*PAIRS, "hans", "bert_runs")},
+        settings={"laptop": {"source": "mnli", "n": 12_000, "minority": 0.05}, "quick": {"n": 300}},
+        seeds={"laptop": 1},
+        cost={"laptop": 2},
+    )
+)

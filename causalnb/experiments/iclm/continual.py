@@ -1,0 +1,147 @@
+"""ACRE first, then RAVEN: what is learned, what is forgotten, and in which part of the model."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from causalnb.experiments.iclm.data import FORMATS, test_rows, training_rows
+from causalnb.experiments.iclm.models import answers_right, build_model, modules_of
+from causalnb.experiments.iclm.runs import cell_scores, followed, mean, prepared, trained_parameters, tuned
+from causalnb.lab.registry import Run
+
+TASKS = ("acre", "raven")  # in their order
+PARTS = ("router", "invariant", "domains", "head")
+
+
+def part_masks(model) -> dict[str | int, dict]:
+    """{part: {name of a tensor: which of its entries belong to it}} of all that training moves.
+
+    Parts are PARTS, and each domain module by its number.
+    """
+    import torch
+
+    names = model.modules_in_order()
+    owned = {part: [name == part for name in names] for part in names}
+    owned["domains"] = [not isinstance(name, str) for name in names]
+    masks = {part: {} for part in (*PARTS, *owned)}
+    for name, value in model.state_dict().items():
+        if name.startswith("aggregation."):
+            masks["head"][name] = torch.ones_like(value, dtype=torch.bool)
+        elif name.startswith("router."):
+            masks["router"][name] = torch.ones_like(value, dtype=torch.bool)
+        elif name.endswith((".A", ".B")):
+            for part, rows in owned.items():
+                its = torch.tensor(rows, device=value.device)
+                masks[part][name] = its[:, None, None].expand_as(value)
+    return masks
+
+
+@contextmanager
+def put_back(model, before: dict, part: str | int) -> Iterator[None]:
+    """Within this context a part of the model, as part_masks has it, is what it was in the state `before`."""
+    import torch
+
+    masks = part_masks(model)[part]
+    now = {name: value.clone() for name, value in model.state_dict().items() if name in masks}
+    model.load_state_dict(
+        {name: torch.where(mask, before[name], now[name]) for name, mask in masks.items()}, strict=False
+    )
+    try:
+        yield
+    finally:
+        model.load_state_dict(now, strict=False)
+
+
+def used_modules(model, config: dict, seed: int) -> list[int]:
+    """The domain modules that are given at least `used_share` of the training rows."""
+    rows = prepared(training_rows({**config, "train_rows": config["count_rows"]}, seed), config)
+    given = modules_of(model, rows)
+    return [i for i in range(config["num_modules"]) if given.count(i) >= config["used_share"] * len(given)]
+
+
+def task_config(config: dict, task: str) -> dict:
+    """The settings of one of the two tasks: `acre` or `raven` of config over the rest."""
+    return {**config, **config[task]}
+
+
+def scores(model, config: dict, prefix: str) -> dict[str, float]:
+    """The scores of all cells of a task's config; names begin with prefix and the task."""
+    return {
+        f"{prefix}_{config['family']}_{name}": value
+        for cell in config["cells"]
+        for name, value in cell_scores(model, config, cell).items()
+    }
+
+
+def exact_scores(model, config: dict, places=None) -> dict[tuple[str, str], float]:
+    """{(cell, format): share of exact answers} of the whole model, or of the module that a context names."""
+    found = {}
+    for cell in config["cells"]:
+        for format, rows in test_rows(config, cell).items():
+            if places is None or (cell, format) in places:
+                right = answers_right(model, prepared(rows, config))
+                found[cell, format] = mean(right)
+    return found
+
+
+def named(scores: dict[tuple[str, str], float], prefix: str, kind: str = "exact") -> dict[str, float]:
+    """Metrics of exact_scores on the first task: their names begin with prefix and end with kind."""
+    return {f"{prefix}_{TASKS[0]}_{cell}_{format}_{kind}": value for (cell, format), value in scores.items()}
+
+
+def serving(metrics: dict[str, float], config: dict) -> dict[int, set[tuple[str, str]]]:
+    """{domain module: the (cell, format) places of the first task whose rows mostly went to it before}."""
+    found = {}
+    for cell in config["cells"]:
+        for format in FORMATS:
+            shares = [
+                metrics[f"before_{TASKS[0]}_{cell}_{format}_module{i}"] for i in range(config["num_modules"])
+            ]
+            found.setdefault(shares.index(max(shares)), set()).add((cell, format))
+    return found
+
+
+def run_continual(run: Run) -> dict:
+    """Tune an arm on ACRE, then on RAVEN; cells before and after, and after with one part put back.
+
+    Of each domain module that served ACRE, too, what it answers alone afterwards (_served), and what the
+    model does with that module as it was (served_back). `keep` freezes what ACRE used before RAVEN begins:
+    its modules with their centroids, and the router.
+    """
+    from transformers import set_seed
+
+    first, second = (task_config(run.config, task) for task in TASKS)
+    set_seed(run.seed)
+    model = build_model(run.config)
+    history = [
+        {"task": TASKS[0], **row} for row in tuned(replace(run, folder=run.folder / TASKS[0]), model, first)
+    ]
+    metrics = {"trainable_parameters": trained_parameters(model)} | scores(model, first, "before")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    routed = run.config["routed_by"] == "router"
+    if routed:
+        used = used_modules(model, first, run.seed)
+        metrics["modules_used"] = len(used)
+        if run.config["keep"]:
+            model.freeze_modules([*used, *["router"] * run.config["router_trainable"]])
+            model.router.norm.held.fill_(True)
+    history += [
+        {"task": TASKS[1], **row} for row in tuned(replace(run, folder=run.folder / TASKS[1]), model, second)
+    ]
+    for config in (first, second):
+        metrics |= scores(model, config, "after")
+    for part in PARTS if routed else ():
+        with put_back(model, before, part):
+            metrics |= named(exact_scores(model, first), f"{part}_back")
+    for module, places in (serving(metrics, first) if routed else {}).items():
+        with model.only(module):
+            metrics |= named(exact_scores(model, first, places), "after", "served")
+        with put_back(model, before, module):
+            metrics |= named(exact_scores(model, first, places), "served_back")
+    if run.config["map_rows"]:
+        history += [
+            {"task": task, **row}
+            for task, config in zip(TASKS, (first, second))
+            for row in followed(model, config)
+        ]
+    return {"metrics": metrics, "history": history}

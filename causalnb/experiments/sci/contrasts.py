@@ -1,0 +1,92 @@
+"""SCI taken apart on add_prim_jump: ablations, the guide's own model, controls and the five contrasts."""
+
+from causalnb.experiments.sci.scan import build_model, run_scan, scan_data, small_llama
+from causalnb.lab.registry import Run
+from causalnb.tasks import scan
+
+
+def augmented_data(split, validation_rows, test_rows, level, names, primitives: int, seed: int):
+    """scan_data, and each training row again with its verbs replaced by two of `primitives` invented ones.
+
+    Invented verbs stand alone and in compositions; word and action i have the ids V + 2 i and V + 2 i + 1.
+    """
+    from numpy.random import default_rng
+
+    rows, validation, test = scan_data(split, validation_rows, test_rows, level, names)
+    draw, size = default_rng(2000 + seed), len(scan.VOCABULARY)
+    verbs = {verb: (scan.VOCABULARY[verb], scan.VOCABULARY[f"I_{verb.upper()}"]) for verb in scan.VERBS}
+    more = []
+    for row in rows:
+        if not any(verb in row["text"].split() for verb in verbs):
+            continue
+        chosen = draw.permutation(primitives)[: len(verbs)].tolist()
+        swap = {
+            old: size + 2 * i + part
+            for i, pair in zip(chosen, verbs.values())
+            for part, old in enumerate(pair)
+        }
+        ids = [swap.get(token, token) for token in row["input_ids"]]
+        labels = [swap.get(token, token) for token in row["labels"]]
+        named = dict(zip(verbs, chosen))
+        text = " ".join(f"verb{named[word]}" if word in named else word for word in row["text"].split())
+        more.append({**row, "input_ids": ids, "labels": labels, "text": text})
+    return rows + more, validation, test
+
+
+def build_arm(config: dict):
+    """The model of an arm; SCI and its extension come from sci_scan.build_model and lose a part here."""
+    from torch import nn
+
+    from causalnb.sci import contrasts, guide_model
+
+    kind = config["model"]
+    if kind == "plain":
+        return small_llama(config, len(scan.VOCABULARY) + 2 * config["primitives"])
+    settings = {
+        "n_structural_slots": config["structural_slots"],
+        "cbm_layers": config["cbm_layers"],
+        "scl_weight": config["scl_weight"],
+    }
+    if kind == "guide":
+        return guide_model.GuideSCITransformer.from_base(small_llama(config), **settings)
+    if kind in contrasts.APPROACHES:
+        return contrasts.SlotDecoder.from_base(
+            small_llama(config), approach=kind, penalty_weight=config["penalty_weight"], **settings
+        )
+    if kind == "construction_templates":
+        return contrasts.ConstructionTransformer.from_base(small_llama(config), **constructions(), **settings)
+    if config["without"] == "leak control":
+        return contrasts.LeakingSCI.from_base(small_llama(config), **settings)
+    model = build_model(config)
+    if config["without"] == "abstraction":
+        model.structural_encoder.abstraction_layer = nn.Identity()
+    elif config["without"] == "content encoder":
+        model.content_encoder = contrasts.RawContent()
+    return model
+
+
+def constructions() -> dict:
+    """word_classes and constructions of SCAN for ConstructionConfig: the grammar's own structures."""
+    classes = {word: index for index, word in enumerate(scan.VOCABULARY)}
+    classes |= {verb: classes[scan.VERBS[0]] for verb in scan.VERBS}
+    classes |= {direction: classes[scan.DIRECTIONS[0]] for direction in scan.DIRECTIONS}
+    known = {
+        ("<bos>", *scan.structure(command, "verb_direction").split(), "<sep>")
+        for command, _ in scan.generate()
+    }
+    shown = {"_": scan.VERBS[0], "*": scan.DIRECTIONS[0]}
+    return {
+        "word_classes": [classes[word] for word in scan.VOCABULARY],
+        "constructions": [[classes[shown.get(word, word)] for word in words] for words in sorted(known)],
+    }
+
+
+def run_arm(run: Run) -> dict:
+    """As run_scan; primitives > 0 adds invented verbs to the training rows."""
+    if not run.config["primitives"]:
+        return run_scan(run, build_arm)
+
+    def data(*arguments):
+        return augmented_data(*arguments, run.config["primitives"], run.seed)
+
+    return run_scan(run, build_arm, data)

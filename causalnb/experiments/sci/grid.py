@@ -1,0 +1,209 @@
+"""Which arms, seeds and settings make SCI's results on SCAN: splits, search, ablations, contrasts."""
+
+from causalnb.experiments.sci.contrasts import run_arm
+from causalnb.experiments.sci.scan import run_scan
+from causalnb.lab.registry import Experiment, register
+
+SCAN_SETTINGS = {
+    "laptop": {
+        "hidden_size": 64,
+        "layers": 3,
+        "heads": 4,
+        "structural_slots": 4,
+        "cbm_layers": [0, 1],
+        "scl_weight": 0.1,
+        "ortho": "project",
+        "invariance_weight": 100.0,
+        "abstraction_noise": 0.1,
+        "structure_level": "verb_direction",
+        "anchors": "rows",
+        "renamed": False,
+        "steps": 1500,
+        "learning_rate": 2e-3,
+        "random_rows": 48,
+        "pairs": 13,
+        "evaluate_every": 150,
+        "validation_rows": 400,
+        "curve_rows": 400,
+        "test_rows": None,
+        "decoded_rows": 300,
+        "probe_rows": 200,
+        "bf16": False,
+    },
+    "quick": {
+        "hidden_size": 32,
+        "layers": 2,
+        "steps": 6,
+        "random_rows": 12,
+        "pairs": 4,
+        "evaluate_every": 3,
+        "validation_rows": 20,
+        "curve_rows": 20,
+        "test_rows": 40,
+        "decoded_rows": 8,
+        "probe_rows": 12,
+    },
+    "gpu": {
+        "hidden_size": 256,
+        "layers": 6,
+        "heads": 8,
+        "structural_slots": 8,
+        "cbm_layers": [2, 3, 4],
+        "steps": 10_000,
+        "learning_rate": 5e-4,
+        "random_rows": 256,
+        "pairs": 64,
+        "evaluate_every": 500,
+        "bf16": True,
+    },
+    "paper": {
+        "hidden_size": 2048,
+        "layers": 22,
+        "heads": 32,
+        "structural_slots": 8,
+        "cbm_layers": [6, 11, 16],
+        "steps": 20_000,
+        "learning_rate": 1e-4,
+        "evaluate_every": 1000,
+        "bf16": True,
+    },
+}
+SCAN_ARMS = {
+    **{arm: {"model": arm} for arm in ("plain", "plain_labels", "sci")},
+    "sci_separated": {"model": "sci_separated", "structural_slots": 8},
+}
+THREE_ARMS = {arm: SCAN_ARMS[arm] for arm in ("plain", "sci", "sci_separated")}
+MODULES = {
+    "sci_separated": ("causalnb.sci.separated",),
+    "guide": ("causalnb.sci.guide", "causalnb.sci.guide_model"),
+}
+APPROACHES = ("information_bottleneck", "slot_attention", "relational_attention", "causal_vae")
+
+
+def scan_experiment(
+    name: str, title: str, split: str, arms: dict, laptop_seeds: int, **settings
+) -> Experiment:
+    """Register sci.scan.<name>: `arms` on `split`, the shared settings under `settings`."""
+    laptop = {**SCAN_SETTINGS["laptop"], "split": split, "model": "plain", **settings}
+    return register(
+        Experiment(
+            id=f"sci.scan.{name}",
+            title=title,
+            arms=arms,
+            run=run_scan,
+            notebook="21_sci_scan",
+            settings={**SCAN_SETTINGS, "laptop": laptop},
+            seeds={
+                "quick": 2 if laptop_seeds == 5 else 1,
+                "laptop": laptop_seeds,
+                "paper": min(3, laptop_seeds),
+            },
+            cost={"quick": 4, "laptop": 150, "gpu": 400, "paper": 200_000},
+        )
+    )
+
+
+scan_experiment(
+    "add_prim_jump",
+    "SCAN add_prim_jump: 'jump' is trained alone and tested in every composition",
+    "add_prim_jump",
+    SCAN_ARMS,
+    5,
+)
+scan_experiment(
+    "add_prim_run",
+    "SCAN add_prim_run: the same with 'run', a verb on which nothing was tried or chosen",
+    "add_prim_run",
+    SCAN_ARMS,
+    5,
+)
+scan_experiment(
+    "renamed",
+    "SCAN add_prim_jump with the actions renamed at random, anew for each seed",
+    "add_prim_jump",
+    {arm: SCAN_ARMS[arm] for arm in ("plain", "sci_separated")},
+    3,
+    renamed=True,
+)
+for name, title in (
+    ("simple", "a random split, nothing has to be recombined"),
+    ("add_prim_turn_left", "'turn left' is trained alone and tested in every composition"),
+    ("template_around_right", "'around right' is never trained with any verb"),
+    ("length", "trained up to 22 actions, tested from 24"),
+):
+    scan_experiment(name, f"SCAN {name}: {title}", name, THREE_ARMS, 3)
+
+scan_experiment(
+    "search",
+    "Settings, searched on another held-out verb ('look'): the rate for every arm, and SCI separated's own",
+    "add_prim_look",
+    {
+        f"{arm}_lr{1000 * rate:g}": {**settings, "learning_rate": rate}
+        for arm, settings in SCAN_ARMS.items()
+        for rate in (1e-3, 2e-3, 4e-3)
+    }
+    | {
+        f"{arm}_{name}": {**SCAN_ARMS[arm], **setting}
+        for arm, name, setting in (
+            ("sci", "slots8", {"structural_slots": 8}),
+            ("sci_separated", "slots4", {"structural_slots": 4}),
+            ("sci_separated", "weight10", {"invariance_weight": 10.0}),
+            ("sci_separated", "noise0", {"abstraction_noise": 0.0}),
+            ("sci_separated", "noise0_2", {"abstraction_noise": 0.2}),
+        )
+    },
+    1,
+    test_rows=1000,  # lr2 is 2e-3
+)
+
+COMMON = {
+    "run": run_arm,
+    "notebook": "21_sci_scan",
+    "settings": {
+        **{name: SCAN_SETTINGS[name] for name in ("quick", "gpu", "paper")},
+        "laptop": {
+            **SCAN_SETTINGS["laptop"],
+            "split": "add_prim_jump",
+            "model": "sci",
+            "without": "",
+            "primitives": 0,
+            "penalty_weight": 1e-3,
+        },
+    },
+    "seeds": {"quick": 1, "laptop": 3},
+    "cost": {"quick": 4, "laptop": 150, "gpu": 400, "paper": 200_000},
+}
+
+ABLATIONS = {
+    "guide": {"model": "guide"},
+    "no_contrastive": {"scl_weight": 0.0},
+    "no_binding": {"model": "structure_only"},
+    "no_abstraction": {"without": "abstraction"},
+    "no_content_encoder": {"without": "content encoder"},
+    "no_leak_control": {"without": "leak control"},
+    "augmentation": {"model": "plain", "primitives": 100},
+    "separated_no_invariance": {**SCAN_ARMS["sci_separated"], "invariance_weight": 0.0},
+    "separated_no_contrastive": {**SCAN_ARMS["sci_separated"], "scl_weight": 0.0},
+    "separated_no_noise": {**SCAN_ARMS["sci_separated"], "abstraction_noise": 0.0},
+    "separated_4_slots": {**SCAN_ARMS["sci_separated"], "structural_slots": 4},
+    "separated_pairs_by_structure": {**SCAN_ARMS["sci_separated"], "anchors": "structures"},
+}
+register(
+    Experiment(
+        id="sci.ablations",
+        title="SCI on add_prim_jump without one of its parts, and the guide's own model",
+        arms=ABLATIONS,
+        **COMMON,
+    )
+)
+register(
+    Experiment(
+        id="sci.contrasts",
+        title="The five approaches of the guide's comparison on add_prim_jump",
+        arms={
+            **{approach: {"model": approach, "scl_weight": 0.0} for approach in APPROACHES},
+            "construction_templates": {"model": "construction_templates", "scl_weight": 0.0},
+        },
+        **COMMON,
+    )
+)

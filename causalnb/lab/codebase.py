@@ -1,0 +1,377 @@
+"""The code of the course in units that do not know where they stand: what ran, and is it still there?
+
+A unit is a function with what is defined inside it, a class without its methods, or a constant of a module.
+Its hash leaves out layout, comments, docstrings, checks that only raise, and imports of ours, so that code can
+be formatted, documented and moved from file to file without being another.
+"""
+
+import ast
+import functools
+import importlib
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import causalnb
+from causalnb.errors import LabError
+from causalnb.lab import files
+from causalnb.paths import cache_dir, shown
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+SILENT = (
+    ast.Raise,
+    ast.Pass,
+    ast.Global,
+    ast.Nonlocal,
+    ast.Import,
+    ast.ImportFrom,
+    *DEFINITIONS,
+    ast.ClassDef,
+)
+COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
+DIGITS = 8
+
+
+def _short(text: str, digits: int = DIGITS) -> str:
+    return sha256(text.encode()).hexdigest()[:digits]
+
+
+def _guard(node) -> bool:
+    """An `if` that does nothing but raise: it stops a run, and changes no number of one that ended.
+
+    What stands in a `try` is no guard, since the raising may be caught there; nor is a test that assigns.
+    """
+    return (
+        isinstance(node, ast.If)
+        and not node.orelse
+        and isinstance(node.body[-1], ast.Raise)
+        and all(isinstance(step, (ast.Assign, ast.Raise)) for step in node.body)
+        and not any(isinstance(part, ast.NamedExpr) for part in ast.walk(node.test))
+    )
+
+
+def _ours(node) -> bool:
+    """An import of what belongs to the course, whose place may change."""
+    roots = {name.partition(".")[0] for name in ("causalnb", *causalnb.CATALOGUES)}
+    if isinstance(node, ast.ImportFrom):
+        return bool(node.level) or (node.module or "").partition(".")[0] in roots
+    return isinstance(node, ast.Import) and all(a.name.partition(".")[0] in roots for a in node.names)
+
+
+def tree(node, caught: bool = False) -> str:
+    """`node` as text without positions, docstrings, guards, imports of ours and empty fields."""
+    if isinstance(node, list):
+        kept = (part for part in node if not _ours(part) and (caught or not _guard(part)))
+        return "[" + ",".join(tree(part, caught) for part in kept) + "]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    parts, caught = [], caught or isinstance(node, ast.Try)
+    documented = isinstance(node, (ast.Module, ast.ClassDef, *DEFINITIONS))
+    for name, value in ast.iter_fields(node):
+        if name == "body" and documented and ast.get_docstring(node, clean=False) is not None:
+            value = value[1:]
+        if value is not None and value != []:
+            parts.append(f"{name}={tree(value, caught)}")
+    return f"{type(node).__name__}({','.join(parts)})"
+
+
+@dataclass(eq=False)
+class Unit:
+    """A piece of code: where it stands, its hash, and the units that it names, {name in it: unit}."""
+
+    module: str
+    name: str
+    file: Path
+    node: ast.AST
+    hash: str
+    names: dict[str, "Unit"] = field(default_factory=dict)
+    owner: "Unit | None" = None  # a method's class
+
+    @property
+    def callable(self) -> bool:
+        """Whether it runs when it is called, and not when it is imported."""
+        return isinstance(self.node, DEFINITIONS)
+
+    @property
+    def first(self) -> int:
+        """The line on which it begins, with its decorators."""
+        return min([self.node.lineno, *(part.lineno for part in getattr(self.node, "decorator_list", ()))])
+
+    def ran(self, lines: set[int]) -> bool:
+        """Whether a statement of its body is among the executed lines."""
+        body = self.node.body
+        return any(line in lines for line in range(body[0].lineno, body[-1].end_lineno + 1))
+
+    def missed(self, lines: set[int]) -> dict[str, int]:
+        """{hash: line} of its statements that are not among the executed lines; raising ones do not count."""
+        found = {}
+        for node in _statements(self.node):
+            first = node.lineno
+            last = node.body[0].lineno - 1 if isinstance(node, COMPOUND[:-1]) else node.end_lineno
+            last = node.subject.end_lineno if isinstance(node, ast.Match) else max(first, last)
+            if not any(line in lines for line in range(first, last + 1)):
+                found[_short(_header(node))] = first
+        return found
+
+
+def _statements(node, caught: bool = False) -> Iterator[ast.stmt]:
+    """The statements in a definition that can be seen to run, outermost first; guards and docstrings apart."""
+    caught = caught or isinstance(node, ast.Try)
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            if not caught and _guard(child):
+                continue
+            quoted = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
+            if not quoted and not isinstance(child, (*SILENT, ast.Try)):
+                yield child
+        if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+            yield from _statements(child, caught)
+
+
+def _header(node: ast.stmt) -> str:
+    """A statement without the statements in it."""
+    inner = ("body", "orelse", "cases")
+    if not isinstance(node, COMPOUND):
+        return tree(node)
+    parts = [f"{name}={tree(value)}" for name, value in ast.iter_fields(node) if name not in inner]
+    return f"{type(node).__name__}({','.join(parts)})"
+
+
+class Codebase:
+    """All units of packages, found without importing them."""
+
+    def __init__(self, roots: Mapping[str, Path]):
+        self.roots = dict(roots)
+        self.units: list[Unit] = []
+        self.files: dict[Path, list[Unit]] = {}
+        self._scopes: dict[str, dict] = {}  # module -> {name: unit or ("import", module, name)}
+        for top, place in roots.items():
+            for file in sorted(place.rglob("*.py")):
+                parts = file.relative_to(place).with_suffix("").parts
+                self._add(".".join([top, *parts]).removesuffix(".__init__"), file)
+        for unit in self.units:
+            unit.names = self._named(unit)
+
+    def _add(self, module: str, file: Path) -> None:
+        try:
+            body = ast.parse(file.read_bytes()).body
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None)
+            raise LabError(f"{shown(file)} line {line} is not valid Python: correct it.") from error
+        scope = self._scopes[module] = {}
+        package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+        for node in body:
+            if isinstance(node, DEFINITIONS):
+                scope[node.name] = self._unit(module, node.name, file, node)
+            elif isinstance(node, ast.ClassDef):
+                methods = [part for part in node.body if isinstance(part, DEFINITIONS)]
+                rest = [part for part in node.body if part not in methods]
+                bare = ast.ClassDef(**{**dict(ast.iter_fields(node)), "body": rest or [ast.Pass()]})
+                scope[node.name] = owner = self._unit(module, node.name, file, ast.copy_location(bare, node))
+                for part in methods:
+                    self._unit(module, f"{node.name}.{part.name}", file, part).owner = owner
+            elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                unit = self._unit(module, ast.unparse(targets[0]), file, node)
+                scope |= {n.id: unit for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+            else:
+                scope |= _imported([node], package)
+
+    def _unit(self, module: str, name: str, file: Path, node: ast.AST) -> Unit:
+        unit = Unit(module, name, file, node, _short(tree(node)))
+        self.units.append(unit)
+        self.files.setdefault(file.resolve(), []).append(unit)
+        return unit
+
+    def _resolved(self, bound, depth: int = 8):
+        """The unit or ("module", name) that something bound to a name is, None for what is not ours."""
+        while depth and isinstance(bound, tuple):
+            _, module, name = bound
+            inner = f"{module}.{name}" if name else module
+            if name and name in self._scopes.get(module, {}):
+                bound, depth = self._scopes[module][name], depth - 1
+            else:
+                return ("module", inner) if inner in self._scopes else None
+        return bound
+
+    def _named(self, unit: Unit) -> dict[str, Unit]:
+        scope = self._scopes[unit.module]
+        package = unit.module if unit.file.name == "__init__.py" else unit.module.rpartition(".")[0]
+        inside = _imported(ast.walk(unit.node), package)
+        found = {}
+        for node in ast.walk(unit.node):
+            chain = _chain(node)
+            if not chain or not (bound := inside.get(chain[0]) or scope.get(chain[0])):
+                continue
+            target, rest = self._resolved(bound), list(chain[1:])
+            while isinstance(target, tuple) and rest:
+                target = self._resolved(("import", target[1], rest.pop(0)))
+            if isinstance(target, Unit) and target is not unit:
+                found[".".join(chain)] = target
+        return found
+
+    def at(self, ran: Mapping[Path, set[int]]) -> list[Unit]:
+        """The functions that executed lines of files belong to, with the classes and constants they name."""
+        todo = [
+            unit
+            for file, lines in ran.items()
+            for unit in self.files.get(Path(file).resolve(), ())
+            if unit.callable and unit.ran(lines)
+        ]
+        return self._with_named(todo)
+
+    def called(self, ran: Mapping[Path, set[int]]) -> list[Unit]:
+        """As `at`, from the first lines of the functions that were called, those inside others included."""
+        todo = [
+            unit
+            for file, lines in ran.items()
+            for unit in self.files.get(Path(file).resolve(), ())
+            if unit.callable and any(line in lines for line in range(unit.first, unit.node.end_lineno + 1))
+        ]
+        return self._with_named(todo)
+
+    def _with_named(self, todo: list[Unit]) -> list[Unit]:
+        found = dict.fromkeys(todo)
+        while todo:
+            unit = todo.pop()
+            more = [named for named in unit.names.values() if not named.callable]
+            for other in [*more, *([unit.owner] if unit.owner else [])]:
+                if other not in found:
+                    found[other] = None
+                    todo.append(other)
+        return list(found)
+
+    @staticmethod
+    def statements(units: Iterable[Unit]) -> set[str]:
+        """Hashes of all statements in the functions among units."""
+        return {hash for unit in units if unit.callable for hash in unit.missed(set())}
+
+    @staticmethod
+    def changed(units: Iterable[Unit], lines: Mapping[Path, set[int]], known: set[str]) -> dict[str, str]:
+        """{hash: "file line n"} of statements in units that ran which did not, and are not among `known`."""
+        found = {}
+        for unit in units:
+            if unit.callable:
+                for hash, line in unit.missed(lines.get(unit.file.resolve(), set())).items():
+                    if hash not in known:
+                        found[hash] = f"{shown(unit.file)} line {line}"
+        return found
+
+
+def _imported(nodes: Iterable[ast.AST], package: str) -> dict[str, tuple]:
+    """{name: ("import", module, name in it)} of import statements; whether they are ours is seen later."""
+    found = {}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            up = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*up, *([node.module] if node.module else [])])
+            found |= {a.asname or a.name: ("import", module, a.name) for a in node.names}
+        elif isinstance(node, ast.Import):
+            for a in node.names:
+                name = a.name if a.asname else a.name.partition(".")[0]
+                found[a.asname or name] = ("import", name, "")
+    return found
+
+
+def _chain(node) -> tuple[str, ...]:
+    """("a", "b", "c") of a.b.c, () of anything else."""
+    if isinstance(node, ast.Attribute):
+        inner = _chain(node.value)
+        return (*inner, node.attr) if inner else ()
+    return (node.id,) if isinstance(node, ast.Name) else ()
+
+
+@dataclass(frozen=True)
+class Index:
+    """What the state of a result is read from: {hash of a unit: [(name in it, hash of what that means)]}."""
+
+    names: dict[str, list]
+    known: dict[str, str] = field(default_factory=dict)
+
+    def holds(self, units: str, edges: str) -> bool:
+        """Whether code is still here: the hashes of its units, apart by spaces, and what they name."""
+        hashes = frozenset(units.split())
+        if not hashes <= self.names.keys():
+            return False
+        if units not in self.known:
+            self.known[units] = self.edges(hashes)
+        return self.known[units] == edges
+
+    def edges(self, hashes: frozenset[str]) -> str:
+        """Digest of which of these units names which other, so that a name that means another one is seen."""
+        lines = {
+            f"{hash} {name} {other}"
+            for hash in hashes
+            for name, other in self.names.get(hash, ())
+            if other in hashes
+        }
+        return _short("\n".join(sorted(lines)), 16)
+
+    def digest(self) -> str:
+        """16 hex digits of all code."""
+        return _short("\n".join(sorted(self.names)), 16)
+
+
+def described(units: Iterable[Unit]) -> dict[str, str]:
+    """{units, edges} of code, as `Index.holds` takes them."""
+    hashes = frozenset(unit.hash for unit in units)
+    return {"units": " ".join(sorted(hashes)), "edges": index().edges(hashes)}
+
+
+def _roots() -> dict[str, Path]:
+    tops = dict.fromkeys(name.partition(".")[0] for name in ("causalnb", *causalnb.CATALOGUES))
+    return {top: Path(importlib.import_module(top).__file__).parent for top in tops}
+
+
+@functools.lru_cache(None)
+def current() -> Codebase:
+    """The code of this process: the course, and every package that registers experiments."""
+    return Codebase(_roots())
+
+
+@functools.lru_cache(None)
+def index() -> Index:
+    """The index of `current`, kept in the cache for as long as no file changes."""
+    text = sha256()
+    for top, place in _roots().items():
+        for file in sorted(place.rglob("*.py")):
+            text.update(f"{top} {file.relative_to(place)} ".encode() + sha256(file.read_bytes()).digest())
+    kept = cache_dir() / f"code-{text.hexdigest()[:16]}.json"
+    try:
+        return Index(json.loads(kept.read_bytes()))
+    except (OSError, ValueError):
+        names = {}
+        for unit in current().units:
+            found = {(name.rpartition(".")[2], other.hash) for name, other in unit.names.items()}
+            names[unit.hash] = sorted({*map(tuple, names.get(unit.hash, ())), *found})
+    for old in kept.parent.glob("code-*.json"):
+        old.unlink(missing_ok=True)
+    with suppress(LabError):  # it is only kept to be faster
+        files.write_atomic(kept, json.dumps(names).encode())
+    return Index(names)
+
+
+@contextmanager
+def recorded() -> Iterator[dict[Path, set[int]]]:
+    """Within, note the first lines of all functions of ours that are called, by file."""
+    roots = tuple(str(place) for place in _roots().values())
+    called: set[tuple[str, int]] = set()
+
+    def note(frame, event: str, _) -> None:
+        if event == "call" and frame.f_code.co_name != "<module>":
+            called.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+
+    found: dict[Path, set[int]] = {}
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(before)
+        for file, line in called:
+            if file.startswith(roots):
+                found.setdefault(Path(file), set()).add(line)

@@ -1,0 +1,66 @@
+"""The numbers that tables, figures and notebooks are made from: stored, or trained now where that is short."""
+
+import gc
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from causalnb.errors import LabError
+from causalnb.lab import profiles, registry, results, runner
+
+_stored_only: ContextVar[bool] = ContextVar("stored_only", default=False)
+
+
+@contextmanager
+def stored_only() -> Iterator[None]:
+    """Within this context `require` trains nothing: tables and figures are made from what is stored."""
+    token = _stored_only.set(True)
+    try:
+        yield
+    finally:
+        _stored_only.reset(token)
+
+
+def lacking(
+    experiment: str, profile: str | None = None, arms: Iterable[str] | None = None
+) -> tuple[list, float]:
+    """The (experiment, arm, seed) that are missing or stale, and the core-seconds they should take."""
+    wanted = results.states(experiment, profile, arms)
+    jobs = [job for job, (kind, _) in wanted.items() if kind in ("missing", "stale")]
+    seconds = {arm: results.estimate(experiment, arm, profile) for arm in {arm for _, arm, _ in jobs}}
+    return jobs, sum(seconds[arm] for _, arm, _ in jobs)
+
+
+def live(seconds: float, profile: str | None = None) -> bool:
+    """Whether training of that length is done without being asked: short in this profile, or FRESH=1."""
+    return seconds < profiles.current(profile).live_seconds or os.environ.get("FRESH") == "1"
+
+
+def require(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):
+    """`frame`, complete: what is missing or stale is trained now if that is short or FRESH=1 is set.
+
+    Else LabError says which command makes it and how long that takes; LabError if one is unreadable.
+    """
+    scale, arms = profiles.current(profile), registry.arms(experiment, arms)
+    short, total = lacking(experiment, scale.name, arms)
+    if short and (_stored_only.get() or not live(total, scale.name)):
+        of = len(arms) * len(registry.seeds(experiment, scale.name))
+        raise LabError(
+            f"{len(short)} of {of} {scale.name} results of {experiment} are not there: "
+            f"`causalnb run {experiment} --profile {scale.name}` makes them in about "
+            f"{results.duration(total / min(scale.jobs, len(short)))}."
+        )
+    if short:
+        from tqdm.auto import tqdm
+
+        gc.freeze()  # the Trainer collects garbage often, and torch alone is a million objects
+        with tqdm(total=len(short), desc=experiment, disable=not scale.progress) as bar:
+
+            def note(done: int, total: int, text: str) -> None:
+                bar.set_postfix_str(f"{arm} {seed}: {done}/{total} {text}")
+
+            for _, arm, seed in short:
+                runner.execute(experiment, arm, seed, scale.name, note, wait=3600)
+                bar.update()
+    return results.frame(experiment, scale.name, arms)

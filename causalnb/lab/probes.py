@@ -1,0 +1,392 @@
+"""Does an arm still compute what it computed? The first steps at the real settings, and the quick run, again.
+
+A probe is a JSON file in data/probes/: losses and gradient norms of the first steps at the laptop settings with
+seed 0, scores after them on a few rows, and the quick run, whole. `verified` lists the code, by the hashes of
+what ran, and the libraries under which all of these numbers came out.
+"""
+
+import importlib.metadata
+import json
+import math
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fnmatch import fnmatch
+from pathlib import Path
+
+from causalnb.errors import LabError, sentence
+from causalnb.lab import codebase, files, registry
+from causalnb.lab.records import canonical, plain, short
+from causalnb.paths import probes_dir, shown
+
+STEPS = 3  # of each training at the real settings
+ROWS = 8  # of each part that is scored after them
+LIBRARIES = ("torch", "transformers")
+RTOL, ACROSS = 1e-5, 1e-3  # with the same versions of the libraries, and across versions
+TINY = 1e-7  # numbers below this are equal: rounding has no relative size at 0
+PROFILE = "laptop"  # whose settings are probed: all profiles run the same code
+FIELDS = {"experiment", "arm", "version", "config", "numbers", "versions", "verified", "date", "seconds"}
+_probing: ContextVar["Probing | None"] = ContextVar("probing", default=None)
+
+
+@dataclass
+class Probing:
+    """Within a probe: how many steps a training takes, and what it noted of them."""
+
+    steps: int
+    rows: int
+    noted: list[dict]
+
+
+@contextmanager
+def probing(steps: int = STEPS, rows: int = ROWS) -> Iterator[list[dict]]:
+    """Within, `training.train` stops after `steps` and notes each, and `scored` gives at most `rows`."""
+    token = _probing.set(Probing(steps, rows, noted := []))
+    try:
+        yield noted
+    finally:
+        _probing.reset(token)
+
+
+def now() -> Probing | None:
+    """The probe that is running, if one is."""
+    return _probing.get()
+
+
+def scored(rows: list) -> list:
+    """The rows that are scored: all of them; within a probe, the first few."""
+    return rows if now() is None else rows[: now().rows]
+
+
+def versions() -> dict[str, str]:
+    """The libraries that decide on the numbers, as installed."""
+    return {name: importlib.metadata.version(name) for name in LIBRARIES}
+
+
+def path(experiment: str, arm: str) -> Path:
+    """Where the probe of an arm lies."""
+    return probes_dir(PROFILE) / experiment / f"{arm}.json"
+
+
+def read(experiment: str, arm: str) -> dict | None:
+    """The stored probe, None if there is none; LabError naming a damaged file."""
+    file = path(experiment, arm)
+    try:
+        record = json.loads(file.read_bytes())
+        if not isinstance(record, dict) or set(record) - {"checksum"} != FIELDS:
+            raise ValueError("it is not as a probe is")
+        if record.pop("checksum", None) != short(canonical(record)):
+            raise ValueError("it was changed after it was written")
+        return record
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise LabError(
+            f"{shown(file)} is damaged ({error}): restore it from git, or delete it and run "
+            f"`causalnb verify {experiment} --make`."
+        ) from None
+
+
+def write(record: dict) -> Path:
+    """Store a probe, a field a line."""
+    record = {**record, "checksum": short(canonical(record))}
+    lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
+    target = path(record["experiment"], record["arm"])
+    files.write_atomic(target, f"{{\n{lines}\n}}\n".encode())
+    return target
+
+
+def state(experiment: str, arm: str) -> tuple[bool, str]:
+    """(whether the code and libraries of today gave the arm's numbers, one-line reason)."""
+    probe = read(experiment, arm)
+    if probe is None:
+        return False, "it has no probe yet"
+    if probe["version"] != registry.experiment(experiment).version:
+        return False, "its probe is of another version"
+    if not registry.same_settings(experiment, probe["config"], registry.config(experiment, arm, PROFILE)):
+        return False, "its probe has other settings"
+    here = versions()
+    known = [entry for entry in probe["verified"] if {name: entry[name] for name in LIBRARIES} == here]
+    if not known:
+        return False, f"its probe did not run with {' and '.join(f'{n} {v}' for n, v in here.items())} yet"
+    if any(codebase.index().holds(entry["units"], entry["edges"]) for entry in known):
+        return True, "verified"
+    return False, "the code that it ran has changed since"
+
+
+def running(experiment: str, arm: str) -> str:
+    """A name for the code that an arm runs, the same while that does not change; without a probe, all code."""
+    probe = read(experiment, arm)
+    for entry in probe["verified"] if probe else ():
+        if codebase.index().holds(entry["units"], entry["edges"]):
+            return entry["edges"]
+    return codebase.index().digest()
+
+
+# comparing
+
+
+def flat(value, name: str = "") -> Iterator[tuple[str, object]]:
+    """("losses[2].loss", 3.4) for every leaf of nested lists and dicts, in order."""
+    if isinstance(value, Mapping):
+        for key in value:
+            yield from flat(value[key], f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from flat(item, f"{name}[{place}]")
+    else:
+        yield name, value
+
+
+def difference(stored: dict, found: dict, rtol: float, ignored: Iterable[str] = ()) -> str | None:
+    """The first number that differs, as "first[0].loss: 2.31 stored, 2.35 now"; None where all agree.
+
+    `ignored`: patterns of names that are not compared, by their last part.
+    """
+
+    def kept(numbers: dict) -> dict:
+        leaves = dict(flat(numbers))
+        return {
+            name: value
+            for name, value in leaves.items()
+            if not any(fnmatch(name.rpartition(".")[2], pattern) for pattern in ignored)
+        }
+
+    one, two = kept(stored), kept(found)
+    for name in [*one, *(name for name in two if name not in one)]:
+        before, after = one.get(name, "nothing"), two.get(name, "nothing")
+        if isinstance(before, float) or isinstance(after, float):
+            numbers = all(isinstance(value, (int, float)) for value in (before, after))
+            if numbers and math.isclose(before, after, rel_tol=rtol, abs_tol=TINY):
+                continue
+        if before != after:
+            return f"{name}: {_told(before)} stored, {_told(after)} now"
+    return None
+
+
+def _rounded(value):
+    """Floats with 8 digits, more than are compared."""
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.8g}") if isinstance(value, float) else value
+
+
+def _told(value) -> str:
+    text = f"{value:.8g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# running
+
+
+def measure(experiment: str, arm: str) -> tuple[dict, dict[Path, set[int]]]:
+    """(numbers, executed lines by file) of an arm: its first steps at the real settings, and its quick run."""
+    try:
+        from coverage import Coverage
+    except ImportError:
+        raise LabError("`causalnb verify` needs the package coverage: run make setup.") from None
+
+    spec, numbers = registry.experiment(experiment), {}
+    folder = Path(tempfile.mkdtemp(prefix="causalnb-probe-"))
+    roots = [str(place) for place in codebase.current().roots.values()]
+    tracer = Coverage(data_file=None, config_file=False, include=[f"{root}/*" for root in roots])
+    try:
+        for part, profile in (("first", PROFILE), ("quick", "quick")):
+            config = registry.config(experiment, arm, profile)
+            run = registry.Run(
+                experiment, arm, 0, "quick", config, folder / part, "cpu", lambda done, total, note="": None
+            )
+            run.folder.mkdir(parents=True)
+            noted: list[dict] = []
+            tracer.start()
+            try:
+                if part == "first":
+                    with probing() as noted:
+                        returned = spec.run(run)
+                else:
+                    returned = spec.run(run)
+            finally:
+                tracer.stop()
+            numbers[part] = _rounded(plain({"steps": noted, **returned}, part))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    data = tracer.get_data()
+    return numbers, {Path(file): set(data.lines(file) or ()) for file in data.measured_files()}
+
+
+def entry(lines: Mapping[Path, set[int]]) -> tuple[dict, list[codebase.Unit]]:
+    """What `verified` lists of the code that ran, and its units."""
+    units = codebase.current().at(lines)
+    missed = codebase.current().changed(units, lines, set())
+    return {**codebase.described(units), "missed": " ".join(sorted(missed)), **versions()}, units
+
+
+def make(experiment: str, arm: str) -> dict:
+    """Run a probe for the first time and store it."""
+    start = time.process_time()
+    numbers, lines = measure(experiment, arm)
+    record = {
+        "experiment": experiment,
+        "arm": arm,
+        "version": registry.experiment(experiment).version,
+        "config": registry.config(experiment, arm, PROFILE),
+        "numbers": numbers,
+        "versions": versions(),
+        "verified": [entry(lines)[0]],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.process_time() - start, 1),
+    }
+    write(record)
+    return record
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a probe said: outcome "same", "differs", "made" or "failed"; `unrun`: {hash: place} of new lines
+    in code that ran which did not run; `ran`: hashes of the statements that did."""
+
+    experiment: str
+    arm: str
+    outcome: str
+    detail: str = ""
+    entry: dict | None = None
+    unrun: dict | None = None
+    ran: tuple = ()
+    seconds: float = 0.0
+
+
+def check(experiment: str, arm: str, create: bool = False) -> Check:
+    """Run the probe of an arm and compare; nothing is written, but where it has none and `create` is set."""
+    start = time.perf_counter()
+    stored = read(experiment, arm)
+    if stored is None and create:
+        make(experiment, arm)
+        return Check(experiment, arm, "made", seconds=time.perf_counter() - start)
+    if stored is None:
+        return Check(experiment, arm, "failed", "it has no probe yet: add --make to store one")
+    spec = registry.experiment(experiment)
+    if stored["version"] != spec.version:
+        return Check(experiment, arm, "failed", "its probe is of another version: run it again")
+    numbers, lines = measure(experiment, arm)
+    rtol = RTOL if stored["versions"] == versions() else ACROSS
+    found = difference(stored["numbers"], numbers, rtol, spec.timed)
+    took = time.perf_counter() - start
+    if found:
+        return Check(experiment, arm, "differs", found, seconds=took)
+    new, units = entry(lines)
+    known = {hash for one in stored["verified"] for hash in one["missed"].split()}
+    unrun = codebase.current().changed(units, lines, known)
+    ran = codebase.current().statements(units) - set(new["missed"].split())
+    return Check(experiment, arm, "same", "", new, unrun, tuple(sorted(ran)), took)
+
+
+def accept(checks: Iterable[Check]) -> list[Check]:
+    """Write into its `verified` list what each probe that came out the same has shown; the rest is told.
+
+    A changed line in code that a probe ran, which did not run in it, is shown by another of these probes that
+    ran it and came out the same; else the arm stays unverified, with outcome "unrun".
+    """
+    checks = list(checks)
+    shown_by = {hash for one in checks if one.outcome == "same" for hash in one.ran}
+    told = []
+    for one in checks:
+        if one.outcome != "same":
+            told.append(one)
+            continue
+        left = [place for hash, place in one.unrun.items() if hash not in shown_by]
+        if left:
+            told.append(replace(one, outcome="unrun", detail=f"{min(left)} is new, and no probe ran it"))
+            continue
+        record = read(one.experiment, one.arm)
+        same = [old for old in record["verified"] if any(old[n] != one.entry[n] for n in LIBRARIES)]
+        record["verified"] = [*same, one.entry]
+        write(record)
+        told.append(replace(one, outcome="verified"))
+    return told
+
+
+def main(words: list[str]) -> int:
+    """The child: checks the arms that its parent names on standard input, and tells of each in a line."""
+    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    import torch
+
+    torch.set_num_threads(1)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    for line in sys.stdin:
+        experiment, arm, create = json.loads(line)
+        try:
+            found = check(experiment, arm, create)
+        except Exception as error:
+            found = Check(experiment, arm, "failed", sentence(error))
+        print(json.dumps(found.__dict__), file=channel)
+    return 0
+
+
+def verify(
+    arms: list[tuple[str, str]],
+    jobs: int = 1,
+    create: bool = False,
+    tell: Callable[[Check], None] = lambda check: None,
+) -> list[Check]:
+    """Check the probes of (experiment, arm) in `jobs` processes, and `accept` what came out the same."""
+    import subprocess
+    from concurrent.futures import ThreadPoolExecutor
+    from queue import Empty, SimpleQueue
+
+    queue: SimpleQueue = SimpleQueue()
+    for arm in arms:
+        queue.put(arm)
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "CAUSALNB_PROFILE": PROFILE,
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")])
+        ),
+    }
+
+    def work(_: int) -> list[Check]:
+        found: list[Check] = []
+        words = [sys.executable, "-m", "causalnb.lab.probes"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(words, text=True, env=env, **pipes) as child:
+            while True:
+                try:
+                    experiment, arm = queue.get_nowait()
+                except Empty:
+                    child.stdin.close()
+                    return found
+                said = ""
+                try:
+                    child.stdin.write(json.dumps([experiment, arm, create]) + "\n")
+                    child.stdin.flush()
+                    said = child.stdout.readline()
+                except OSError:
+                    pass
+                one = Check(**json.loads(said)) if said else Check(experiment, arm, "failed", "it was ended")
+                found.append(one)
+                tell(one)
+                if not said:
+                    return found
+
+    with ThreadPoolExecutor(jobs) as pool:
+        found = [one for some in pool.map(work, range(jobs)) for one in some]
+    done = {(one.experiment, one.arm) for one in found}
+    found += [Check(*arm, "failed", "it was not reached") for arm in arms if arm not in done]
+    return accept(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
