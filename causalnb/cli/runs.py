@@ -1,7 +1,9 @@
-"""Commands that train: run."""
+"""Commands that train, and that compare code with what was trained: run, verify."""
 
 import sys
 from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
@@ -17,9 +19,10 @@ from causalnb.cli.common import (
     app,
     say,
     show,
+    steps,
     tally,
 )
-from causalnb.lab import profiles, registry
+from causalnb.lab import probes, profiles, registry, results
 
 
 def warn_of_other_settings(ids, profile: str | None) -> None:
@@ -49,7 +52,7 @@ def run(
     from causalnb.lab.results import duration
 
     planned = runner.plan(targets, profile, seeds)
-    todo = [job for job in planned if fresh or job.state != "fresh"]
+    todo = [job for job in planned if fresh or job.state not in results.USABLE]
     if not json_:
         warn_of_other_settings(dict.fromkeys(job.experiment for job in planned), profile)
     if dry_run:
@@ -86,3 +89,69 @@ def run(
         counts = Counter(job["outcome"] for job in summary)
         print(tally({key: counts[key] for key in ("done", "kept", "failed")}))
     raise typer.Exit(EXIT_FAILED if failed else 0)
+
+
+def compared(ids: Iterable[str], every: bool, make: bool) -> tuple[list[tuple[str, str]], int]:
+    """(arms with results whose probes are to run, number of those that need not)."""
+    arms = [
+        (id, arm)
+        for id in ids
+        for arm in registry.arms(id)
+        if any(
+            results.path(id, arm, seed, probes.PROFILE).exists()
+            for seed in registry.seeds(id, probes.PROFILE)
+        )
+    ]
+    if make:
+        wanted = [arm for arm in arms if not probes.path(*arm).exists()]
+    else:
+        wanted = [arm for arm in arms if every or not probes.state(*arm)[0]]
+    return wanted, len(arms) - len(wanted)
+
+
+@app.command()
+def verify(
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="[TARGET]...", help="Default: all; see `run`.")
+    ] = None,
+    jobs: Jobs = None,
+    every: Annotated[bool, typer.Option("--all", help="Also those that are verified.")] = False,
+    make: Annotated[bool, typer.Option("--make", help="Store a probe where an arm has none.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be compared.")] = False,
+    json_: Json = False,
+) -> None:
+    """Does the code of today give the numbers that were stored? Runs the probes of arms that are unverified.
+
+    A probe is an arm's first steps at the real settings and its quick run. Where all numbers are the same, the
+    arm's results are fresh again; the first number that differs is named, and then its version has to be
+    raised, or the change undone.
+    """
+    chosen = registry.resolve(targets) if targets else [one.id for one in registry.experiments()]
+    wanted, kept = compared(chosen, every, make)
+    if dry_run:
+        rows = [{"experiment": id, "arm": arm, "now": probes.state(id, arm)[1]} for id, arm in wanted]
+        if json_:
+            return say(rows)
+        show(("experiment", "arm", "now"), [tuple(row.values()) for row in rows])
+        print(f"{len(wanted)} to compare, {kept} verified")
+        return
+    checks = []
+    with steps(len(wanted)) as step:
+
+        def tell(check: probes.Check) -> None:
+            text = " ".join(filter(None, (check.outcome, check.detail)))
+            step(f"{check.experiment} {check.arm}", f"{text}, {check.seconds:.0f} s", 1.0, done=True)
+
+        if wanted:
+            checks = probes.verify(wanted, jobs or profiles.current(probes.PROFILE).jobs, make, tell)
+    rows = [
+        {name: getattr(one, name) for name in ("experiment", "arm", "outcome", "detail")} for one in checks
+    ]
+    bad = [row for row in rows if row["outcome"] not in ("verified", "made")]
+    if json_:
+        say(rows)
+    else:
+        show(("experiment", "arm", "outcome", "what"), [tuple(row.values()) for row in bad])
+        counts = Counter({"kept": kept}) + Counter(row["outcome"] for row in rows)
+        print(tally(dict(counts)) or "nothing to verify")
+    raise typer.Exit(EXIT_FAILED if bad else 0)

@@ -48,7 +48,9 @@ def list_(source: Source = None, extras: Extras = False, json_: Json = False) ->
         [
             (
                 row["id"],
-                row["status"] if row["status"] != "stale" else f"stale: {row['reason']}",
+                row["status"]
+                if row["status"] in ("built", "missing")
+                else f"{row['status']}: {row['reason']}",
                 Path(row["notebook"]).stem,
                 row["shows"],
             )
@@ -56,7 +58,10 @@ def list_(source: Source = None, extras: Extras = False, json_: Json = False) ->
         ],
     )
     counts = Counter(row["status"] for row in rows)
-    print(f"{len(rows)} artefacts: " + tally({key: counts[key] for key in ("built", "stale", "missing")}))
+    print(
+        f"{len(rows)} artefacts: "
+        + tally({key: counts[key] for key in ("built", "unverified", "stale", "missing")})
+    )
 
 
 @app.command()

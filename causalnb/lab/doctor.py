@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from causalnb.errors import LabError
-from causalnb.lab import profiles, registry, runner
+from causalnb.lab import profiles, registry, results, runner
 from causalnb.paths import results_dir, root, shown
 
 
@@ -68,7 +68,7 @@ def _present(folder: Path) -> Path:
 
 
 def work(profile: str | None = None) -> list[dict]:
-    """Per experiment: results by state, core-seconds of those not fresh, seconds with the profile's jobs.
+    """Per experiment: results by state, core-seconds of those to train, seconds with the profile's jobs.
 
     settings: the profile whose settings it takes; memory_gib: what a training takes on the device by
     estimate, None where that is little.
@@ -78,7 +78,7 @@ def work(profile: str | None = None) -> list[dict]:
         found.setdefault(job.experiment, []).append(job)
     table = []
     for id, jobs in found.items():
-        todo = [job.estimate for job in jobs if job.state != "fresh"]
+        todo = [job.estimate for job in jobs if job.state not in results.USABLE]
         table.append(
             {
                 "experiment": id,

@@ -5,6 +5,7 @@ seed 0, scores after them on a few rows, and the quick run, whole. `verified` li
 what ran, and the libraries under which all of these numbers came out.
 """
 
+import gc
 import importlib.metadata
 import json
 import math
@@ -328,6 +329,7 @@ def main(words: list[str]) -> int:
             found = check(experiment, arm, create)
         except Exception as error:
             found = Check(experiment, arm, "failed", sentence(error))
+        gc.freeze()  # the Trainer collects garbage often, and torch alone is a million objects
         print(json.dumps(found.__dict__), file=channel)
     return 0
 

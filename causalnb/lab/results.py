@@ -1,5 +1,6 @@
 """The store of measured numbers: a JSON per (experiment, arm, seed) with what it was made from."""
 
+import functools
 import importlib.metadata
 import json
 import math
@@ -111,34 +112,43 @@ def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Re
     file, profile = path(experiment, arm, seed, profile), profiles.current(profile).name
     redo = f"causalnb run {experiment} --profile {profile}"
     try:
-        record = json.loads(file.read_bytes())
-        if not isinstance(record, dict):
-            raise ValueError("it holds no record")
+        kept = file.stat()
+        result = _parsed(file, kept.st_ino, kept.st_mtime_ns, kept.st_size)
     except FileNotFoundError:
         raise LabError(f"there is no result {shown(file)}: make it with `{redo}`.") from None
     except (OSError, ValueError) as error:
         why = f"{shown(file)} is damaged ({error})"
         raise LabError(f"{why}: restore it from git, or delete it and `{redo}`.") from None
-    if record.get("schema") == 1:
-        record = _of_schema_1(record)
-    if record.get("schema") != SCHEMA:
+    if isinstance(result, int | str | None):
         raise LabError(
-            f"{shown(file)} has schema {record.get('schema')!r} and this causalnb reads {SCHEMA}: "
+            f"{shown(file)} has schema {result!r} and this causalnb reads {SCHEMA}: "
             f"update causalnb, or delete it and `{redo}`."
         )
-    checksum = record.pop("checksum", None)
-    shape = {field.name: field.type for field in fields(Result)}
-    wrong = [name for name in {*shape, *record} if type(record.get(name)) is not shape.get(name)]
-    if wrong or checksum != short(canonical(record)):
-        why = f"{min(wrong)} is not as a result has it" if wrong else "it was changed after it was written"
-        raise LabError(f"{shown(file)} is damaged ({why}): restore it from git, or delete it and `{redo}`.")
-    result = Result(**record)
     if (result.experiment, result.arm, result.seed, result.profile) != (experiment, arm, seed, profile):
         raise LabError(
             f"{shown(file)} holds {result.experiment} {result.arm} seed {result.seed} of "
             f"{result.profile}: put it back where it belongs and `{redo}`."
         )
     return result
+
+
+@functools.lru_cache(8192)
+def _parsed(file: Path, *version: int) -> Result | int | str | None:
+    """The result in a file, which is read again when its inode, time or size changes; or its other schema."""
+    record = json.loads(file.read_bytes())
+    if not isinstance(record, dict):
+        raise ValueError("it holds no record")
+    if record.get("schema") == 1:
+        record = _of_schema_1(record)
+    if record.get("schema") != SCHEMA:
+        return record.get("schema")
+    checksum = record.pop("checksum", None)
+    shape = {field.name: field.type for field in fields(Result)}
+    wrong = [name for name in {*shape, *record} if type(record.get(name)) is not shape.get(name)]
+    if wrong or checksum != short(canonical(record)):
+        why = f"{min(wrong)} is not as a result has it" if wrong else "it was changed after it was written"
+        raise ValueError(why)
+    return Result(**record)
 
 
 def _look(experiment: str, arm: str, seed: int, profile: str | None) -> tuple[str, str, Result | None]:

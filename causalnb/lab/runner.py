@@ -336,9 +336,9 @@ def run(
     fresh: bool = False,
     reporter: PlainReporter | None = None,
 ) -> list[dict]:
-    """Make the results of `ids`, `jobs` at a time, longest first; a failing one does not stop the others.
+    """Make the results of `ids`, `jobs` at a time, cheapest first; a failing one does not stop the others.
 
-    Fresh results are kept unless `fresh`. Returns a dict per result: experiment, arm, seed, outcome
+    Fresh and unverified results are kept unless `fresh`. Returns a dict per result: experiment, arm, seed, outcome
     ("done" | "kept" | "failed"), seconds, error. Ctrl-C stops all of them; the next call resumes.
     """
     scale = profiles.current(profile)
@@ -354,7 +354,6 @@ def run(
     said = {job: ("kept", 0.0, "") for job in planned}
     reporter, inbox, running = reporter or default_reporter(), queue.Queue(), set()
     reporter.start(waiting, len(planned) - len(waiting), min(jobs, max(1, len(waiting))))
-    waiting.reverse()
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
