@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import LabError, sentence
-from causalnb.lab import codebase, evidence, figures, manifest, profiles, registry, results
+from causalnb.lab import codebase, evidence, manifest, profiles, registry, results
 from causalnb.paths import figures_dir, paper_dir
 
 
@@ -54,6 +54,8 @@ def origin(item: registry.Artefact, profile: str) -> str | None:
 
 def build(artefact_id: str, profile: str | None = None) -> list[Path]:
     """Make the files of one artefact from stored results; LabError if it has no builder or saves nothing."""
+    from causalnb.lab import figures
+
     item, profile = registry.find(artefact_id), profiles.current(profile).name
     if not item.build:
         raise LabError(f"{artefact_id} has no builder yet: it cannot be made.")

@@ -322,7 +322,8 @@ def described(units: Iterable[Unit]) -> dict[str, str]:
     return {"units": " ".join(sorted(hashes)), "edges": index().edges(hashes)}
 
 
-def _roots() -> dict[str, Path]:
+def roots() -> dict[str, Path]:
+    """{package: folder} of all code that results may depend on."""
     tops = dict.fromkeys(name.partition(".")[0] for name in ("causalnb", *causalnb.CATALOGUES))
     return {top: Path(importlib.import_module(top).__file__).parent for top in tops}
 
@@ -330,14 +331,14 @@ def _roots() -> dict[str, Path]:
 @functools.lru_cache(None)
 def current() -> Codebase:
     """The code of this process: the course, and every package that registers experiments."""
-    return Codebase(_roots())
+    return Codebase(roots())
 
 
 @functools.lru_cache(None)
 def index() -> Index:
     """The index of `current`, kept in the cache for as long as no file changes."""
     text = sha256()
-    for top, place in _roots().items():
+    for top, place in roots().items():
         for file in sorted(place.rglob("*.py")):
             text.update(f"{top} {file.relative_to(place)} ".encode() + sha256(file.read_bytes()).digest())
     kept = cache_dir() / f"code-{text.hexdigest()[:16]}.json"
@@ -358,7 +359,7 @@ def index() -> Index:
 @contextmanager
 def recorded() -> Iterator[dict[Path, set[int]]]:
     """Within, note the first lines of all functions of ours that are called, by file."""
-    roots = tuple(str(place) for place in _roots().values())
+    ours = tuple(str(place) for place in roots().values())
     called: set[tuple[str, int]] = set()
 
     def note(frame, event: str, _) -> None:
@@ -373,5 +374,5 @@ def recorded() -> Iterator[dict[Path, set[int]]]:
     finally:
         sys.setprofile(before)
         for file, line in called:
-            if file.startswith(roots):
+            if file.startswith(ours) and file != __file__:
                 found.setdefault(Path(file), set()).add(line)

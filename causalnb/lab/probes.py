@@ -27,6 +27,7 @@ from causalnb.lab import codebase, files, registry
 from causalnb.lab.records import canonical, plain, short
 from causalnb.paths import probes_dir, shown
 
+COMMAND = [sys.executable, "-m", "causalnb.lab.probes"]
 STEPS = 3  # of each training at the real settings
 ROWS = 8  # of each part that is scored after them
 LIBRARIES = ("torch", "transformers")
@@ -250,10 +251,18 @@ def make(experiment: str, arm: str) -> dict:
     return record
 
 
+def ensure(experiment: str, arm: str) -> None:
+    """Store the probe of an arm whose first result was made just now, by the same code."""
+    if not path(experiment, arm).exists():
+        make(experiment, arm)
+
+
 @dataclass(frozen=True)
 class Check:
-    """What a probe said: outcome "same", "differs", "made" or "failed"; `unrun`: {hash: place} of new lines
-    in code that ran which did not run; `ran`: hashes of the statements that did."""
+    """What a probe said: outcome "same", "differs", "made" or "failed".
+
+    `unrun`: {hash: place} of new lines in code that ran which did not run; `ran`: hashes of the lines that did.
+    """
 
     experiment: str
     arm: str
@@ -361,9 +370,8 @@ def verify(
 
     def work(_: int) -> list[Check]:
         found: list[Check] = []
-        words = [sys.executable, "-m", "causalnb.lab.probes"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen(words, text=True, env=env, **pipes) as child:
+        with subprocess.Popen(COMMAND, text=True, env=env, **pipes) as child:
             while True:
                 try:
                     experiment, arm = queue.get_nowait()
@@ -377,7 +385,11 @@ def verify(
                     said = child.stdout.readline()
                 except OSError:
                     pass
-                one = Check(**json.loads(said)) if said else Check(experiment, arm, "failed", "it was ended")
+                one = (
+                    Check(**json.loads(said))
+                    if said
+                    else Check(experiment, arm, "failed", "its process was ended")
+                )
                 found.append(one)
                 tell(one)
                 if not said:

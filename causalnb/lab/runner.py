@@ -108,7 +108,7 @@ def execute(
     """Make one result in this process and store it; a fresh one is returned as it is unless `fresh`.
 
     Checkpoints lie in a folder named after settings and the code that runs, so that none of other code is
-    resumed. An arm's first laptop result stores its probe.
+    resumed.
     LabError: the result is being written by another run, unreadable, or what `run` returned is no result.
     """
     spec, scale = registry.experiment(experiment), profiles.current(profile)
@@ -163,8 +163,6 @@ def execute(
         )
         results.write(result)
         clear()
-    if scale.name == probes.PROFILE and probes.read(experiment, arm) is None:
-        probes.make(experiment, arm)
     return result
 
 
@@ -408,6 +406,8 @@ def main(words: list[str]) -> int:
 
     try:
         execute(experiment, arm, int(seed), profile, progress, bool(fresh), wait=1.0)
+        if profile == probes.PROFILE:
+            probes.ensure(experiment, arm)
         return 0
     except Exception as error:
         traceback.print_exc()

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from causalnb import cli
 from causalnb.errors import LabError
-from causalnb.lab import doctor, notebooks, registry, runner
+from causalnb.lab import doctor, notebooks, probes, registry, runner
 from causalnb.tasks import files
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +35,7 @@ def home(tmp_path, monkeypatch):
     for name in ("_experiments", "_artefacts"):
         monkeypatch.setattr(registry, name, {})
     monkeypatch.setattr(registry, "load_all", lambda: None)
+    monkeypatch.setattr(probes, "state", lambda experiment, arm: (True, "verified"))
     (tmp_path / "data/paper").mkdir(parents=True)
     shutil.copy(ROOT / "data/paper/artefacts.csv", tmp_path / "data/paper")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -56,7 +57,6 @@ def home(tmp_path, monkeypatch):
                 {"laptop": {}},
                 {"laptop": 2},
                 train,
-                ("causalnb.errors",),
                 {"laptop": 120.0},
             )
         )
@@ -73,15 +73,15 @@ def home(tmp_path, monkeypatch):
             raise LabError("no results of sci.toy: causalnb run sci.toy.")
         tables.save_table(tables.Table(TABLE, ["mean"], [[float(found["score"].mean())]], "A toy table"))
 
-    @registry.artefact(FIGURE, code=("causalnb.errors",))
-    @registry.artefact(EXTRA, code=("causalnb.errors",), extra=True, printed_as="ours", shows="a toy figure")
+    @registry.artefact(FIGURE)
+    @registry.artefact(EXTRA, extra=True, printed_as="ours", shows="a toy figure")
     def figure(profile):
         import matplotlib.pyplot as plt
 
         from causalnb.lab import figures, manifest
 
         fig, ax = plt.subplots()
-        item = manifest._current.get()[0]
+        item = manifest._current.get().item
         figures.save_figure(fig, item.id, alt="An empty pair of axes, which shows nothing.")
         plt.close(fig)
 
@@ -139,7 +139,7 @@ def test_list_of_one_source_and_with_our_own():
     assert {row["source"] for row in listed("--source", "iclm").values()} == {"iclm"}
     assert set(listed("--extras")) - set(listed()) == {EXTRA}
     plain = call("list", "--source", "sci")[0].splitlines()
-    assert len(plain) == 6 and plain[-1] == "5 artefacts: 0 built, 0 stale, 5 missing"
+    assert len(plain) == 6 and plain[-1] == "5 artefacts: 0 built, 0 unverified, 0 stale, 5 missing"
     wrong = call("list", "--source", "sc", code=2)[1]
     assert wrong == "causalnb: there is no source 'sc': there are c2dlm, causal_transformer, iclm, sci.\n"
 

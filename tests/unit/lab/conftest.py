@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from causalnb.lab import registry, results, runner
+from causalnb.lab import codebase, probes, registry, runner
 
 MODULE = '''
     """A toy whose number depends on its settings and seed; it keeps a checkpoint per step."""
@@ -35,19 +35,25 @@ MODULE = '''
               "gone": "os._exit(9)", "full": "raise OSError(28, 'No space left on device')"}
     register(Experiment("toy.sum", "a sum", {"one": {}, "two": {"start": 10.0}},
                         {"laptop": BASE, "quick": {"steps": 2}},
-                        {"laptop": 2, "quick": 1}, go, ("toylab",), {"laptop": 7, "quick": 1}))
+                        {"laptop": 2, "quick": 1}, go, {"laptop": 7, "quick": 1}))
     for name, fault in FAULTS.items():
         register(Experiment(f"toy.{name}", "a fault", {"it": {"fault": fault}}, {"laptop": BASE},
-                            {"laptop": 1}, go, ("toylab",), {"laptop": 1}))
+                            {"laptop": 1}, go, {"laptop": 1}))
     for name, nap in {"slow": 0.02, "endless": 60.0}.items():
         register(Experiment(f"toy.{name}", "a long one", {"it": {"steps": 40, "nap": nap}}, {"laptop": BASE},
-                            {"laptop": 1}, go, ("toylab",), {"laptop": 1000}))
+                            {"laptop": 1}, go, {"laptop": 1000}))
 '''
 ARTEFACTS = """id,source,printed as,what it shows,kind,notebook
 toy.table1,toy,Table 1,the sums,measured,20_toy
 toy.fig1,toy,Figure 1,the sums as a curve,measured,20_toy
 other.fig1,other,Figure 1,nothing yet,computed,
 """
+
+
+def forget_code():
+    """Read the code again, as the next process would."""
+    codebase.current.cache_clear()
+    codebase.index.cache_clear()
 
 
 @pytest.fixture
@@ -64,8 +70,10 @@ def lab(tmp_path, monkeypatch):
     module.write_text(textwrap.dedent(MODULE))
     child = tmp_path / "child.py"
     child.write_text(
-        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport toylab\n"
-        "from causalnb.lab import runner\nsys.exit(runner.main(sys.argv[1:]))\n"
+        f"import sys, pathlib\nsys.path.insert(0, folder := {str(tmp_path)!r})\nimport toylab\n"
+        "from causalnb.lab import codebase, probes, runner\n"
+        "codebase.roots = lambda: {'toylab': pathlib.Path(folder)}\n"
+        "probes.ensure = lambda *_: None\nsys.exit(runner.main(sys.argv[1:]))\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(registry, "_experiments", {})
@@ -73,9 +81,11 @@ def lab(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "load_all", lambda: None)
     monkeypatch.setattr(runner, "COMMAND", [sys.executable, str(child)])
     monkeypatch.delitem(sys.modules, "toylab", raising=False)
-    results.code_hash.cache_clear()
+    monkeypatch.setattr(codebase, "roots", lambda: {"toylab": tmp_path})
+    monkeypatch.setattr(probes, "state", lambda experiment, arm: (True, "verified"))
+    forget_code()
     import toylab
 
     yield SimpleNamespace(folder=tmp_path, module=module, toy=toylab, child=child)
-    results.code_hash.cache_clear()
+    forget_code()
     sys.modules.pop("toylab", None)

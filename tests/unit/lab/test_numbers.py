@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from causalnb.errors import LabError
-from causalnb.lab import building, evidence, results, tables, verdicts
+from causalnb.lab import building, evidence, tables, verdicts
 from causalnb.lab.statistics import Summary, mean_ci, paired, sign_flip, wilson
 from causalnb.lab.verdicts import Verdict, not_attempted, reading, verdict
 
@@ -303,5 +303,5 @@ def test_a_contrast_across_experiments_pairs_the_seeds_that_both_have(lab, monke
     def require(experiment, profile, arms):
         return pd.DataFrame({"seed": seeds[arms[0]], "total": [10.0 + seed for seed in seeds[arms[0]]]})
 
-    monkeypatch.setattr(results, "require", require)
+    monkeypatch.setattr(evidence, "require", require)
     assert verdicts.decide(across).summary == mean_ci([0.0, 0.0])

@@ -160,7 +160,7 @@ def table(lab):
     """The toy's table: built from its results; `words` is what it says."""
     words = ["as it is"]
 
-    @registry.artefact("toy.table1", needs=["toy.sum"], code=["toylab"])
+    @registry.artefact("toy.table1", needs=["toy.sum"])
     def build(profile):
         rows = [[row.arm, row.seed, row.total] for row in results.frame("toy.sum", profile).itertuples()]
         tables.save_table(tables.Table("toy.table1", ["arm", "seed", "total"], rows, f"Sums {words[0]}."))
@@ -208,7 +208,7 @@ def test_status_turns_stale_with_anything_that_changes(lab, table):
     one = results.read("toy.sum", "one", 1)
     results.write(replace(one, metrics={**one.metrics, "total": 0.0}))
     assert status(lambda: results.write(one)) == ("stale", "what it is made from has changed since")
-    results.write(replace(one, code_hash="0" * 16))
+    results.write(replace(one, version=0))
     assert status(lambda: results.write(one)) == ("stale", "1 of 4 results (toy.sum) stale")
     results.path("toy.sum", "one", 1).write_text("{")
     assert status(lambda: results.write(one)) == ("stale", "1 of 4 results (toy.sum) unreadable")

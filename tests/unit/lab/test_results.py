@@ -1,13 +1,11 @@
 """The store: exact, atomic, honest about what is stale, damaged or foreign."""
 
-import ast
 import errno
 import json
 import math
 import os
 import subprocess
-import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -15,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causalnb.errors import LabError
-from causalnb.lab import evidence, registry, results, runner
+from causalnb.lab import evidence, probes, records, registry, results, runner
+from tests.unit.lab.conftest import forget_code
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def test_a_result_says_where_it_comes_from(stored):
 
 @given(st.lists(st.floats(), min_size=1), st.integers())
 def test_numbers_survive_exactly(values, whole):
-    text = json.dumps(results.plain({"v": values, "w": whole}))
+    text = json.dumps(records.plain({"v": values, "w": whole}))
     back = json.loads(text)
     assert back["w"] == whole
     for value, again in zip(values, back["v"], strict=True):
@@ -56,7 +55,7 @@ def test_numbers_of_any_library():
         "d": (1, "x", None, True),
         5: math.inf,
     }
-    assert results.plain(value) == {
+    assert records.plain(value) == {
         "a": float(np.float32(0.1)),
         "b": 3,
         "c": [[1.0, None]],
@@ -64,7 +63,7 @@ def test_numbers_of_any_library():
         "5": None,
     }
     with pytest.raises(LabError, match=r"metrics\['a'\]\[1\] is a set, which no result holds"):
-        results.plain({"a": [1, {2}]}, "metrics")
+        records.plain({"a": [1, {2}]}, "metrics")
 
 
 def test_a_metric_is_a_number(stored):
@@ -78,7 +77,7 @@ def test_a_metric_is_a_number(stored):
 def damage(text, how):
     record = json.loads(text)
     if how == "newer":
-        return json.dumps({**record, "schema": 2})
+        return json.dumps({**record, "schema": 3})
     if how == "other type":
         return json.dumps({**record, "seed": "0"})
     if how == "lacks metrics":
@@ -105,7 +104,7 @@ def damage(text, how):
         ("other type", "seed is not as a result has it"),
         ("lacks metrics", "metrics is not as a result has it"),
         ("has more", "note is not"),
-        ("newer", r"has schema 2 and this causalnb reads 1: update"),
+        ("newer", r"has schema 3 and this causalnb reads 2: update"),
     ],
 )
 def test_a_damaged_result_is_named_and_left_alone(stored, how, words):
@@ -163,7 +162,7 @@ def test_a_full_disk_loses_nothing(stored, monkeypatch):
     assert results.read("toy.sum", "one", 0) == stored
 
 
-def test_states_follow_settings_and_code(lab, stored, monkeypatch):
+def test_states_follow_settings_and_version(lab, stored):
     assert results.state("toy.sum", "one", 0)[0] == "fresh"
     assert results.state("toy.sum", "one", 1) == ("missing", "not run yet")
     assert {job: kind for job, (kind, _) in results.states("toy.sum", arms=["one"]).items()} == {
@@ -173,125 +172,53 @@ def test_states_follow_settings_and_code(lab, stored, monkeypatch):
     spec = registry.experiment("toy.sum")
     registry.register(replace(spec, settings={"laptop": {**spec.settings["laptop"], "steps": 5}}))
     assert results.state("toy.sum", "one", 0) == ("stale", "its settings have changed since")
-    registry.register(spec)
-    lab.module.write_text(lab.module.read_text().replace('"""Adds 1/3', '# a comment\n    """Adds a third'))
-    results.code_hash.cache_clear()
-    assert results.state("toy.sum", "one", 0)[0] == "fresh"
-    lab.module.write_text(lab.module.read_text().replace("(run.seed + 1) / 3", "(run.seed + 2) / 3"))
-    results.code_hash.cache_clear()
-    assert results.state("toy.sum", "one", 0) == ("stale", "the code it depends on has changed since")
+    registry.register(replace(spec, version=2))
+    assert results.state("toy.sum", "one", 0) == ("stale", "its experiment has another version now")
     assert results.frame("toy.sum").empty and list(results.frame("toy.sum").columns) == ["arm", "seed"]
+    registry.register(spec)
+    lab.module.write_text(lab.module.read_text().replace("(run.seed + 1) / 3", "(run.seed + 2) / 3"))
+    forget_code()
+    assert results.state("toy.sum", "one", 0)[0] == "fresh"  # that is for its probe to say
 
 
-SOURCE = '''"""Doc."""
-import os
+@dataclass
+class Settings:
+    steps: int = 4
+    start: float = 0.0
+    nap: float = 0.0
+    fault: str = ""
+    later: float = 0.5
 
 
-class A:
-    """Doc."""
-    x = 1.0
-
-    def f(self, a=1):
-        """Doc."""
-        return a
-'''
-
-
-@pytest.mark.parametrize(
-    "old, new, same",
-    [
-        ("Doc", "Other", True),
-        ("\n\n\n", "\n\n# why\n", True),
-        ("(self, a=1)", "(self,\n        a = 1)", True),
-        ("return a", "return a  # a", True),
-        ('"""Doc."""\n        return', "return", True),
-        ("1.0", "1", False),
-        ("a=1", "a=2", False),
-        ("return a", "return -a", False),
-        ("import os", "import sys", False),
-        ("        return a", "        async def g(): pass\n        return a", False),
-        ('"""Doc."""\n    x', "x", True),
-        ("x = 1.0", 'x = 1.0\n    "not a docstring"', False),
-    ],
-)
-def test_code_hash_sees_code_only(tmp_path, monkeypatch, old, new, same):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    results.code_hash.cache_clear()
-    (tmp_path / "hashed.py").write_text(SOURCE)
-    before = results.code_hash(("hashed",))
-    changed = SOURCE.replace(old, new)
-    assert changed != SOURCE
-    (tmp_path / "hashed.py").write_text(changed)
-    results.code_hash.cache_clear()
-    assert (results.code_hash(("hashed",)) == before) is same and len(before) == 16
+def test_a_new_setting_makes_nothing_stale(lab, stored):
+    spec = registry.experiment("toy.sum")
+    more = {**spec.settings["laptop"], "later": 0.5}
+    registry.register(replace(spec, settings={"laptop": more}))
+    assert results.state("toy.sum", "one", 0)[0] == "stale"  # nobody says what it was before
+    registry.register(replace(spec, settings={"laptop": more}, defaults=Settings))
+    assert results.state("toy.sum", "one", 0)[0] == "fresh"
+    registry.register(replace(spec, settings={"laptop": {**more, "later": 0.6}}, defaults=Settings))
+    assert results.state("toy.sum", "one", 0)[0] == "stale"
 
 
-GUARDED = "def f(x):\n    {}\n    return 2 * x\n"
+def test_an_unverified_result_is_used(stored, monkeypatch):
+    monkeypatch.setattr(probes, "state", lambda *_: (False, "the code that it ran has changed since"))
+    assert results.state("toy.sum", "one", 0) == ("unverified", "the code that it ran has changed since")
+    assert len(results.frame("toy.sum")) == 1 and len(evidence.lacking("toy.sum")[0]) == 3
+    assert runner.execute("toy.sum", "one", 0) == stored
 
 
-@pytest.mark.parametrize(
-    "lines, same",
-    [
-        ("if x < 0:\n        raise ValueError(x)", True),
-        ("if x < 0:\n        why = str(x)\n        raise ValueError(why)", True),
-        ("if x < 0:\n        x = 0", False),
-        ("if x < 0:\n        raise ValueError(x)\n    else:\n        x = 0", False),
-        ("if (x := x + 1) < 0:\n        raise ValueError(x)", False),
-        ("if x < 0:\n        print(x)\n        raise ValueError(x)", False),
-    ],
-)
-def test_code_hash_leaves_out_checks_that_only_raise(lines, same):
-    plain, guarded = (ast.parse(GUARDED.format(text)) for text in ("pass", f"pass\n    {lines}"))
-    assert (results._tree(plain) == results._tree(guarded)) is same
+def test_quick_results_are_of_the_code_of_today(lab):
+    evidence.require("toy.sum", "quick", ["one"])
+    assert results.state("toy.sum", "one", 0, "quick")[0] == "fresh"
+    lab.module.write_text(lab.module.read_text().replace("(run.seed + 1) / 3", "(run.seed + 2) / 3"))
+    forget_code()
+    assert results.state("toy.sum", "one", 0, "quick") == ("stale", "the code has changed since")
 
 
-def test_a_check_inside_a_try_counts():
-    text = "try:\n    {}go()\nexcept ValueError:\n    pass\n"
-    guard = "if x:\n        raise ValueError\n    "
-    assert results._tree(ast.parse(text.format(""))) != results._tree(ast.parse(text.format(guard)))
-
-
-def test_code_hash_reads_packages_and_imports_nothing(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    deep = tmp_path / "hashedpackage" / "below"
-    deep.mkdir(parents=True)
-    (deep.parent / "__init__.py").write_text("raise RuntimeError('imported')")
-    (deep / "__init__.py").touch()
-    (deep / "leaf.py").write_text("x = 1")
-    results.code_hash.cache_clear()
-    names = ("hashedpackage", "hashedpackage.below", "hashedpackage.below.leaf")
-    before = [results.code_hash((name,)) for name in names]
-    assert len(set(before)) == 3 and not [name for name in sys.modules if name.startswith("hashedpackage")]
-    assert results.code_hash(names[:2]) == results.code_hash(names[1::-1])
-    (deep / "leaf.py").write_text("x = 2")
-    results.code_hash.cache_clear()
-    assert not set(before) & {results.code_hash((name,)) for name in names}
-    (deep / "leaf.py").write_text("x = ")
-    results.code_hash.cache_clear()
-    with pytest.raises(LabError, match="line 1 is not valid Python"):
-        results.code_hash(names[-1:])
-
-
-@pytest.mark.parametrize(
-    "name", ["nomodule", "causalnb.nomodule", "causalnb.lab.files.nomodule", "math", "__main__"]
-)
-def test_code_hash_of_no_module(name, monkeypatch):
-    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-    with pytest.raises(LabError, match=f"no Python module '{name}' to hash"):
-        results.code_hash((name,))
-
-
-def test_code_hash_does_not_depend_on_fields_that_a_python_version_adds():
-    tree = ast.parse("def f(): pass")
-    before = results._tree(tree)
-    tree.body[0].later = []
-    tree.body[0]._fields = (*tree.body[0]._fields, "later")
-    assert results._tree(tree) == before
-
-
-def test_config_hash_ignores_order():
-    assert results.config_hash({"a": 1, "b": [1.5]}) == results.config_hash({"b": [1.5], "a": 1})
-    assert results.config_hash({"a": 1}) != results.config_hash({"a": 2})
+def test_settings_hash_ignores_order():
+    assert results.settings_hash({"a": 1, "b": [1.5]}) == results.settings_hash({"b": [1.5], "a": 1})
+    assert results.settings_hash({"a": 1}) != results.settings_hash({"a": 2})
 
 
 def test_git_of_a_checkout(lab, monkeypatch):
@@ -339,7 +266,7 @@ def test_estimates_come_from_measured_times(lab):
     second = runner.execute("toy.sum", "two", 0)
     results.write(replace(second, cpu_seconds=100.0))
     assert results.estimate("toy.sum", "two") == 100.0
-    results.write(replace(first, seed=0, cpu_seconds=3.0, config_hash="0" * 16))
+    results.write(replace(first, seed=0, cpu_seconds=3.0, config={}))
     assert results.estimate("toy.sum", "one") == 6.5
     assert [results.duration(s) for s in (0.1, 89, 90, 3600, 9000)] == [
         "1 s",
@@ -403,7 +330,7 @@ def test_digest_speaks_of_numbers_not_of_times(lab):
     before = results.digest(["toy.sum"])
     one = results.read("toy.sum", "one", 0)
     results.write(replace(one, cpu_seconds=5.0, date="2030-01-01T00:00:00+00:00"))
-    assert results.digest(["toy.sum"]) == before != results.digest(["toy.sum"], code=["toylab"])
+    assert results.digest(["toy.sum"]) == before != results.digest(["toy.sum"], texts=["a claim"])
     results.write(replace(one, metrics={**one.metrics, "total": 0.0}))
     assert results.digest(["toy.sum"]) not in (before, None)
     assert results.digest([]) == results.digest([])

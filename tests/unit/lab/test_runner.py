@@ -72,8 +72,8 @@ def test_done_kept_and_failed(lab):
     assert {tuple(one) for one in again} == {("experiment", "arm", "seed", "outcome", "seconds", "error")}
 
 
-def test_longest_first_and_fresh(lab):
-    registry.register(replace(registry.experiment("toy.bad"), cost={"laptop": 5}))
+def test_cheapest_first_and_fresh(lab):
+    registry.register(replace(registry.experiment("toy.bad"), cost={"laptop": 9}))
     told = Told()
     runner.run(["toy.bad", "toy.sum"], seeds=1, jobs=1, reporter=told)
     assert [begun[0] for begun in told.begun] == ["toy.sum", "toy.sum", "toy.bad"]
