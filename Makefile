@@ -6,11 +6,13 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.causalnb
 PYTEST := $(BIN)/python -m pytest -q -p no:randomly -n 2 --dist loadscope
 
-.PHONY: help setup reproduce test lab bench clean
+.PHONY: help setup reproduce lint test release lab bench clean
 
 help:
 	@echo "make setup      create $(VENV) and install what constraints.txt pins (PYTHON=python3.12 chooses the Python)"
 	@echo "make reproduce  regenerate all tables and figures, run every notebook (ARGS=--fresh trains all again: over a day)"
+	@echo "make lint       ruff and mypy, as make test calls them"
+	@echo "make release    make test, and refuse what is stale or not verified"
 	@echo "make test       unit tests, repository checks, every notebook in the quick profile"
 	@echo "make lab        open the course in JupyterLab"
 	@echo "make bench      time the expensive pieces"
@@ -29,7 +31,14 @@ $(STAMP): pyproject.toml constraints.txt
 reproduce: setup
 	$(BIN)/python -m causalnb reproduce $(ARGS)
 
-test: setup
+lint: setup
+	$(BIN)/ruff format --check causalnb tests
+	$(BIN)/ruff check causalnb tests
+
+release: test
+	$(BIN)/python -m causalnb list --extras --strict
+
+test: lint
 	@set -e; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
 	export CAUSALNB_PROFILE=quick CAUSALNB_OFFLINE=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false; \
 	export CAUSALNB_RESULTS="$$tmp/results" CAUSALNB_FIGURES="$$tmp/figures" CAUSALNB_CACHE="$$tmp/cache"; set -x; \

@@ -59,10 +59,10 @@ def no_network():
 
 @pytest.fixture(scope="session", autouse=True)
 def own_folders(tmp_path_factory):
-    """Results, figures and caches of the whole session go to a temporary folder."""
+    """Results, figures, probes and caches of the whole session go to a temporary folder."""
     folder = tmp_path_factory.mktemp("causalnb")
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("RESULTS", "FIGURES", "CACHE"):
+        for name in ("RESULTS", "FIGURES", "CACHE", "PROBES"):
             patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
         yield
 

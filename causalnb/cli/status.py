@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -17,8 +18,19 @@ def place(artefact: registry.Artefact) -> str:
 
 
 @app.command("list")
-def list_(source: Source = None, extras: Extras = False, json_: Json = False) -> None:
-    """Every table, figure and algorithm of the sources: is it built, and in which notebook."""
+def list_(
+    source: Source = None,
+    extras: Extras = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit with 1 unless all is built, and nothing stale or unverified."),
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Every table, figure and algorithm of the sources: is it built, and in which notebook.
+
+    Unverified: built, from results whose code has changed since; causalnb verify compares the numbers.
+    """
     items = registry.artefacts(extras)
     sources = sorted({item.source for item in items})
     if source is not None and source not in sources:
@@ -41,8 +53,10 @@ def list_(source: Source = None, extras: Extras = False, json_: Json = False) ->
                     "files": [shown(figures_dir("laptop") / name) for name in files],
                 }
             )
+    failed = strict and any(row["status"] != "built" for row in rows)
     if json_:
-        return say(rows)
+        say(rows)
+        raise typer.Exit(EXIT_FAILED if failed else 0)
     show(
         ("id", "status", "notebook", "what it shows"),
         [

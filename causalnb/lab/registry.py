@@ -2,13 +2,16 @@
 
 import csv
 import difflib
+import functools
 import importlib
 import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
+from types import UnionType
+from typing import get_args, get_origin, get_type_hints
 
 import causalnb
 from causalnb.errors import LabError
@@ -35,25 +38,26 @@ class Run:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A training with its arms: `settings["laptop"]` is complete, other profiles and arms are laid over it.
+    """A training with its arms: `settings["laptop"]`, a dataclass, is complete; the rest is laid over it.
+
+    Other profiles and arms are mappings of what differs. A setting that a stored result does not have yet is
+    taken to have had its default, so that a new parameter makes nothing stale.
 
     `run(Run) -> {"metrics": {name: float}, "history": [{...}, ...]}`; seeds are 0 .. count-1; `version` is
-    raised, with a line in CHANGELOG.md, by whoever changes what the numbers mean; `defaults`: a dataclass of
-    the settings, typed, with their defaults; `timed`: patterns of measures that are seconds and differ from
-    run to run; `cost`: first guess of core-seconds per result and profile, replaced by measured ones;
+    raised, with a line in CHANGELOG.md, by whoever changes what the numbers mean; `timed`: patterns of
+    measures that are seconds and differ from run to run; `cost`: first guess of core-seconds per result and profile, replaced by measured ones;
     `memory`: by profile, estimated GiB on the device, where that is much.
     """
 
     id: str
     title: str
     arms: Mapping[str, Mapping]
-    settings: Mapping[str, Mapping]
+    settings: Mapping[str, object]
     seeds: Mapping[str, int]
     run: Callable[[Run], dict]
     cost: Mapping[str, float]
     notebook: str = ""
     version: int = 1
-    defaults: type | None = None
     timed: tuple[str, ...] = ()
     memory: Mapping[str, float] = field(default_factory=dict)
 
@@ -81,6 +85,25 @@ def _place(function: Callable) -> tuple[str, str]:
     return function.__module__, function.__qualname__
 
 
+def _plain(settings) -> dict:
+    """Settings as a dict, from a dataclass or a mapping."""
+    return asdict(settings) if is_dataclass(settings) else dict(settings)
+
+
+def _hints(settings) -> dict:
+    """{field: type} of settings that are a dataclass."""
+    return get_type_hints(type(settings)) if is_dataclass(settings) else {}
+
+
+def _fits(value, hint) -> bool:
+    """Whether a value is of a type; a whole number is a float, too, and True is no number."""
+    if isinstance(hint, UnionType):
+        return any(_fits(value, part) for part in get_args(hint))
+    if hint in (int, float):
+        return not isinstance(value, bool) and isinstance(value, (int, hint))
+    return isinstance(value, get_origin(hint) or hint)
+
+
 def register(experiment: Experiment) -> Experiment:
     """Add an experiment; LabError if its id is taken, a name malformed or a setting unknown to laptop."""
     e = experiment
@@ -94,9 +117,15 @@ def register(experiment: Experiment) -> Experiment:
     for part, values in (("settings", e.settings), ("seeds", e.seeds), ("cost", e.cost)):
         if "laptop" not in values or set(values) - set(profiles.PROFILES):
             raise LabError(f"the {part} of {e.id} are for {sorted(values)}: give laptop, and known profiles.")
+    complete, hints = _plain(e.settings["laptop"]), _hints(e.settings["laptop"])
     for place, values in [*e.settings.items(), *e.arms.items()]:
-        if unknown := set(values) - set(e.settings["laptop"]):
+        values = _plain(values)
+        if unknown := set(values) - set(complete):
             raise LabError(f"{e.id} sets {min(unknown)!r} for {place} only: give laptop a value for it too.")
+        for name in hints.keys() & values.keys():
+            if not _fits(values[name], hints[name]):
+                kind = getattr(hints[name], "__name__", hints[name])
+                raise LabError(f"{e.id} sets {name!r} for {place} to {values[name]!r}: give a {kind}.")
     _experiments[e.id] = e
     return e
 
@@ -189,18 +218,32 @@ def settings_profile(id: str, profile: str | None = None) -> str:
 def config(id: str, arm: str, profile: str | None = None) -> dict:
     """The settings of one arm as plain json: laptop's, under the profile's, under the arm's."""
     spec, (arm,) = experiment(id), arms(id, [arm])
-    merged = {**spec.settings["laptop"], **profiles.pick(profile, **spec.settings), **spec.arms[arm]}
+    merged = {
+        **_plain(spec.settings["laptop"]),
+        **_plain(profiles.pick(profile, **spec.settings)),
+        **spec.arms[arm],
+    }
     try:
         return json.loads(json.dumps(merged, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise LabError(f"the settings of {id} {arm} are no json ({error}): use numbers and texts.") from None
 
 
+@functools.lru_cache(None)
+def _defaults(kind: type) -> dict:
+    """{field: default} of a dataclass of settings, as JSON has it; {} of a mapping."""
+    made = {}
+    for part in fields(kind) if is_dataclass(kind) else ():
+        if part.default_factory is not MISSING:
+            made[part.name] = part.default_factory()
+        elif part.default is not MISSING:
+            made[part.name] = part.default
+    return json.loads(json.dumps(made))
+
+
 def same_settings(id: str, stored: Mapping, now: Mapping) -> bool:
     """Whether two settings mean the same: what only one of them has is compared with its default."""
-    defaults = {}
-    if (kind := experiment(id).defaults) is not None:
-        defaults = json.loads(json.dumps(asdict(kind())))
+    defaults = _defaults(type(experiment(id).settings["laptop"]))
     absent = object()
     return all(
         stored.get(name, defaults.get(name, absent)) == now.get(name, defaults.get(name, absent))

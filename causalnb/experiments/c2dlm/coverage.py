@@ -1,6 +1,7 @@
 """What texts hold of the concept graphs that a teacher or a rule named for them, counted."""
 
 import re
+from dataclasses import dataclass
 
 from causalnb.lab.registry import Experiment, Run, register
 from causalnb.tasks import reasoning
@@ -80,6 +81,15 @@ def run_coverage(run: Run) -> dict:
     return {"metrics": {name: float(count) for name, count in count_records(rows).items()}, "history": []}
 
 
+@dataclass(frozen=True)
+class Settings:
+    """Which rows are counted; None: all of them."""
+
+    source: str = "purchases"
+    rows: int | None = None
+    drawn: int = 200
+
+
 register(
     Experiment(
         id="c2dlm.coverage",
@@ -88,7 +98,7 @@ register(
         notebook="41_concept_graphs",
         arms={source: {"source": source} for source in TITLES},
         settings={
-            "laptop": {"source": "purchases", "rows": None, "drawn": 200},
+            "laptop": Settings(),
             "quick": {"rows": 25, "drawn": 10},
         },
         seeds={"laptop": 1},

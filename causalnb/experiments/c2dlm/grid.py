@@ -1,5 +1,6 @@
 """Which arms, seeds and settings make C2DLM's tables and figures."""
 
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 
 from causalnb.experiments.c2dlm.base import run_base
@@ -20,30 +21,34 @@ def digests(hidden_size: int) -> dict[str, str]:
     }
 
 
-LAPTOP = {
-    "model": "diffusion",
-    "graph": "none",
-    "pretrained": True,
-    "base": digests(128),
-    "hidden_size": 128,
-    "layers": 4,
-    "heads": 4,
-    "lora_rank": 32,
-    "batch": 32,
-    "learning_rate": 1e-3,  # of two, the best for both models on another draw of Sudoku, and of STG
-    "alpha": 5.0,
-    "lam": 10.0,
-    "gamma": 1.0,
-    "gamma_schedule": True,
-    "norm_index": "key",
-    "step_rule": "no_lookahead",
-    "over_layers": "map",
-    "in_order": False,
-    "also_ranked": False,
-    "maps": False,
-    "split_seed": 42,
-    "bf16": False,
-}
+@dataclass(frozen=True)
+class Settings:
+    """What all tasks share."""
+
+    model: str = "diffusion"
+    graph: str = "none"
+    pretrained: bool = True
+    base: dict = field(default_factory=lambda: digests(128))
+    hidden_size: int = 128
+    layers: int = 4
+    heads: int = 4
+    lora_rank: int = 32
+    batch: int = 32
+    learning_rate: float = 1e-3  # of two, the best for both models on another draw of Sudoku, and of STG
+    alpha: float = 5.0
+    lam: float = 10.0
+    gamma: float | dict = 1.0
+    gamma_schedule: bool = True
+    norm_index: str = "key"
+    step_rule: str = "no_lookahead"
+    over_layers: str = "map"
+    in_order: bool = False
+    also_ranked: bool = False
+    maps: bool = False
+    split_seed: int = 42
+    bf16: bool = False
+
+
 QUICK = {
     "steps": 2,
     "batch": 4,
@@ -64,65 +69,84 @@ GPU = {
     "bf16": True,
 }
 
-COT = {
-    **LAPTOP,
-    "task": "cot",
-    "mode": "normal",
-    "scope": "result",
-    "alpha": 3.0,
-    "lam": 100.0,
-    "learning_rate": 3e-3,  # of three, the best for both models on another draw of inputs
-    "train_rows": 2000,
-    "test_rows": 500,
-    "validation_rows": 100,
-    "steps": 600,
-    "evaluate_every": 60,
-    "gen_length": 29,
-    "block_length": 29,
-    "decode_steps": 29,
-}
-SUDOKU = {
-    **LAPTOP,
-    "task": "sudoku",
-    "source": "file",
-    "blanks": 8,
-    "gamma": 0.3,
-    "train_rows": 5000,
-    "test_rows": 500,
-    "validation_rows": 100,
-    "steps": 600,
-    "evaluate_every": 100,
-    "gen_length": 17,
-    "block_length": 17,
-    "decode_steps": 9,
-}
-REASONING = {
-    **LAPTOP,
-    "task": "reasoning",
-    "alpha": 3.0,
-    "train_rows": 686,
-    "test_rows": 200,
-    "validation_rows": 120,
-    "steps": 400,
-    "evaluate_every": 100,
-    "gen_length": 24,
-    "block_length": 24,
-    "decode_steps": 12,
-}
-STG = {
-    **LAPTOP,
-    "task": "stg",
-    "size": "S",
-    "shift": "published",
-    "gamma": 0.3,
-    "train_rows": 400,
-    "test_rows": 400,
-    "validation_rows": 200,
-    "steps": 300,
-    "evaluate_every": 30,
-    "gen_length": 2,
-    "block_length": 2,
-    "decode_steps": 2,
+
+@dataclass(frozen=True)
+class CotSettings(Settings):
+    """Chains of thought in an order."""
+
+    task: str = "cot"
+    mode: str = "normal"
+    scope: str = "result"
+    alpha: float = 3.0
+    lam: float = 100.0
+    learning_rate: float = 3e-3  # of three, the best for both models on another draw of inputs
+    train_rows: int = 2000
+    test_rows: int = 500
+    validation_rows: int = 100
+    steps: int = 600
+    evaluate_every: int = 60
+    gen_length: int = 29
+    block_length: int = 29
+    decode_steps: int = 29
+
+
+@dataclass(frozen=True)
+class SudokuSettings(Settings):
+    """4x4 Sudoku."""
+
+    task: str = "sudoku"
+    source: str = "file"
+    blanks: int = 8
+    gamma: float | dict = 0.3
+    train_rows: int = 5000
+    test_rows: int = 500
+    validation_rows: int = 100
+    steps: int = 600
+    evaluate_every: int = 100
+    gen_length: int = 17
+    block_length: int = 17
+    decode_steps: int = 9
+
+
+@dataclass(frozen=True)
+class ReasoningSettings(Settings):
+    """Six synthetic tasks."""
+
+    task: str = "reasoning"
+    alpha: float = 3.0
+    train_rows: int = 686
+    test_rows: int = 200
+    validation_rows: int = 120
+    steps: int = 400
+    evaluate_every: int = 100
+    gen_length: int = 24
+    block_length: int = 24
+    decode_steps: int = 12
+
+
+@dataclass(frozen=True)
+class StgSettings(Settings):
+    """The spurious token game."""
+
+    task: str = "stg"
+    size: str = "S"
+    shift: str = "published"
+    gamma: float | dict = 0.3
+    train_rows: int = 400
+    test_rows: int = 400
+    validation_rows: int = 200
+    steps: int = 300
+    evaluate_every: int = 30
+    gen_length: int = 2
+    block_length: int = 2
+    decode_steps: int = 2
+
+
+SETTINGS = {
+    "cot": CotSettings(),
+    "sudoku": SudokuSettings(),
+    "stg": StgSettings(),
+    "reasoning": ReasoningSettings(),
 }
 NO_COT = {"gen_length": 3, "block_length": 3, "decode_steps": 3}
 AT_THE_END = 10**6  # evaluate_every, where no figure shows the curve
@@ -176,8 +200,8 @@ def add(
     id: str, title: str, task: str, arms: dict, seeds: int, cost: float, notebook: str = "", **changes
 ) -> None:
     """Register an experiment on a task, its laptop settings with `changes`; cost in seconds of one run."""
-    settings = {"cot": COT, "sudoku": SUDOKU, "stg": STG, "reasoning": REASONING}[task] | changes
-    growing = {"total_steps": settings["steps"], "gamma_min": 1.0, "gamma_max": 10.0, "warmup": 1.0}
+    settings = replace(SETTINGS[task], **changes)
+    growing = {"total_steps": settings.steps, "gamma_min": 1.0, "gamma_max": 10.0, "warmup": 1.0}
     arms = {
         name: {"gamma": growing} | changed if ISOLATED.items() <= changed.items() else changed
         for name, changed in arms.items()
@@ -345,9 +369,9 @@ add(
     90,
     evaluate_every=AT_THE_END,
 )
-for task, settings, more in (("sudoku", SUDOKU, {}), ("cot", COT, {}), ("stg", STG, SIZES["L"])):
+for task, more in (("sudoku", {}), ("cot", {}), ("stg", SIZES["L"])):
     others = {
-        f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4, 5) if alpha != settings["alpha"]
+        f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4, 5) if alpha != SETTINGS[task].alpha
     }
     parts = {"no_schedule": {"gamma_schedule": False}, "query_norm": {"norm_index": "query_as_printed"}}
     add(
@@ -370,60 +394,90 @@ add(
     evaluate_every=AT_THE_END,
 )
 
-TEXT = {
-    "split_seed": 42,
-    "graph": "none",
-    "gamma": 1.0,
-    "gamma_schedule": True,
-    "norm_index": "key",
-    "step_rule": "no_lookahead",
-    "lora_rank": 8,
-    "lora_targets": ["q_proj", "k_proj", "v_proj"],
-    "lora_dropout": 0.05,
-    "learning_rate": 1e-3,
-    "base_model": TINY,
-    "vocabulary": 400,
-    "hidden_size": 32,
-    "layers": 2,
-    "heads": 2,
-    "checkpointing": False,
-    "bf16": False,
-    "batch": 4,
-    "steps": 10,
-    "evaluate_every": 10,
-    "train_rows": 40,
-    "test_rows": 4,
-    "max_length": 800,
-    "decode_steps": 8,
-}
-TEXTS = {
-    "cot": {
-        "mode": "normal",
-        "scope": "result",
-        "alpha": 3.0,
-        "lam": 100.0,
-        "gen_length": 512,
-        "block_length": 512,
-    },
-    "sudoku": {
-        "source": "generator",
-        "blanks": 8,
-        "alpha": 5.0,
-        "lam": 10.0,
-        "gen_length": 256,
-        "block_length": 32,
-    },
-    "stg": {"size": "L", "alpha": 5.0, "lam": 10.0, "gen_length": 8, "block_length": 8},
-    "reasoning": {
-        "annotated": "synthetic",
-        "tests": ["purchases", "kinds"],
-        "alpha": 3.0,
-        "lam": 10.0,
-        "gen_length": 64,
-        "block_length": 32,
-        "shorter": {"kinds": 32},
-    },
-}
+
+@dataclass(frozen=True)
+class TextSettings:
+    """Tasks in full text; what only some have is None in others."""
+
+    split_seed: int = 42
+    graph: str = "none"
+    gamma: float | dict = 1.0
+    gamma_schedule: bool = True
+    norm_index: str = "key"
+    step_rule: str = "no_lookahead"
+    lora_rank: int = 8
+    lora_targets: list = field(default_factory=lambda: ["q_proj", "k_proj", "v_proj"])
+    lora_dropout: float = 0.05
+    learning_rate: float = 1e-3
+    base_model: str = TINY
+    vocabulary: int = 400
+    hidden_size: int = 32
+    layers: int = 2
+    heads: int = 2
+    checkpointing: bool = False
+    bf16: bool = False
+    batch: int = 4
+    steps: int = 10
+    evaluate_every: int = 10
+    train_rows: int = 40
+    test_rows: int = 4
+    max_length: int = 800
+    decode_steps: int = 8
+
+
+@dataclass(frozen=True)
+class CotText(TextSettings):
+    """Chains of thought in an order, in full text."""
+
+    task: str = "cot"
+    mode: str = "normal"
+    scope: str = "result"
+    alpha: float = 3.0
+    lam: float = 100.0
+    gen_length: int = 512
+    block_length: int = 512
+
+
+@dataclass(frozen=True)
+class SudokuText(TextSettings):
+    """4x4 Sudoku in full text."""
+
+    task: str = "sudoku"
+    source: str = "generator"
+    blanks: int = 8
+    alpha: float = 5.0
+    lam: float = 10.0
+    gen_length: int = 256
+    block_length: int = 32
+
+
+@dataclass(frozen=True)
+class StgText(TextSettings):
+    """The spurious token game in full text."""
+
+    task: str = "stg"
+    size: str = "L"
+    alpha: float = 5.0
+    lam: float = 10.0
+    gen_length: int = 8
+    block_length: int = 8
+
+
+@dataclass(frozen=True)
+class ReasoningText(TextSettings):
+    """Reasoning tasks in full text."""
+
+    task: str = "reasoning"
+    annotated: str = "synthetic"
+    tests: list = field(default_factory=lambda: ["purchases", "kinds"])
+    alpha: float = 3.0
+    lam: float = 10.0
+    gen_length: int = 64
+    block_length: int = 32
+    shorter: dict = field(default_factory=lambda: {"kinds": 32})
+
+
+TEXTS = {"cot": CotText(), "sudoku": SudokuText(), "stg": StgText(), "reasoning": ReasoningText()}
 PAPER = {
     "base_model": "GSAI-ML/LLaDA-8B-Instruct",
     "lora_rank": 128,
@@ -462,8 +516,7 @@ TESTED = {
     "stg": {"iid": 400, "ood": 400},
     "reasoning": {"gsm8k": 1319, "math500": 500, "gpqa": 448, "mmlu_stem": 3153, "arc_c": 1172, "sat": 220},
 }  # test rows, for estimates
-for task, own in TEXTS.items():
-    laptop = {**TEXT, **own, "task": task}
+for task, laptop in TEXTS.items():
     paper = {**PAPER, **PAPERS[task], "evaluate_every": PAPERS[task]["steps"]}
     tried_too = {f"alpha{alpha}": {"graph": "causal", "alpha": float(alpha)} for alpha in (2, 4, 5)}
     tried_too["no_schedule"] = {"graph": "causal", "gamma_schedule": False}
@@ -480,10 +533,31 @@ for task, own in TEXTS.items():
                 "paper": paper,
             },
             seeds={"quick": 1, "laptop": 1, "paper": 1},
-            cost={"quick": 3, "laptop": 20, "paper": seconds({**laptop, **paper}, TESTED[task])["total"]},
-            memory={"paper": memory_gib({**laptop, **paper})["total"]},
+            cost={
+                "quick": 3,
+                "laptop": 20,
+                "paper": seconds({**asdict(laptop), **paper}, TESTED[task])["total"],
+            },
+            memory={"paper": memory_gib({**asdict(laptop), **paper})["total"]},
         )
     )
+
+
+@dataclass(frozen=True)
+class BaseSettings:
+    """The bases, before any task."""
+
+    model: str = "diffusion"
+    hidden_size: int = 128
+    layers: int = 4
+    heads: int = 4
+    steps: int = 8000
+    batch: int = 32
+    learning_rate: float = 1.5e-3
+    evaluate_every: int = 1000
+    evaluation_rows: int = 300
+    bf16: bool = False
+
 
 register(
     Experiment(
@@ -493,18 +567,7 @@ register(
         notebook="43_chain_of_thought_order",
         arms={kind: {"model": kind} for kind in ("diffusion", "autoregressive")},
         settings={
-            "laptop": {
-                "model": "diffusion",
-                "hidden_size": 128,
-                "layers": 4,
-                "heads": 4,
-                "steps": 8000,
-                "batch": 32,
-                "learning_rate": 1.5e-3,
-                "evaluate_every": 1000,
-                "evaluation_rows": 300,
-                "bf16": False,
-            },
+            "laptop": BaseSettings(),
             "quick": {
                 "hidden_size": 32,
                 "layers": 2,

@@ -3,6 +3,8 @@
 It is an experiment so that Table 1 and Figure 7 can be built again without the data files.
 """
 
+from dataclasses import dataclass
+
 from causalnb.lab.registry import Experiment, Run, register
 from causalnb.tasks import hans, overlap, paraphrase, snli
 
@@ -92,6 +94,15 @@ def run_published(run: Run) -> dict:
     return {"metrics": count_overlaps(rows, label), "history": examples(rows, label)}
 
 
+@dataclass(frozen=True)
+class Settings:
+    """Which pairs are counted."""
+
+    source: str = "mnli"
+    n: int = 12_000
+    minority: float = 0.05
+
+
 register(
     Experiment(
         id="causal_transformer.published",
@@ -99,7 +110,7 @@ register(
         run=run_published,
         notebook="11_spurious_correlations",
         arms={source: {"source": source} for source in (*PAIRS, "hans", "bert_runs")},
-        settings={"laptop": {"source": "mnli", "n": 12_000, "minority": 0.05}, "quick": {"n": 300}},
+        settings={"laptop": Settings(), "quick": {"n": 300}},
         seeds={"laptop": 1},
         cost={"laptop": 2},
     )

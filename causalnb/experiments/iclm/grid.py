@@ -1,5 +1,6 @@
 """Which arms, seeds and settings make ICLM's tables and figures."""
 
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 
 from causalnb.experiments.iclm.base import run_base
@@ -18,50 +19,147 @@ def digest(hidden_size: int) -> str:
     return sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
 
 
-MODEL = {"hidden_size": 96, "intermediate_size": 384, "layers": 4, "heads": 4, "bf16": False}
 QUICK_MODEL = {"hidden_size": 16, "intermediate_size": 32, "layers": 2, "heads": 2}
 GPU_MODEL = {"hidden_size": 512, "intermediate_size": 2048, "layers": 8, "heads": 8, "bf16": True}
 LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 ATTENTION = LINEAR[:4]
-LAPTOP = {
-    **MODEL,
-    "base": digest(MODEL["hidden_size"]),
-    "pretrained": True,
-    "lora_rank": 16,  # printed: 8, on the maps of attention, with which this base learns too little
-    "lora_dropout": 0.0,  # published: 0.05, which takes a third more time
-    "lora_targets": LINEAR,
-    "num_modules": 2,
-    "invariant": True,
-    "router": "vq",
-    "router_settings": {"init": "data"},  # from a uniform start all prompts may go to one module
-    "router_trainable": True,
-    "routed_by": "router",
-    "fit_rows": 500,
-    "aggregation": "latent",
-    "aggregation_settings": {},
-    "weights": {},
-    "direction": "forward",
-    "clamp": None,
-    "norm_over": "labels",
-    "formats": ["text", "symbolic"],
-    "batch": 16,
-    "steps": 900,
-    "length": 1,  # of training, in times of these steps
-    "learning_rate": 3e-3,
-    "weight_decay": 0.0,  # it would shrink modules that are frozen or idle
-    "evaluate_every": 50,
-    "train_rows": 4000,
-    "trained_part": "train",
-    "validation_rows": 24,
-    "test_rows": 1000,
-    "alone_choices": 250,
-    "source": "file",
-    "answer_set": "published",
-    "split_seed": 42,
-    "matched": 0,
-    "map_rows": 0,
-    "unfrozen": False,
-}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all arms of ICLM have."""
+
+    hidden_size: int = 96
+    intermediate_size: int = 384
+    layers: int = 4
+    heads: int = 4
+    bf16: bool = False
+    base: str = field(default_factory=lambda: digest(96))
+    pretrained: bool = True
+    lora_rank: int = 16  # printed: 8, on the maps of attention, with which this base learns too little
+    lora_dropout: float = 0.0  # published: 0.05, which takes a third more time
+    lora_targets: list = field(default_factory=lambda: LINEAR)
+    num_modules: int = 2
+    invariant: bool = True
+    router: str = "vq"
+    router_settings: dict = field(
+        default_factory=lambda: {"init": "data"}
+    )  # from a uniform start all prompts may go to one module
+    router_trainable: bool = True
+    routed_by: str = "router"
+    fit_rows: int = 500
+    aggregation: str = "latent"
+    aggregation_settings: dict = field(default_factory=dict)
+    weights: dict = field(default_factory=dict)
+    direction: str = "forward"
+    clamp: float | None = None
+    norm_over: str = "labels"
+    formats: list = field(default_factory=lambda: ["text", "symbolic"])
+    batch: int = 16
+    steps: int = 900
+    length: int = 1  # of training, in times of these steps
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.0  # it would shrink modules that are frozen or idle
+    evaluate_every: int = 50
+    train_rows: int = 4000
+    trained_part: str = "train"
+    validation_rows: int = 24
+    test_rows: int = 1000
+    alone_choices: int = 250
+    source: str = "file"
+    answer_set: str = "published"
+    split_seed: int = 42
+    matched: int = 0
+    map_rows: int = 0
+    unfrozen: bool = False
+
+
+@dataclass(frozen=True)
+class TaskSettings(Settings):
+    """One arm on one family of tasks."""
+
+    family: str = "acre"
+    regime: str = "IID"
+    cells: list = field(default_factory=lambda: ["IID", "Comp", "Sys"])
+
+
+@dataclass(frozen=True)
+class ContinualSettings(Settings):
+    """ACRE, then RAVEN; `acre` and `raven` hold what differs between them."""
+
+    num_modules: int = 4
+    keep: bool = False
+    used_share: float = 0.05
+    count_rows: int = 200
+    acre: dict = field(default_factory=dict)
+    raven: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Inputs of one family's cells, or of six data sets, as the bare base sees them."""
+
+    hidden_size: int = 96
+    intermediate_size: int = 384
+    layers: int = 4
+    heads: int = 4
+    bf16: bool = False
+    family: str = "acre"
+    regime: str = "IID"
+    cells: list = field(default_factory=lambda: ["IID", "Comp", "Sys"])
+    base: str = field(default_factory=lambda: digest(96))
+    pretrained: bool = True
+    map: str = "cells"
+    test_rows: int = 100
+    longest: int = 240
+    source: str = "file"
+    split_seed: int = 42
+    answer_set: str = "published"
+    matched: int = 0
+
+
+@dataclass(frozen=True)
+class TextSettings(TaskSettings):
+    """The source's own prompts, with a base by name."""
+
+    lora_rank: int = 8
+    lora_targets: list = field(default_factory=lambda: ATTENTION)
+    lora_dropout: float = 0.05
+    base_model: str = TINY
+    bits: int = 16
+    checkpointing: bool = False
+    hidden_size: int = 32
+    layers: int = 2
+    heads: int = 2
+    vocabulary: int = 400
+    open: bool = False
+    answer_tokens: int = 4
+    max_length: int = 800
+    batch: int = 4
+    steps: int = 10
+    evaluate_every: int = 10
+    train_rows: int = 40
+    test_rows: int = 4
+    source: str = "generator"
+
+
+@dataclass(frozen=True)
+class BaseSettings:
+    """The base, before any task."""
+
+    hidden_size: int = 96
+    intermediate_size: int = 384
+    layers: int = 4
+    heads: int = 4
+    bf16: bool = False
+    rows: int = 120_000
+    steps: int = 12_000
+    batch: int = 64
+    learning_rate: float = 2e-3
+    evaluate_every: int = 500
+    evaluation_rows: int = 600
+
+
 QUICK = {
     **QUICK_MODEL,
     "pretrained": False,
@@ -89,7 +187,7 @@ FAMILIES = {
     "raven": {"family": "raven", "regime": "center", "cells": ["center", "four", "in_center"]},
 }
 TRAINED = {"acre": {}, "raven": {"steps": 1000, "learning_rate": 5e-3}}
-ALONE_TOO = {"acre": {}, "raven": {"alone_choices": LAPTOP["test_rows"]}}  # as many as of the model
+ALONE_TOO = {"acre": {}, "raven": {"alone_choices": Settings.test_rows}}  # as many as of the model
 NONE_ALONE = {"acre": {}, "raven": {"alone_choices": 0}}  # where no table has a row for it
 ALONE = {
     "num_modules": 1,
@@ -171,7 +269,10 @@ def add(
             run=run_reasoning,
             notebook=notebook,
             arms=arms,
-            settings={"laptop": {**LAPTOP, **FAMILIES[family], **TRAINED[family], **changes}, **PROFILES},
+            settings={
+                "laptop": TaskSettings(**{**FAMILIES[family], **TRAINED[family], **changes}),
+                **PROFILES,
+            },
             seeds={"quick": 1, "laptop": seeds},
             cost={"quick": 5, "laptop": cost, "gpu": 300},
         )
@@ -250,14 +351,9 @@ register(
         notebook="33_continual_learning",
         arms={"iclm": MAPS, "kept": {"keep": True}, "finetuned": ALONE},
         settings={
-            "laptop": {
-                **LAPTOP,
-                "num_modules": 4,
-                "keep": False,
-                "used_share": 0.05,
-                "count_rows": 200,
-                **{family: FAMILIES[family] | TRAINED[family] | ALONE_TOO[family] for family in FAMILIES},
-            },
+            "laptop": ContinualSettings(
+                **{family: FAMILIES[family] | TRAINED[family] | ALONE_TOO[family] for family in FAMILIES}
+            ),
             "quick": {**QUICK, **FAMILIES, "count_rows": 4},
             "gpu": {**GPU, **FAMILIES},
         },
@@ -277,19 +373,7 @@ register(
             "six": {"map": "six"},
         },
         settings={
-            "laptop": {
-                **MODEL,
-                **FAMILIES["acre"],
-                "base": digest(MODEL["hidden_size"]),
-                "pretrained": True,
-                "map": "cells",
-                "test_rows": 100,
-                "longest": 240,
-                "source": "file",
-                "split_seed": 42,
-                "answer_set": "published",
-                "matched": 0,
-            },
+            "laptop": ClusterSettings(),
             "quick": {**QUICK_MODEL, "pretrained": False, "base": "", "test_rows": 8, "source": "generator"},
             "gpu": {**GPU_MODEL, "base": digest(GPU_MODEL["hidden_size"])},
         },
@@ -297,28 +381,6 @@ register(
         cost={"quick": 3, "laptop": 20, "gpu": 20},
     )
 )
-TEXT = {
-    **LAPTOP,
-    "lora_rank": 8,
-    "lora_targets": ATTENTION,
-    "lora_dropout": 0.05,
-    "base_model": TINY,
-    "bits": 16,
-    "checkpointing": False,
-    "hidden_size": 32,
-    "layers": 2,
-    "heads": 2,
-    "vocabulary": 400,
-    "open": False,
-    "answer_tokens": 4,
-    "max_length": 800,
-    "batch": 4,
-    "steps": 10,
-    "evaluate_every": 10,
-    "train_rows": 40,
-    "test_rows": 4,
-    "source": "generator",
-}
 PAPER = {  # as printed; 3 epochs of 2 x 800 rows, rate from the published configuration
     "router_settings": {},
     "base_model": "meta-llama/Llama-2-7b-hf",
@@ -334,7 +396,7 @@ PAPER = {  # as printed; 3 epochs of 2 x 800 rows, rate from the published confi
     "source": "file",
 }
 for family in FAMILIES:
-    laptop = {**TEXT, **FAMILIES[family]}
+    laptop = TextSettings(**FAMILIES[family])
     register(
         Experiment(
             id=f"iclm.text.{family}",
@@ -360,8 +422,8 @@ for family in FAMILIES:
                 "paper": PAPER,
             },
             seeds={"quick": 1, "laptop": 1, "paper": 1},
-            cost={"quick": 3, "laptop": 20, "paper": seconds({**laptop, **PAPER})["total"]},
-            memory={"paper": memory_gib({**laptop, **PAPER})["total"]},
+            cost={"quick": 3, "laptop": 20, "paper": seconds({**asdict(laptop), **PAPER})["total"]},
+            memory={"paper": memory_gib({**asdict(laptop), **PAPER})["total"]},
         )
     )
 
@@ -373,15 +435,7 @@ register(
         notebook=NOTEBOOK,
         arms={"base": {}},
         settings={
-            "laptop": {
-                **MODEL,
-                "rows": 120_000,
-                "steps": 12_000,
-                "batch": 64,
-                "learning_rate": 2e-3,
-                "evaluate_every": 500,
-                "evaluation_rows": 600,
-            },
+            "laptop": BaseSettings(),
             "quick": {
                 **QUICK_MODEL,
                 "rows": 16,

@@ -1,28 +1,36 @@
 """Equations 5 to 8 by intervention: a state is changed in a training step, and all weights are compared."""
 
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 
 from causalnb.lab.registry import Experiment, Run, register
 
 ROWS, TOKENS, ANSWER, WIDTH, VOCABULARY = 4, 8, 2, 16, 32
 PARTS = {"WS0": "domain_0", "WS1": "domain_1", "WI": "invariant", "WR": "router", "WO": "shared_head"}
-DEFAULTS = {
-    "invariant": True,
-    "epsilon": 0.0,
-    "clip": False,
-    "router": "vq",
-    "aggregation": "probability",
-    "train_shared": True,
-    "mixed": False,
-    "do": 0,
-    "noise": 1.0,
-    "before": 0,
-    "steps": 4,
-    "optimiser": "SGD",
-    "lr": 0.3,
-    "max_norm": 0.1,
-    "precision": "float64",
-}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One intervention on a small ICLM."""
+
+    invariant: bool = True
+    epsilon: float = 0.0
+    clip: bool = False
+    router: str = "vq"
+    aggregation: str = "probability"
+    train_shared: bool = True
+    mixed: bool = False
+    do: int | str = 0
+    noise: float = 1.0
+    before: int = 0
+    steps: int = 4
+    optimiser: str = "SGD"
+    lr: float = 0.3
+    max_norm: float = 0.1
+    precision: str = "float64"
+
+
+DEFAULTS = asdict(Settings())
 ALONE = {"invariant": False, "aggregation": "own"}
 NORM = {"invariant": False, "aggregation": "logit", "train_shared": False}
 PAPER = {"aggregation": "latent", "epsilon": 0.01}
@@ -327,7 +335,7 @@ register(
         run=run_interventions,
         notebook="31_causal_graphs",
         arms=ARMS,
-        settings={"laptop": DEFAULTS},
+        settings={"laptop": Settings()},
         seeds={"quick": 1, "laptop": 5},
         cost={"quick": 5, "laptop": 5},
     )

@@ -1,5 +1,7 @@
 """The SCI guide's components: the answer leak trained both ways, and each finding as a number."""
 
+from dataclasses import dataclass, field
+
 from causalnb.experiments.sci.scan import collators, decoded_matches, fit, scan_rows, small_llama
 from causalnb.lab.probes import scored
 from causalnb.lab.registry import Experiment, Run, register
@@ -109,6 +111,29 @@ def trained_parts(model, rows, collator) -> dict:
     }
 
 
+@dataclass(frozen=True)
+class LeakSettings:
+    """SCI with encoders that see the prompt, or more."""
+
+    sees: str = "prompt"
+    longest: int = 8
+    hidden_size: int = 64
+    layers: int = 3
+    heads: int = 4
+    structural_slots: int = 4
+    cbm_layers: list = field(default_factory=lambda: [0, 1])
+    scl_weight: float = 0.1
+    ortho: str = "project"
+    steps: int = 400
+    learning_rate: float = 2e-3
+    random_rows: int = 48
+    pairs: int = 13
+    anchors: str = "rows"
+    evaluate_every: int = 100
+    test_rows: int = 300
+    bf16: bool = False
+
+
 register(
     Experiment(
         id="sci.leak",
@@ -117,25 +142,7 @@ register(
         notebook="20_sci_components",
         arms={"prompt": {"sees": "prompt"}, "prompt_and_answer": {"sees": "prompt and answer"}},
         settings={
-            "laptop": {
-                "sees": "prompt",
-                "longest": 8,
-                "hidden_size": 64,
-                "layers": 3,
-                "heads": 4,
-                "structural_slots": 4,
-                "cbm_layers": [0, 1],
-                "scl_weight": 0.1,
-                "ortho": "project",
-                "steps": 400,
-                "learning_rate": 2e-3,
-                "random_rows": 48,
-                "pairs": 13,
-                "anchors": "rows",
-                "evaluate_every": 100,
-                "test_rows": 300,
-                "bf16": False,
-            },
+            "laptop": LeakSettings(),
             "quick": {
                 "hidden_size": 32,
                 "layers": 2,
@@ -345,6 +352,18 @@ FINDINGS = (
     anchors_with_positives,
 )
 
+
+@dataclass(frozen=True)
+class FindingsSettings:
+    """The sizes at which findings are measured."""
+
+    width: int = 64
+    slots: int = 8
+    batch: int = 64
+    pairs: int = 13
+    batches: int = 50
+
+
 register(
     Experiment(
         id="sci.components",
@@ -353,7 +372,7 @@ register(
         notebook="20_sci_components",
         arms={"findings": {}},
         settings={
-            "laptop": {"width": 64, "slots": 8, "batch": 64, "pairs": 13, "batches": 50},
+            "laptop": FindingsSettings(),
             "quick": {"batches": 5},
         },
         seeds={"quick": 2, "laptop": 5},

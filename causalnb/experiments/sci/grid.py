@@ -1,35 +1,54 @@
 """Which arms, seeds and settings make SCI's results on SCAN: splits, search, ablations, contrasts."""
 
+from dataclasses import dataclass, field
+
 from causalnb.experiments.sci.contrasts import run_arm
 from causalnb.experiments.sci.scan import run_scan
 from causalnb.lab.registry import Experiment, register
 
-SCAN_SETTINGS = {
-    "laptop": {
-        "hidden_size": 64,
-        "layers": 3,
-        "heads": 4,
-        "structural_slots": 4,
-        "cbm_layers": [0, 1],
-        "scl_weight": 0.1,
-        "ortho": "project",
-        "invariance_weight": 100.0,
-        "abstraction_noise": 0.1,
-        "structure_level": "verb_direction",
-        "anchors": "rows",
-        "renamed": False,
-        "steps": 1500,
-        "learning_rate": 2e-3,
-        "random_rows": 48,
-        "pairs": 13,
-        "evaluate_every": 150,
-        "validation_rows": 400,
-        "curve_rows": 400,
-        "test_rows": None,
-        "decoded_rows": 300,
-        "probe_rows": 200,
-        "bf16": False,
-    },
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """One arm on one split of SCAN."""
+
+    hidden_size: int = 64
+    layers: int = 3
+    heads: int = 4
+    structural_slots: int = 4
+    cbm_layers: list = field(default_factory=lambda: [0, 1])
+    scl_weight: float = 0.1
+    ortho: str = "project"
+    invariance_weight: float = 100.0
+    abstraction_noise: float = 0.1
+    structure_level: str = "verb_direction"
+    anchors: str = "rows"
+    renamed: bool = False
+    steps: int = 1500
+    learning_rate: float = 2e-3
+    random_rows: int = 48
+    pairs: int = 13
+    evaluate_every: int = 150
+    validation_rows: int = 400
+    curve_rows: int = 400
+    test_rows: int | None = None
+    decoded_rows: int = 300
+    probe_rows: int = 200
+    bf16: bool = False
+    split: str = "add_prim_jump"
+    model: str = "plain"
+
+
+@dataclass(frozen=True)
+class ArmSettings(ScanSettings):
+    """SCI with a part left out, or another in its place."""
+
+    model: str = "sci"
+    without: str = ""
+    primitives: int = 0
+    penalty_weight: float = 1e-3
+
+
+PROFILES = {
     "quick": {
         "hidden_size": 32,
         "layers": 2,
@@ -73,10 +92,6 @@ SCAN_ARMS = {
     "sci_separated": {"model": "sci_separated", "structural_slots": 8},
 }
 THREE_ARMS = {arm: SCAN_ARMS[arm] for arm in ("plain", "sci", "sci_separated")}
-MODULES = {
-    "sci_separated": ("causalnb.sci.separated",),
-    "guide": ("causalnb.sci.guide", "causalnb.sci.guide_model"),
-}
 APPROACHES = ("information_bottleneck", "slot_attention", "relational_attention", "causal_vae")
 
 
@@ -84,7 +99,6 @@ def scan_experiment(
     name: str, title: str, split: str, arms: dict, laptop_seeds: int, **settings
 ) -> Experiment:
     """Register sci.scan.<name>: `arms` on `split`, the shared settings under `settings`."""
-    laptop = {**SCAN_SETTINGS["laptop"], "split": split, "model": "plain", **settings}
     return register(
         Experiment(
             id=f"sci.scan.{name}",
@@ -92,7 +106,7 @@ def scan_experiment(
             arms=arms,
             run=run_scan,
             notebook="21_sci_scan",
-            settings={**SCAN_SETTINGS, "laptop": laptop},
+            settings={**PROFILES, "laptop": ScanSettings(split=split, **settings)},
             seeds={
                 "quick": 2 if laptop_seeds == 5 else 1,
                 "laptop": laptop_seeds,
@@ -159,17 +173,7 @@ scan_experiment(
 COMMON = {
     "run": run_arm,
     "notebook": "21_sci_scan",
-    "settings": {
-        **{name: SCAN_SETTINGS[name] for name in ("quick", "gpu", "paper")},
-        "laptop": {
-            **SCAN_SETTINGS["laptop"],
-            "split": "add_prim_jump",
-            "model": "sci",
-            "without": "",
-            "primitives": 0,
-            "penalty_weight": 1e-3,
-        },
-    },
+    "settings": {**{name: PROFILES[name] for name in ("quick", "gpu", "paper")}, "laptop": ArmSettings()},
     "seeds": {"quick": 1, "laptop": 3},
     "cost": {"quick": 4, "laptop": 150, "gpu": 400, "paper": 200_000},
 }

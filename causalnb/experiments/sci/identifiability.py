@@ -5,6 +5,7 @@ that differ in their seed only, and asks how far maps of several families carry 
 """
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -337,22 +338,27 @@ def _measure(task, encoder, slots, means, unseen, new, factors_of, fit) -> dict:
     return found
 
 
+@dataclass(frozen=True)
+class Settings:
+    """Two encoders on the same structures."""
+
+    task: str = "scan"
+    train_structures: int = 1600
+    unseen_structures: int = 600
+    contents: int = 4
+    hidden_size: int = 64
+    width: int = 64
+    structural_slots: int = 4
+    temperature: float = 0.07
+    pairs: int = 48
+    steps: int | None = 800
+    learning_rate: float = 2e-3
+    evaluate_every: int = 200
+    bf16: bool = False
+
+
 SETTINGS = {
-    "laptop": {
-        "task": "scan",
-        "train_structures": 1600,
-        "unseen_structures": 600,
-        "contents": 4,
-        "hidden_size": 64,
-        "width": 64,
-        "structural_slots": 4,
-        "temperature": 0.07,
-        "pairs": 48,
-        "steps": 800,
-        "learning_rate": 2e-3,
-        "evaluate_every": 200,
-        "bf16": False,
-    },
+    "laptop": Settings(),
     "quick": {
         "train_structures": 60,
         "unseen_structures": 24,
@@ -388,7 +394,7 @@ register(
         run=run_identifiability,
         notebook="22_sci_overhead_identifiability",
         arms={"scan": {"task": "scan"}},
-        settings=SETTINGS | {"laptop": SETTINGS["laptop"] | {"steps": 200, "evaluate_every": 100}},
+        settings=SETTINGS | {"laptop": Settings(steps=200, evaluate_every=100)},
         seeds={"quick": 2, "laptop": 5},
         cost={"quick": 2, "laptop": 15},
     )

@@ -1,5 +1,7 @@
 """What SCI costs: parameters and operations at TinyLlama's shape, time on a smaller decoder."""
 
+from dataclasses import dataclass, field
+
 from causalnb.lab.registry import Experiment, Run, register
 
 PARTS = ("structural_encoder", "content_encoder", "causal_binding")
@@ -163,6 +165,24 @@ def run_overhead(run: Run) -> dict:
 
 WIDTHS = {"d128": 128, "shipped": None, "d384": 384, "d512": 512, "d1024": 1024, "full": 2048}
 
+
+@dataclass(frozen=True)
+class CountedSettings:
+    """A shape whose parameters and operations are counted."""
+
+    version: str = "package"
+    d_structure: int | None = None
+    vocabulary: int = 32_000
+    hidden_size: int = 2048
+    intermediate_size: int = 5632
+    layers: int = 22
+    heads: int = 32
+    key_value_heads: int = 4
+    structural_slots: int = 8
+    cbm_layers: list = field(default_factory=lambda: [6, 11, 16])
+    tokens: list = field(default_factory=lambda: [32, 64, 128, 512])
+
+
 register(
     Experiment(
         id="sci.overhead",
@@ -171,19 +191,7 @@ register(
         notebook="22_sci_overhead_identifiability",
         arms={"guide": {"version": "guide"}} | {arm: {"d_structure": width} for arm, width in WIDTHS.items()},
         settings={
-            "laptop": {
-                "version": "package",
-                "d_structure": None,
-                "vocabulary": 32_000,
-                "hidden_size": 2048,
-                "intermediate_size": 5632,
-                "layers": 22,
-                "heads": 32,
-                "key_value_heads": 4,
-                "structural_slots": 8,
-                "cbm_layers": [6, 11, 16],
-                "tokens": [32, 64, 128, 512],
-            },
+            "laptop": CountedSettings(),
             "quick": {
                 "vocabulary": 500,
                 "hidden_size": 64,
@@ -334,6 +342,23 @@ def run_time(run: Run) -> dict:
     return {"metrics": metrics, "history": []}
 
 
+@dataclass(frozen=True)
+class TimedSettings:
+    """A shape whose steps are timed."""
+
+    vocabulary: int = 1000
+    hidden_size: int = 512
+    intermediate_size: int = 1408
+    layers: int = 6
+    heads: int = 8
+    structural_slots: int = 8
+    rows: int = 16
+    row_tokens: int = 48
+    prompt_tokens: int = 10
+    new_tokens: int = 16
+    repeats: int = 6
+
+
 register(
     Experiment(
         id="sci.overhead.time",
@@ -343,19 +368,7 @@ register(
         notebook="22_sci_overhead_identifiability",
         arms={"timed": {}},
         settings={
-            "laptop": {
-                "vocabulary": 1000,
-                "hidden_size": 512,
-                "intermediate_size": 1408,
-                "layers": 6,
-                "heads": 8,
-                "structural_slots": 8,
-                "rows": 16,
-                "row_tokens": 48,
-                "prompt_tokens": 10,
-                "new_tokens": 16,
-                "repeats": 6,
-            },
+            "laptop": TimedSettings(),
             "quick": {
                 "vocabulary": 100,
                 "hidden_size": 32,

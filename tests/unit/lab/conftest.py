@@ -59,7 +59,7 @@ def forget_code():
 @pytest.fixture
 def lab(tmp_path, monkeypatch):
     """The toy experiments, registered here and in children; every folder below tmp_path; profile laptop."""
-    for name in ("results", "figures", "cache"):
+    for name in ("results", "figures", "cache", "probes"):
         monkeypatch.setenv(f"CAUSALNB_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("CAUSALNB_HOME", str(tmp_path))
     monkeypatch.setenv("CAUSALNB_PROFILE", "laptop")

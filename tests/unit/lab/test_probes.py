@@ -230,7 +230,7 @@ def test_a_damaged_probe_is_named_and_verifies_nothing(line, traced):
     good = file.read_text()
     for broken in ("", "[]", good[:50], good.replace("toy.line", "toy.lime", 1), good.replace("40", "41", 1)):
         file.write_text(broken)
-        with pytest.raises(LabError, match="data/probes/laptop/toy.line/one.json is damaged"):
+        with pytest.raises(LabError, match="probes/laptop/toy.line/one.json is damaged"):
             probes.read("toy.line", "one")
         assert results.state("toy.line", "one", 0)[0] == "unverified"
 

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import re
 import subprocess
 from dataclasses import dataclass, replace
 
@@ -181,13 +182,15 @@ def test_states_follow_settings_and_version(lab, stored):
     assert results.state("toy.sum", "one", 0)[0] == "fresh"  # that is for its probe to say
 
 
-@dataclass
+@dataclass(frozen=True)
 class Settings:
+    """The toy's, with one that came later."""
+
     steps: int = 4
     start: float = 0.0
     nap: float = 0.0
     fault: str = ""
-    later: float = 0.5
+    later: float | None = 0.5
 
 
 def test_a_new_setting_makes_nothing_stale(lab, stored):
@@ -195,10 +198,25 @@ def test_a_new_setting_makes_nothing_stale(lab, stored):
     more = {**spec.settings["laptop"], "later": 0.5}
     registry.register(replace(spec, settings={"laptop": more}))
     assert results.state("toy.sum", "one", 0)[0] == "stale"  # nobody says what it was before
-    registry.register(replace(spec, settings={"laptop": more}, defaults=Settings))
-    assert results.state("toy.sum", "one", 0)[0] == "fresh"
-    registry.register(replace(spec, settings={"laptop": {**more, "later": 0.6}}, defaults=Settings))
-    assert results.state("toy.sum", "one", 0)[0] == "stale"
+    for settings, state in ((Settings(), "fresh"), (Settings(later=0.6), "stale"), (Settings(5), "stale")):
+        registry.register(replace(spec, settings={"laptop": settings}))
+        assert results.state("toy.sum", "one", 0)[0] == state
+
+
+@pytest.mark.parametrize(
+    "arm, words",
+    [
+        ({"steps": 2.5}, "sets 'steps' for a to 2.5: give a int"),
+        ({"steps": True}, "sets 'steps' for a to True: give a int"),
+        ({"fault": 3}, "sets 'fault' for a to 3: give a str"),
+        ({"later": "x"}, "sets 'later' for a to 'x': give a float | None"),
+    ],
+)
+def test_settings_have_types(lab, arm, words):
+    spec = replace(registry.experiment("toy.sum"), settings={"laptop": Settings()})
+    registry.register(replace(spec, arms={"a": {"start": 1, "later": None}}))
+    with pytest.raises(LabError, match=re.escape(words)):
+        registry.register(replace(spec, arms={"a": arm}))
 
 
 def test_an_unverified_result_is_used(stored, monkeypatch):
