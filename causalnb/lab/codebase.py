@@ -1,8 +1,8 @@
 """The code of the course in units that do not know where they stand: what ran, and is it still there?
 
 A unit is a function with what is defined inside it, a class without its methods, or a constant of a module.
-Its hash leaves out layout, comments, docstrings, checks that only raise, and imports of ours, so that code can
-be formatted, documented and moved from file to file without being another.
+Its hash leaves out layout, comments, docstrings, types, checks that only raise, and imports of ours, so that
+code can be formatted, documented, typed and moved from file to file without being another.
 """
 
 import ast
@@ -33,6 +33,7 @@ SILENT = (
     ast.ClassDef,
 )
 COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
+TYPES = ("annotation", "returns", "type_comment")
 DIGITS = 8
 
 
@@ -63,18 +64,25 @@ def _ours(node) -> bool:
 
 
 def tree(node, caught: bool = False) -> str:
-    """`node` as text without positions, docstrings, guards, imports of ours and empty fields."""
+    """`node` as text without positions, docstrings, guards, imports of ours, types and empty fields."""
     if isinstance(node, list):
         kept = (part for part in node if not _ours(part) and (caught or not _guard(part)))
         return "[" + ",".join(tree(part, caught) for part in kept) + "]"
     if not isinstance(node, ast.AST):
         return repr(node)
+    if isinstance(node, ast.AnnAssign):
+        target = tree(node.target, caught)
+        if node.value is None:
+            return f"Declared({target})"
+        return f"Assign(targets=[{target}],value={tree(node.value, caught)})"
     parts, caught = [], caught or isinstance(node, ast.Try)
     documented = isinstance(node, (ast.Module, ast.ClassDef, *DEFINITIONS))
     for name, value in ast.iter_fields(node):
         if name == "body" and documented and ast.get_docstring(node, clean=False) is not None:
             value = value[1:]
-        if value is not None and value != []:
+        if name == "keywords" and isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
+            value = [word for word in value if ast.unparse(word) != "strict=False"]
+        if name not in TYPES and value is not None and value != []:
             parts.append(f"{name}={tree(value, caught)}")
     return f"{type(node).__name__}({','.join(parts)})"
 

@@ -45,6 +45,10 @@ def same(one: str, other: str) -> bool:
         ("import os", "import os\nfrom .files import lock", True),
         ("        return a", "        async def g(): pass\n        return a", False),
         ('"""Doc."""\n    x', "x", True),
+        ("x = 1.0", "x: float = 1.0", True),
+        ("x = 1.0", "x: float", False),
+        ("a=1)", "a: int = 1) -> int", True),
+        ("return a", "return zip(a, a, strict=True)", False),
         ("x = 1.0", 'x = 1.0\n    "not a docstring"', False),
     ],
 )
@@ -67,6 +71,10 @@ def test_a_hash_sees_code_only(old, new, equal):
 def test_checks_that_only_raise_are_left_out(lines, equal):
     text = "def f(x):\n    {}\n    return 2 * x\n"
     assert same(text.format("pass"), text.format(f"pass\n    {lines}")) is equal
+
+
+def test_a_zip_that_is_not_strict_is_a_zip():
+    assert same("zip(a, b)", "zip(a, b, strict=False)") and not same("zip(a, b)", "zip(a, b, strict=True)")
 
 
 def test_a_check_inside_a_try_counts():
