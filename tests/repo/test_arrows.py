@@ -96,6 +96,37 @@ def test_allowed_imports_pass():
     assert not wrong_imports(source, "causalnb.sci.model")
 
 
+def circles(edges: dict[str, set[str]]) -> list[set[str]]:
+    """Sets of modules that import each other, in functions or not."""
+    import networkx as nx
+
+    graph = nx.DiGraph((one, other) for one, others in edges.items() for other in others)
+    return [part for part in nx.strongly_connected_components(graph) if len(part) > 1]
+
+
+def test_no_module_is_in_a_circle():
+    known = {dotted(path).removesuffix(".__init__"): path for path in python("causalnb")}
+
+    def meant(name: str) -> str:
+        while name not in known:
+            name = name.rpartition(".")[0]
+        return name
+
+    edges = {}
+    for module, path in known.items():
+        whole = f"{module}.__init__" if path.name == "__init__.py" else module
+        named = {meant(name) for name in imports(path.read_text(), whole) if name.startswith("causalnb.")}
+        edges[module] = {name for name in named if known[name].name != "__init__.py"} - {module}
+    assert sum(map(len, edges.values())) > 400 and not circles(edges)
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [{"a", "b", "c"}]
+
+
+def test_the_lab_knows_no_experiment():
+    for path in python("causalnb"):
+        if path.parent.name == "lab":
+            assert "causalnb.experiments" not in path.read_text(), path.name
+
+
 def test_the_lab_names_no_source():
     for path in python("causalnb"):
         if path.parent.name == "lab":
