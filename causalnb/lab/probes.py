@@ -27,7 +27,7 @@ from causalnb.lab import codebase, files, registry
 from causalnb.lab.records import canonical, plain, short
 from causalnb.paths import probes_dir, shown
 
-COMMAND = [sys.executable, "-m", "causalnb.lab.probes"]
+COMMAND = [sys.executable, "-c", "from causalnb.lab import probes; probes.main()"]
 STEPS = 3  # of each training at the real settings
 ROWS = 8  # of each part that is scored after them
 LIBRARIES = ("torch", "transformers")
@@ -324,7 +324,7 @@ def accept(checks: Iterable[Check]) -> list[Check]:
     return told
 
 
-def main(words: list[str]) -> int:
+def main() -> None:
     """The child: checks the arms that its parent names on standard input, and tells of each in a line."""
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -340,7 +340,6 @@ def main(words: list[str]) -> int:
             found = Check(experiment, arm, "failed", sentence(error))
         gc.freeze()  # the Trainer collects garbage often, and torch alone is a million objects
         print(json.dumps(found.__dict__), file=channel)
-    return 0
 
 
 def verify(
@@ -400,7 +399,3 @@ def verify(
     done = {(one.experiment, one.arm) for one in found}
     found += [Check(*arm, "failed", "it was not reached") for arm in arms if arm not in done]
     return accept(found)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

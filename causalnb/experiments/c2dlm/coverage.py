@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from causalnb.lab.probes import scored
 from causalnb.lab.registry import Experiment, Run, register
 from causalnb.tasks import reasoning
 
@@ -75,7 +76,7 @@ def run_coverage(run: Run) -> dict:
     """Counts over the rows of one source."""
     config = run.config
     if config["source"] in reasoning.ANNOTATED:
-        rows = reasoning.annotations(config["source"])[: config["rows"]]
+        rows = scored(reasoning.annotations(config["source"])[: config["rows"]])
     else:
         rows = reasoning.generate(config["source"], config["drawn"])
     return {"metrics": {name: float(count) for name, count in count_records(rows).items()}, "history": []}

@@ -258,7 +258,7 @@ def test_verify_runs_children_and_names_what_was_not_reached(line, monkeypatch):
         f"import sys, pathlib\nsys.path.insert(0, folder := {str(folder)!r})\nimport toyline\n"
         "from causalnb.lab import codebase, probes\n"
         "codebase.roots = lambda: {'toyline': pathlib.Path(folder)}\n"
-        "sys.exit(probes.main([]))\n"
+        "probes.main()\n"
     )
     monkeypatch.setattr(probes, "COMMAND", [sys.executable, str(child)])
     told = []
@@ -271,6 +271,19 @@ def test_verify_runs_children_and_names_what_was_not_reached(line, monkeypatch):
     ended = probes.verify([("toy.line", "one"), ("toy.line", "two")], 1)
     assert [one.outcome for one in ended] == ["failed", "failed"]
     assert {one.detail for one in ended} == {"its process was ended", "it was not reached"}
+
+
+def test_a_child_takes_the_first_steps_only(line, monkeypatch):
+    """The module that the child starts is the one that training asks."""
+    folder = line[0].parent
+    start = (
+        f"import sys, pathlib; sys.path.insert(0, {str(folder)!r}); import toyline; "
+        f"from causalnb.lab import codebase; codebase.roots = lambda: {{'toyline': pathlib.Path({str(folder)!r})}}; "
+    )
+    monkeypatch.setattr(probes, "COMMAND", [*probes.COMMAND[:-1], start + probes.COMMAND[-1]])
+    assert [one.outcome for one in probes.verify([("toy.line", "one")], 1, create=True)] == ["made"]
+    first = probes.read("toy.line", "one")["numbers"]["first"]
+    assert [one["step"] for one in first["steps"]] == [1, 2, 3] and first["history"][-1]["step"] == 3
 
 
 def test_a_check_without_a_probe_says_what_to_do(line):
