@@ -1,13 +1,11 @@
 """C2DLM's Tables 5 and 6, as printed with what test sizes imply and as measured here, and its verdicts."""
 
-import csv
 import math
 import re
 from dataclasses import dataclass
 
 from causalnb.lab import evidence
 from causalnb.lab.registry import artefact
-from causalnb.paths import paper_dir
 
 BASE, SFT, OURS = "LLaDA-8B-Instruct", "LLaDA-8B-Instruct (SFT)", "C2DLM"
 # published sizes of the test sets; every printed score is a count of them
@@ -826,122 +824,3 @@ def build_table6(profile):
     save_table(ablation_table(profile))
     fig, alt = ablation_figure(profile)
     save_figure(fig, "c2dlm.table6", alt=alt, caption="Ours, small scale: differences from C2DLM's default.")
-
-
-# ---------------------------------------------------------------------------------------------- verdicts
-def deciding() -> tuple[str, ...]:
-    """The experiments that decide C2DLM's claims, by claims.csv."""
-    path, named = paper_dir() / "claims.csv", []
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    rows = [row for row in csv.DictReader(lines) if row["source"] == "c2dlm" and row["experiment"]]
-    for row in rows:
-        arms = f"{row['our_treatment']}+{row['our_baseline']}".split("+")
-        named += [arm.rpartition(":")[0] or row["experiment"] for arm in arms]
-    return tuple(sorted(set(named)))
-
-
-def decided(profile: str | None = None, strict: bool = True) -> list[tuple]:
-    """(claim, Verdict) of all of C2DLM's claims; None for one whose results are missing, unless strict."""
-    from causalnb.errors import LabError
-    from causalnb.lab.verdicts import claims, decide
-
-    found = []
-    for claim in claims("c2dlm").itertuples():
-        try:
-            found.append((claim, decide(claim, profile)))
-        except LabError:
-            if strict:
-                raise
-            found.append((claim, None))
-    return found
-
-
-def _contrast(claim) -> str:
-    """What a row of claims.csv compares, in words; experiments in front of arms are left out."""
-    if not isinstance(claim.experiment, str):
-        return ""
-
-    def arms(text: str) -> str:
-        return " + ".join(dict.fromkeys(arm.rpartition(":")[2] for arm in text.split("+")))
-
-    ours, _, theirs = claim.our_metric.partition("|")
-    if theirs:
-        return f"{ours} of {arms(claim.our_treatment)} − {theirs} of {arms(claim.our_baseline)}"
-    return f"{arms(claim.our_treatment)} − {arms(claim.our_baseline)}, {ours}"
-
-
-def verdict_table(profile: str | None = None, strict: bool = True, artefacts: tuple[str, ...] = ()):
-    """C2DLM's claims, or those on some artefacts: stated size, contrast of paired seeds, verdict."""
-    from causalnb.lab.tables import Table, estimate
-
-    rows = []
-    for claim, verdict in decided(profile, strict):
-        if artefacts and claim.artefact not in artefacts:
-            continue
-        stated = "" if math.isnan(claim.size) else f"{claim.size:g} {claim.unit}"
-        sign = "higher" if claim.direction == "+" else "lower"
-        digits = 1 if claim.unit == "pp" else 3
-        ours = estimate(verdict.summary, digits) if verdict and verdict.summary else ""
-        rows.append(
-            [
-                claim.id.removeprefix("c2dlm."),
-                claim.claim,
-                f"{sign} {stated}".strip(),
-                _contrast(claim),
-                ours,
-                "no result yet" if verdict is None else str(verdict),
-            ]
-        )
-    return Table(
-        "c2dlm.verdicts",
-        ["", "claim", "stated", "contrast here", "ours", "verdict"],
-        rows,
-        "C2DLM's claims and what was measured here at small scale: difference of paired seeds, mean ± half "
-        "of the 95 % interval (seeds)",
-        "Claims in points (pp) are compared in points. Small models and synthetic tasks: a verdict is about "
-        "the claim at this scale.",
-    )
-
-
-def tally(profile: str | None = None, strict: bool = True) -> dict[str, int]:
-    """How many of C2DLM's claims have each verdict; "no result yet" for those whose results are missing."""
-    from causalnb.lab.verdicts import LABELS
-
-    found = dict.fromkeys((*LABELS, "no result yet"), 0)
-    for _, verdict in decided(profile, strict):
-        found["no result yet" if verdict is None else verdict.label] += 1
-    return found
-
-
-def tally_remark(profile: str | None = None, strict: bool = True) -> str:
-    """What of C2DLM reproduces here, in one paragraph computed from the verdicts."""
-    counts = tally(profile, strict)
-    tested = sum(counts.values()) - counts["not attempted"] - counts["no result yet"]
-    parts = [
-        f"Of {sum(counts.values())} claims: {counts['not attempted']} not attempted (the table gives "
-        f"the reasons), {counts['no result yet']} waiting for results, {tested} decided by a contrast "
-        "of paired seeds."
-    ]
-    if tested:
-        parts.append(
-            f"Of those decided: {counts['reproduced']} reproduced in direction, and in size where "
-            f"one is stated, {counts['same direction']} in direction only, {counts['opposite']} "
-            f"the opposite, {counts['inconclusive']} inconclusive, because 0 is in the interval."
-        )
-    return " ".join(parts)
-
-
-@artefact(
-    "c2dlm.verdicts",
-    needs=deciding(),
-    extra=True,
-    printed_as="ours",
-    kind="measured",
-    shows="every claim of C2DLM with its contrast and verdict",
-    notebook="45_downstream_ablations_costs",
-)
-def verdicts(profile):
-    """C2DLM's claims, each with what decides it, or why nothing does."""
-    from causalnb.lab.tables import save_table
-
-    save_table(verdict_table(profile))

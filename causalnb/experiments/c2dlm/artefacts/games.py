@@ -1,7 +1,6 @@
 """C2DLM's tables and figures on Sudoku and the spurious token game, made from stored results."""
 
 from causalnb.experiments.c2dlm import curves
-from causalnb.experiments.c2dlm import grid as c2dlm_grid
 from causalnb.lab import evidence, registry
 from causalnb.lab.registry import artefact
 from causalnb.lab.tables import percent, points
@@ -18,19 +17,10 @@ NAMES = {
 }
 SFT, PAPER_SFT = "diffusion", "LLaDA-8B-Instruct (SFT)"
 PAPER = {"diffusion": PAPER_SFT, "c2dlm": "C2DLM"}
-ROWS = (200, 500, 5000)
 SIZES = ("S", "M", "L", "H")
-SCORES = {
-    "test_cells": "cells",
-    "test_solved": "puzzles",
-    "test_valid": "valid",
-    "test_cells_unique": "cells*",
-    "test_solved_unique": "puzzles*",
-}  # *: puzzles with one solution
 MANY = "c2dlm.stg.many"  # shown where it is registered
 KINDS = {"causal": ("purple", ""), "spurious": ("green", "//"), "irrelevant": ("yellow", "..")}
 MAPPED = ("diffusion", "c2dlm")
-SUDOKU = (*(f"c2dlm.sudoku.n{n}" for n in ROWS), "c2dlm.sudoku.controls", "c2dlm.sudoku.scratch")
 STG = (*(f"c2dlm.stg.{size.lower()}" for size in SIZES), *((MANY,) if MANY in registry._experiments else ()))
 
 
@@ -50,134 +40,6 @@ def _stated(claim: str) -> float:
     from causalnb.lab.verdicts import claims
 
     return float(claims("c2dlm").set_index("id")["size"][claim])
-
-
-# Sudoku
-
-
-def sudoku_arms(rows: int) -> list[tuple[str, str, str]]:
-    """(experiment, arm, name) of what is trained on so many puzzles, the controls with the largest."""
-    main = [(f"c2dlm.sudoku.n{rows}", arm, NAMES[arm]) for arm in c2dlm_grid.GUIDED]
-    if rows != max(ROWS):
-        return main
-    controls = [("c2dlm.sudoku.controls", arm, NAMES[arm]) for arm in ("mutual", "no_v")]
-    return (
-        main
-        + controls
-        + [
-            ("c2dlm.sudoku.scratch", f"{arm}_scratch", f"{NAMES[arm]}, from scratch")
-            for arm in c2dlm_grid.GUIDED
-        ]
-    )
-
-
-def _printed_sudoku():
-    from causalnb.lab.tables import paper
-
-    return paper("c2dlm.table3").pivot(index="row", columns="column", values="printed")
-
-
-def sudoku_table(profile: str | None = None, rows: tuple[int, ...] = ROWS):
-    """Table 3: accuracy by training puzzles, the paper's numbers in the metric that they fit, ours in all."""
-    from causalnb.lab.statistics import mean_ci
-    from causalnb.lab.tables import Table, paper
-
-    printed, found = _printed_sudoku(), []
-    models = paper("c2dlm.table3").query("row_group == 'AR'").row.unique()
-    for n in rows:
-        for experiment, arm, name in sudoku_arms(n):
-            said = "none"
-            if arm in PAPER:
-                said = f"cells {printed.loc[PAPER[arm], f'n={n}']}"
-            elif arm == "autoregressive":
-                said = "puzzles " + ", ".join(f"{printed.loc[model, f'n={n}']} ({model})" for model in models)
-            scores = [
-                percent(mean_ci(list(by_seed(experiment, arm, metric, profile).values())))
-                for metric in SCORES
-            ]
-            found.append([n, name, said, *scores])
-    return Table(
-        "c2dlm.table3",
-        ["training puzzles", "model", "paper", *SCORES.values()],
-        found,
-        "4x4 Sudoku, 500 test puzzles: percent, mean ± half of the 95 % interval (seeds)",
-        "cells: empty cells filled as on record; puzzles: all of them; valid: any true completion; "
-        "*: of the puzzles with one solution. The paper names no metric: its autoregressive numbers are "
-        "whole 500ths, as puzzles are, its others whole 2048ths, as the 8 cells of 256 puzzles are.",
-    )
-
-
-def sudoku_contrasts(profile: str | None = None, rows: tuple[int, ...] = ROWS):
-    """Differences of Table 3, paired by seed, in points: guidance, its controls, and the paper's claims."""
-    from causalnb.lab.statistics import mean_ci
-    from causalnb.lab.tables import Table
-
-    printed, found, gains = _printed_sudoku(), [], {}
-    claims = dict(zip(ROWS, ("c2dlm.claim13", "c2dlm.claim14", "c2dlm.claim15"), strict=True))
-
-    def add(n, name, said, left, right, size=None):
-        both = [
-            difference(by_seed(*left, metric, profile), by_seed(*right, metric, profile))
-            for metric in ("test_cells", "test_solved")
-        ]
-        found.append([n, name, said, *(points(mean_ci(part)) for part in both), reading(both[0], size)])
-
-    for n in rows:
-        here = f"c2dlm.sudoku.n{n}"
-        sft, guided = (here, SFT), (here, "c2dlm")
-        add(n, "C2DLM - SFT", printed.loc["Δ", f"n={n}"], guided, sft, _stated(claims[n]))
-        add(n, "C2DLM - placebo graph", "none", guided, (here, "placebo"))
-        add(n, "placebo graph - SFT", "none", (here, "placebo"), sft)
-        if n == min(ROWS):
-            stated = _stated("c2dlm.claim17")
-            add(n, "SFT - autoregressive", f"+{stated:.2f}%", sft, (here, "autoregressive"), stated)
-        gains[n] = {
-            seed: value - by_seed(*sft, "test_cells", profile)[seed]
-            for seed, value in by_seed(*guided, "test_cells", profile).items()
-        }
-        if n == max(ROWS):
-            add(n, "mutual graph - SFT", "none", ("c2dlm.sudoku.controls", "mutual"), sft)
-            add(n, "C2DLM - C2DLM without V", "none", guided, ("c2dlm.sudoku.controls", "no_v"))
-            scratch = "c2dlm.sudoku.scratch"
-            for name, other in (("SFT", SFT), ("placebo graph", "placebo")):
-                add(
-                    n,
-                    f"C2DLM - {name}, both from scratch",
-                    "none",
-                    (scratch, "c2dlm_scratch"),
-                    (scratch, f"{other}_scratch"),
-                )
-    if {min(ROWS), max(ROWS)} <= set(rows):
-        between = difference(gains[min(ROWS)], gains[max(ROWS)])
-        size = _stated("c2dlm.claim16")
-        found.append(
-            [
-                f"{min(ROWS)} - {max(ROWS)}",
-                "gain of C2DLM over SFT",
-                f"+{size:.2f}%",
-                points(mean_ci(between)),
-                "",
-                reading(between, size),
-            ]
-        )
-    return Table(
-        "c2dlm.table3_contrasts",
-        ["training puzzles", "difference", "paper", "cells, points", "puzzles, points", "reading (cells)"],
-        found,
-        "Sudoku: differences of the same seeds, mean [95 % interval] (seeds)",
-        "Where the paper claims a gain the reading is the verdict by rule, else the side of 0 on which the "
-        "interval lies. Seeds differ in noise, order and LoRA weights; the puzzles are the same. "
-        "The paper's gain over its autoregressive model, and of a gain, are differences of printed cells.",
-    )
-
-
-@artefact("c2dlm.table3", needs=SUDOKU)
-def table3(profile):
-    """Table 3, Sudoku: accuracies, and paired differences."""
-    from causalnb.lab.tables import save_table
-
-    save_table(sudoku_table(profile))
-    save_table(sudoku_contrasts(profile))
 
 
 # the spurious token game
