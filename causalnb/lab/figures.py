@@ -234,7 +234,7 @@ def intervals(
 ) -> None:
     """Draw means with their intervals at places along x, or along y if `across`; a mean alone has none.
 
-    summaries: Summary each; colour: a name in COLOURS; within: what intervals are cut to; look: of `errorbar`.
+    summaries: Summary each; colour: a name in COLOURS; within: intervals are cut to it; look: of `errorbar`.
     """
     means = [summary.mean for summary in summaries]
     ends = np.nan_to_num([summary.half for summary in summaries])
