@@ -78,6 +78,14 @@ class Values:
         """The same, with arms that name no experiment in this one; None if it has not all of them."""
         return self
 
+    def of(self, metric=None, profile: str | None = None) -> list[float]:
+        """The values over seeds, for figures and prose."""
+        return [*self.by_seed(Reader(profile), metric).values()]
+
+    def summary(self, metric=None, profile: str | None = None) -> Summary:
+        """Their mean with its interval."""
+        return mean_ci(self.of(metric, profile))
+
     def __sub__(self, other: "Values") -> "Values":
         return Combined((self, other), (1, -1))
 
