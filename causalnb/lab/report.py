@@ -22,6 +22,7 @@ on results, on a profile or on a file of the paper is a function of the profile,
 
 import csv
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
@@ -115,7 +116,9 @@ class Arm(Values):
         """As Values.by_seed."""
         metric = metric if self.metric is None else self.metric
         found = at.frame(self.experiment, self.name)
-        if not callable(metric) and (metric := metric.format_map(dict(self.words))) not in found:
+        if not callable(metric):
+            metric = metric.format_map(defaultdict(str, self.words))
+        if not callable(metric) and metric not in found:
             raise LabError(f"{self.experiment} does not measure {metric!r}: correct the column or the arm.")
         series = metric(found) if callable(metric) else found[metric]
         return {int(seed): float(value) for seed, value in series.items()}
@@ -169,7 +172,7 @@ def arm(experiment: str | None, name: str, metric=None, **words) -> Arm:
     """An arm; without an experiment it is taken from that of each column, and is "" where there is none.
 
     metric: a name, or a function of the arm's DataFrame by seed that gives a Series; by default the column's,
-    in which `words` replace {what stands in braces}.
+    in which `words` replace {what stands in braces}; nothing does where there is no such word.
     """
     return Arm(experiment, name, metric, tuple(words.items()))
 
@@ -545,6 +548,11 @@ class Report:
                 lines.append(self._line(row, at, columns))
         heads = [column.heading for column in columns]
         return Table(self.id, heads, lines, at.text(self.caption), at.text(self.notes))
+
+    def verdicts(self, profile: str | None = None, strict: bool = True) -> dict[str, verdicts.Verdict | None]:
+        """{claim: its Verdict} of all rows with a claim, in order."""
+        at = Reader(profile, strict)
+        return {row.claim: at.verdict(row) for row in self.all_rows() if isinstance(row, Row) and row.claim}
 
     @staticmethod
     def _line(row: Row, at: Reader, columns: Sequence[Column]) -> list:
