@@ -192,6 +192,11 @@ def mean_of(*metrics: str) -> Callable:
     return lambda frame: frame[[*metrics]].mean(axis=1)
 
 
+def in_percent(metric: str) -> Callable:
+    """A metric: 100 times that of shares, before anything is subtracted from it."""
+    return lambda frame: 100 * frame[metric]
+
+
 # ------------------------------------------------------------------------------- what the source prints
 
 
@@ -384,7 +389,8 @@ class Measured(Column):
     """The row's values in a metric, as `format` has them; "" for a row without.
 
     format: by default `share`, and `gain` of differences; experiment: of arms that name none; minus: what is
-    subtracted, and the cell of which is ""; paper: the column=, group= ... of the printed table beside it.
+    subtracted, and the cell of which is `same`; paper: the column=, group= ... of the printed table beside
+    it; of: the heading under which a row's {heading: values} has them, by default its own.
     """
 
     metric: object = None
@@ -392,10 +398,12 @@ class Measured(Column):
     experiment: str | None = None
     minus: Values | None = None
     paper: Mapping[str, str] | None = None
+    of: str | None = None
+    same: str = ""
 
     def value(self, row: Row) -> Values | None:
         """What it reads of a row, None of a row without."""
-        value = row.value.get(self.heading) if isinstance(row.value, Mapping) else row.value
+        value = row.value.get(self.of or self.heading) if isinstance(row.value, Mapping) else row.value
         if self.minus is not None and value is not None:
             value = None if value == self.minus else value - self.minus
         return value and value.within(self.experiment)
@@ -411,7 +419,7 @@ class Measured(Column):
             return "" if self.paper is None else row.paper(self.paper)(at.profile)
         found = self.found(row, at)
         if found is None:
-            return ""
+            return self.same if row.value is not None else ""
         return (self.format or (gain if self.value(row).difference else share))(found)
 
 
