@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from causalnb.lab.registry import artefact
+from causalnb.lab.report import builds, draw
 
 SOURCES = (80, 79)  # Zorin and Vortex of the printed example
 STEPS = ("Quasar", "Flux", "Radiant")  # the first formulas of the chain
@@ -213,19 +213,10 @@ def pipeline_figure(one: Chain | None = None, model=None):
     )
 
 
-@artefact(
-    "c2dlm.fig2",
-)
+@builds("c2dlm.fig2")
 def fig2(profile):
     """The pipeline on one text: teacher, graph, mask, attention, value norms, weighted attention, loss."""
-    from causalnb.lab.figures import save_figure
-
-    fig, alt = pipeline_figure()
-    save_figure(
-        fig,
-        "c2dlm.fig2",
-        alt=alt,
-        caption="C2DLM's pipeline, with the arrays of a short chain of "
-        "thought in a small model with random weights.",
-        profile=profile,
+    caption = (
+        "C2DLM's pipeline, with the arrays of a short chain of thought in a small model with random weights."
     )
+    draw(profile, "c2dlm.fig2", pipeline_figure(), caption)

@@ -1,6 +1,6 @@
 """Figure 1 of C2DLM, measured: what a causal and a bidirectional decoder use, and what the graph asks."""
 
-from causalnb.lab.registry import artefact
+from causalnb.lab.report import builds, draw
 
 SMALL = {"hidden_size": 32, "layers": 2, "heads": 4}
 
@@ -122,19 +122,8 @@ def figure(seed: int = 0):
     return fig, alt
 
 
-@artefact(
-    "c2dlm.fig1",
-    
-)  # fmt: skip
+@builds("c2dlm.fig1")
 def fig1(profile):
     """Dependence structures of an autoregressive, a diffusion and a guided diffusion model."""
-    from causalnb.lab.figures import save_figure
-
-    fig, alt = figure()
-    save_figure(
-        fig,
-        "c2dlm.fig1",
-        alt=alt,
-        caption="Figure 1, measured. Gradients of small random decoders, and the mask of the concept graph.",
-        profile=profile,
-    )
+    caption = "Figure 1, measured. Gradients of small random decoders, and the mask of the concept graph."
+    draw(profile, "c2dlm.fig1", figure(), caption)

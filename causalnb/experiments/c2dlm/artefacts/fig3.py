@@ -1,0 +1,61 @@
+"""Figure 3 of C2DLM: a chain of thought in each order."""
+
+from causalnb.lab.report import builds, draw
+
+ORDERS = ("normal", "LR", "OF", "DFS", "R3", "R1", "R2", "RE")
+
+
+def orders_figure(orders: tuple[str, ...] = ORDERS):
+    """(figure, alt): Figure 3, the steps of a chain in each order, and which effects precede a cause."""
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import FancyArrowPatch
+
+    from causalnb.lab.figures import COLOURS
+    from causalnb.tasks import cot_order_perturb as cot
+
+    fig, axes = plt.subplots(1, len(orders), figsize=(1.08 * len(orders), 3.0), sharey=True)
+    for ax, mode in zip(axes, orders, strict=True):
+        names = cot.order(mode)
+        place = {name: -i for i, name in enumerate(names)}
+        for effect in names:
+            for cause in (c for c in cot.GRAPH[effect] if c in place):
+                wrong = place[effect] > place[cause]
+                ax.add_patch(
+                    FancyArrowPatch(
+                        (0, place[cause]),
+                        (0, place[effect]),
+                        arrowstyle="-|>",
+                        mutation_scale=5,
+                        shrinkA=2,
+                        shrinkB=2,
+                        connectionstyle=f"arc3,rad={-0.42 if wrong else 0.42}",
+                        color=COLOURS["vermillion"] if wrong else "0.75",
+                        linewidth=1.1 if wrong else 0.5,
+                        linestyle="-" if wrong else (0, (4, 2)),
+                    )
+                )
+        for name, height in place.items():
+            bold = "bold" if name == cot.TARGET else "normal"
+            ax.text(0.12, height, name, fontsize=6, va="center", fontweight=bold)
+        ax.set(xlim=(-1.15, 0.95), ylim=(-12.6, 0.6))
+        ax.set_title(f"{mode}\n{cot.violations(names)} of 23 reversed", fontsize=7)
+        ax.set_axis_off()
+    told = "; ".join(
+        f"{mode}: {cot.violations(cot.order(mode))} reversed, {cot.TARGET} in place "
+        f"{cot.order(mode).index(cot.TARGET) + 1} of 13"
+        for mode in orders
+    )
+    return fig, (
+        "The 13 steps of a chain of thought in each order, from top to bottom. Dashed arcs lead "
+        "from a cause down to its effect, solid ones up, where the effect is said first. "
+        f"{told}."
+    )
+
+
+@builds("c2dlm.fig3")
+def fig3(profile):
+    """The steps of a chain in each order, and which effects precede a cause."""
+    caption = (
+        "A chain of thought in each order; solid arcs lead from an effect that is said before its cause."
+    )
+    draw(profile, "c2dlm.fig3", orders_figure(), caption)

@@ -1,0 +1,72 @@
+"""Figure 7 of C2DLM: the graph that generates COT-OrderPerturb."""
+
+from causalnb.lab.report import builds, draw
+
+HEIGHTS = {
+    "Zorin": 1.4,
+    "Vortex": -0.3,
+    "Quasar": 1.3,
+    "Flux": -0.6,
+    "Radiant": 0.6,
+    "Nova": 2.5,
+    "Gravity": 1.5,
+    "Pulse": -0.3,
+    "Helix": 1.5,
+    "Echo": -1.3,
+    "Comet": 2.5,
+    "Nebula": 1.9,
+    "Aether": 0.25,
+    "Celestia": 0.4,
+    "Stardust": 0.4,
+}  # so that no edge runs through a variable
+
+
+def depths() -> dict[str, int]:
+    """Length of the longest path from an input to each variable."""
+    from causalnb.tasks import cot_order_perturb as cot
+
+    found = dict.fromkeys(cot.SOURCES, 0)
+    for name in cot.STEPS:
+        found[name] = 1 + max(found[cause] for cause in cot.GRAPH[name])
+    return found
+
+
+def graph_figure():
+    """(figure, alt): Figure 7, the 15 variables in columns by depth and their 28 edges."""
+    import matplotlib.pyplot as plt
+    import networkx as nx
+
+    from causalnb.lab.figures import COLOURS, draw_graph
+    from causalnb.tasks import cot_order_perturb as cot
+
+    graph = nx.DiGraph((cause, effect) for effect, causes in cot.GRAPH.items() for cause in causes)
+    dead = [name for name in cot.STEPS if not graph.out_degree(name) and name != cot.TARGET]
+    kinds = {
+        "input": ("yellow", cot.SOURCES),
+        "step": ("sky", ()),
+        "step without an effect": ("orange", dead),
+        "answer": ("vermillion", (cot.TARGET,)),
+    }
+    fig, ax = plt.subplots(figsize=(9.6, 3.8))
+    place = {name: (x, HEIGHTS[name]) for name, x in depths().items()}
+    draw_graph(
+        ax,
+        graph,
+        pos=place,
+        size=1700,
+        colours={name: colour for colour, names in kinds.values() for name in names},
+    )
+    for kind, (colour, _) in kinds.items():
+        ax.scatter([], [], s=70, color=COLOURS[colour], edgecolors="black", linewidths=0.8, label=kind)
+    ax.legend(fontsize=8, loc="lower right")
+    told = "; ".join(f"{effect} from {' and '.join(causes)}" for effect, causes in cot.GRAPH.items())
+    return fig, (
+        f"The graph of COT-OrderPerturb: {graph.number_of_nodes()} variables, "
+        f"{graph.number_of_edges()} edges, inputs on the left, {cot.TARGET} on the right. {told}."
+    )
+
+
+@builds("c2dlm.fig7")
+def fig7(profile):
+    """The graph that generates the data."""
+    draw(profile, "c2dlm.fig7", graph_figure(), "The graph of COT-OrderPerturb, read from its formulas.")

@@ -1,0 +1,163 @@
+"""Table 1 of C2DLM: accuracy by the order of the steps, and the claims on it."""
+
+from causalnb.experiments.c2dlm.artefacts.chains import (
+    MODES,
+    SHUFFLED,
+    TWINS,
+    inputs,
+    printed_rows,
+    scores,
+    shortcuts,
+    trained,
+)
+from causalnb.lab.report import (
+    Claim,
+    Contrast,
+    Decided,
+    Measured,
+    Ours,
+    Report,
+    Row,
+    builds,
+    draw,
+    mean,
+    number,
+    values,
+)
+
+SHORTCUTS = ("most frequent answer", "nearest training input", "cubic fit")
+SPREAD, OVER_SEEDS = "mean ± std over the 7 orders", "their mean over seeds"
+HEADS = {mode: mode for mode in MODES[:-1]} | {"no_cot": "no COT"}
+PERCENT = number(1, scale=100)
+
+
+def over_orders(row) -> str:
+    """Mean and sample standard deviation over the seven orders, as the paper computes them."""
+    from statistics import mean, stdev
+
+    return f"{mean(row):.2f} ± {stdev(row):.2f}"
+
+
+def baselines(profile: str | None = None) -> dict[str, float]:
+    """Share of test answers of readers without a chain, on the inputs of the experiments; of SHORTCUTS."""
+    found = shortcuts(*inputs(profile))
+    return {name: found[name] for name in SHORTCUTS}
+
+
+def _ours():
+    for twin, name in TWINS.items():
+
+        def spread(profile, twin=twin):
+            return over_orders(scores(profile)[twin][[*SHUFFLED]].mean())
+
+        value = {HEADS[mode]: trained(twin, mode) for mode in MODES}
+        value[OVER_SEEDS] = mean(*(trained(twin, mode) for mode in SHUFFLED))
+        yield Row(name, value, cells={SPREAD: spread})
+
+
+def _drawn_and_printed(profile):
+    from causalnb.tasks import cot_order_perturb as cot
+
+    told = [cot.order(mode) for mode in MODES[:-1]]
+    yield ["edges whose effect is said first", *map(cot.violations, told), "", "", ""]
+    yield ["place of Stardust among 13", *(order.index(cot.TARGET) + 1 for order in told), "", "", ""]
+    for model, row in printed_rows().items():
+        *orders, bare = (f"{row[mode]:.1f}" for mode in MODES)
+        yield [f"paper: {model}", *orders, over_orders(row[[*SHUFFLED]]), "one seed", bare]
+
+
+def _shortcuts(profile):
+    for name, share in baselines(profile).items():
+        yield [name, *[""] * (len(MODES) + 1), f"{100 * share:.1f}"]
+
+
+orders = Report(
+    "c2dlm.table1",
+    ["model", *(Measured(HEADS[mode], "test_exact", PERCENT) for mode in MODES[:-1])]
+    + [Measured(head, "test_exact", PERCENT) for head in (SPREAD, OVER_SEEDS, HEADS["no_cot"])],
+    lambda: [_drawn_and_printed, *_ours(), _shortcuts],
+    "Accuracy in % by the order of the steps; ours: mean ± half of the 95 % interval (seeds)",
+    "The paper's ± is the spread over orders of one seed each, not an uncertainty; ours beside it is "
+    "computed from means over seeds. The last rows read the two inputs alone.",
+)
+
+
+def _spreads(profile):
+    """By seed, how much more the diffusion model varies over the seven orders, as shares."""
+    left, right = (scores(profile)[twin][[*SHUFFLED]].dropna().std(axis=1) / 100 for twin in TWINS)
+    return (right - left).dropna()
+
+
+CONTRASTS = {  # those of claims.csv, in words
+    1: "C2DLM - diffusion, normal order",
+    3: "C2DLM - autoregressive, normal order",
+    4: "autoregressive: mean of 7 orders - normal",
+    5: "mean of 7 orders: diffusion - autoregressive",
+    6: "spread over 7 orders: diffusion - autoregressive",
+    7: "normal order: diffusion - autoregressive",
+    8: "diffusion: no COT - normal",
+    9: "autoregressive: normal - no COT",
+}
+claims = Report(
+    "c2dlm.table1_verdicts",
+    [
+        Claim("the paper's claim"),
+        Contrast("contrast"),
+        Claim("paper, points", lambda claim: f"{claim['direction']}{claim['size']:g}"),
+        Ours("ours, points", 1),
+        Decided("verdict"),
+    ],
+    [
+        Row(words, values(_spreads) if number == 6 else None, claim=f"c2dlm.claim{number}")
+        for number, words in CONTRASTS.items()
+    ],
+    "Claims on Tables 1 and 2: mean ± half of the 95 % interval (seeds)",
+)
+LOOKS = {  # the paper's models, and ours: colour, line, marker
+    "Llama-3.2-1B": ("yellow", "-", "v"),
+    "Qwen3-8B": ("orange", "--", "s"),
+    "Llama-3.1-8B": ("vermillion", "-.", "D"),
+    "LLaDA-8B-Instruct (SFT)": ("blue", "-", "o"),
+    "autoregressive": ("vermillion", "-.", "D"),
+    "diffusion": ("blue", "-", "o"),
+}
+
+
+def orders_figure(profile: str | None = None):
+    """(figure, alt): accuracy by order, the paper's models on the left, our twins over seeds on the right."""
+    import matplotlib.pyplot as plt
+
+    from causalnb.lab.figures import COLOURS, intervals
+    from causalnb.lab.statistics import mean_ci
+
+    modes = ("normal", "LR", "DFS", "R2", "R1", "OF", "R3", "RE", "no_cot")  # by the place of the answer
+    ours, nearest = scores(profile), 100 * baselines(profile)["nearest training input"]
+    fig, axes = plt.subplots(1, 2, figsize=(9.2, 3.3), sharey=True)
+    places, told = range(len(modes)), []
+    for model, row in printed_rows().items():
+        colour, line, marker = LOOKS[model]
+        look = {"color": COLOURS[colour], "linestyle": line, "marker": marker, "label": model}
+        axes[0].plot(places, row[[*modes]], markeredgecolor="black", markeredgewidth=0.4, **look)
+    for twin, found in ours.items():
+        colour, line, marker = LOOKS[twin]
+        each = [mean_ci(found[mode].dropna()) for mode in modes]
+        intervals(axes[1], places, each, colour, marker, line, capsize=2, label=TWINS[twin])
+        means = (f"{mode} {one.mean:.1f}" for mode, one in zip(modes, each, strict=True))
+        told.append(f"{TWINS[twin]}: {', '.join(means)}")
+    axes[1].axhline(nearest, color="0.5", linestyle=":", marker="", label="nearest training input")
+    for ax, title in zip(axes, ("the paper, one seed", "ours"), strict=True):
+        ax.set_xticks(places, [mode.replace("no_cot", "no\nCOT") for mode in modes])
+        ax.set(xlabel="order of the steps", title=title, ylim=(-3, None))
+        ax.legend(fontsize=7, loc="best")
+    axes[0].set_ylabel("accuracy, %")
+    return fig, (
+        "Accuracy by the order of the steps. Left, the four models of the paper. Right, "
+        f"{'; '.join(told)}; a line at {nearest:.1f} for the nearest training input."
+    )
+
+
+@builds("c2dlm.table1", orders, claims)
+def table1(profile):
+    """Accuracy by the order of the steps, and the claims on it."""
+    caption = "Table 1 as a picture; orders in which the answer comes early are on the right."
+    draw(profile, "c2dlm.table1_orders", orders_figure(profile), caption)
