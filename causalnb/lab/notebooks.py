@@ -5,20 +5,25 @@ import copy
 import math
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from causalnb.errors import LabError
+from causalnb.errors import LabError, sentence
 from causalnb.lab import files, profiles
 from causalnb.paths import shown
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
+MISSING = "application/vnd.causalnb.missing+json"  # beside the sentence that `missing` shows
+DATA, VARIES = "data", "varies"  # tags of cells whose outputs need data files, or are never twice the same
+SOURCE = "output_of"  # in the metadata of a cell that varies: the digest of the source that gave its outputs
 TICK_SECONDS = 10.0  # between two calls of `progress` for one cell
-STOP_SECONDS = 3.0  # in which a kernel ends by itself before it is killed
+STOP_SECONDS = 2.0  # in which a kernel ends by itself before it is killed
 
 
 class Bounds(NamedTuple):
@@ -27,6 +32,13 @@ class Bounds(NamedTuple):
     cell: float = 3600.0
     idle: float = 30.0
     start: float = 120.0
+
+
+class Executed(NamedTuple):
+    """How long it took, and a sentence for each reason to keep outputs as they were."""
+
+    seconds: float
+    kept: tuple[str, ...] = ()
 
 
 class _TooLong(Exception):
@@ -55,20 +67,61 @@ def clean(notebook) -> None:
             ]
 
 
+def missing(error: Exception) -> None:
+    """Show in a notebook which data file is missing.
+
+    A headless run then keeps the outputs stored for this cell, and for those tagged `data` after it.
+    """
+    from IPython.display import display
+
+    why = sentence(error)
+    display({"text/markdown": f"*{why}*", "text/plain": why, MISSING: {"why": why}}, raw=True)
+
+
+def digest(source: str) -> str:
+    """What `SOURCE` holds for a cell with this source."""
+    return sha256(source.encode()).hexdigest()[:16]
+
+
+def keep(stored, notebook, fresh: bool = False) -> tuple[str, ...]:
+    """Put the outputs of `stored` back where data were missing, or where they vary and the source did not.
+
+    `fresh` takes new ones for what varies. Returns a sentence for each reason, naming the cells by number.
+    """
+    reasons, why = {}, ""
+    for number, (before, now) in enumerate(zip(stored.cells, notebook.cells, strict=True), 1):
+        if now.cell_type != "code":
+            continue
+        tags = now.metadata.get("tags", [])
+        said = [
+            output.data.pop(MISSING)["why"] for output in now.outputs if MISSING in output.get("data", {})
+        ]
+        why = said[0] if said else why
+        if before.outputs and (said or why and DATA in tags):
+            now.outputs = before.outputs
+            reasons.setdefault(why, []).append(str(number))
+        elif VARIES in tags:
+            same = before.metadata.get(SOURCE) == digest(now.source)
+            now.outputs = before.outputs if same and not fresh else now.outputs
+            now.metadata[SOURCE] = digest(now.source)
+    return tuple(f"cell {', '.join(numbers)}: {why}" for why, numbers in reasons.items())
+
+
 def execute(
     path: Path | str,
     profile: str | None = None,
     timeout: float | None = None,
     progress: Callable[[int, int, str], None] | None = None,
     bounds: Bounds | None = None,
-) -> float:
-    """Run every cell in a kernel of this environment with one thread; returns seconds.
+    fresh: bool = False,
+) -> Executed:
+    """Run every cell in a kernel of this environment with one thread.
 
-    The file is replaced only when all cells passed; however this ends, the kernel and what it started end
-    with it. `timeout` replaces the bound on a cell. A kernel that does not start, or is idle and owes a
-    reply, is replaced once and all cells run again. `progress(index, cells, name)` is called when a cell
-    starts, and every ten seconds while it runs. LabError names the notebook and the cell that failed, took
-    too long, killed the kernel or was never answered.
+    The file is replaced only when all cells passed; `keep` says which outputs stay as they are. However this
+    ends, the kernel and what it started end with it. `timeout` replaces the bound on a cell. A kernel that
+    does not start, or is idle and owes a reply, is replaced once and all cells run again.
+    `progress(index, cells, name)` is called when a cell starts, and every ten seconds while it runs. LabError
+    names the notebook and the cell that failed, took too long, killed the kernel or was never answered.
     """
     import nbformat
     from nbclient.exceptions import CellExecutionError, DeadKernelError
@@ -98,18 +151,21 @@ def execute(
     for last in (False, True):
         notebook, at = copy.deepcopy(stored), None
         try:
-            asyncio.run(_run(notebook, path.resolve().parent, env, bounds, note))
+            with asyncio.Runner() as runner:
+                runner.get_loop().set_exception_handler(lambda *_: None)  # of what a signal cuts short
+                runner.run(_run(notebook, path.resolve().parent, env, bounds, note))
             break
         except (_NoAnswer, _Failed, _TooLong, CellExecutionError, DeadKernelError) as error:
             if isinstance(error, _NoAnswer) and not last:
                 continue
             where = shown(path.resolve()) + ("" if at is None else f", cell {at + 1}")
             raise LabError(where + _why(error, bounds)) from error
+    kept = keep(stored, notebook, fresh)
     clean(notebook)
     files.write_atomic(path, (nbformat.writes(notebook).rstrip() + "\n").encode())
     if progress:
         progress(total, total, path.stem)
-    return time.perf_counter() - started
+    return Executed(time.perf_counter() - started, kept)
 
 
 def _why(error: Exception, bounds: Bounds) -> str:
@@ -148,17 +204,20 @@ async def _run(notebook, folder: Path, env: dict, bounds: Bounds, note: Callable
     )
     failures = []
     client.widget_registry = {"@jupyter-widgets/output": {"OutputModel": partial(_unseen(), failures)}}
-    group = None
+    group, ready, log = None, False, tempfile.TemporaryFile()  # what it writes outside of cells
     try:
         try:
             async with asyncio.timeout(bounds.start):
-                await client.async_start_new_kernel(env=env)
+                await client.async_start_new_kernel(env=env, stdout=log, stderr=log)
                 group = manager.provisioner.pgid
                 await client.async_start_new_kernel_client()
                 reply = await client.async_wait_for_reply(client.kc.kernel_info())
         except (TimeoutError, RuntimeError) as error:
-            why = f" ({error})" if str(error) else ""
+            log.seek(0)
+            said = log.read().decode(errors="replace").split("\n")
+            why = next((f" ({line.strip()})" for line in reversed(said) if line.strip()), "")
             raise _NoAnswer(f"no kernel was ready within {bounds.start:g} s{why}") from error
+        ready = True
         notebook.metadata["language_info"] = reply["content"]["language_info"]
         for index, cell in enumerate(notebook.cells):
             note(index)
@@ -166,7 +225,8 @@ async def _run(notebook, folder: Path, env: dict, bounds: Bounds, note: Callable
             if failures:
                 raise _Failed(failures[0])
     finally:
-        await _ended(client, manager, group)
+        await _ended(client, manager, group, ready)
+        log.close()
 
 
 async def _answered(client, cell, index: int, bounds: Bounds, note: Callable[[int], None]) -> None:
@@ -218,13 +278,13 @@ async def _owing(manager, patience: float) -> None:
     await asyncio.sleep(min(1.0, patience))
 
 
-async def _ended(client, manager, group: int | None) -> None:
-    """End the kernel and all processes of its group, whatever state they are in."""
+async def _ended(client, manager, group: int | None, ready: bool) -> None:
+    """End the kernel and all processes of its group, in whatever state; at once if it was never ready."""
     try:
         if client.kc:
             client.kc.stop_channels()
         async with asyncio.timeout(STOP_SECONDS + 1):
-            await manager.shutdown_kernel()
+            await manager.shutdown_kernel(now=not ready)
     except (TimeoutError, RuntimeError):  # it died before, or does not answer
         pass
     finally:

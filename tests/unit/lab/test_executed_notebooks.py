@@ -39,8 +39,8 @@ def test_execute_keeps_outputs_only(tmp_path, monkeypatch):
         "import os, sys\nprint(os.environ['CAUSALNB_PROFILE'], os.getcwd())",
         "print('10 %\\r100 %')\nsys.executable, os.environ['OMP_NUM_THREADS']",
     )
-    seconds = notebooks.execute(path, "quick", timeout=60, progress=lambda *now: told.append(now))
-    assert 0 < seconds < 60 and told == [(0, 3, "a"), (1, 3, "a"), (2, 3, "a"), (3, 3, "a")]
+    seconds, kept = notebooks.execute(path, "quick", timeout=60, progress=lambda *now: told.append(now))
+    assert 0 < seconds < 60 and not kept and told == [(0, 3, "a"), (1, 3, "a"), (2, 3, "a"), (3, 3, "a")]
     after = nbformat.read(path, as_version=4)
     first, second = after.cells[1:]
     assert first.outputs[0].text == f"quick {tmp_path}\n" and first.execution_count == 1
@@ -168,6 +168,13 @@ def test_outputs_that_never_come_are_not_taken_for_none(tmp_path):
         notebooks.execute(path, bounds=notebooks.Bounds(idle=1))
 
 
+def test_a_kernel_that_fails_at_once_says_why(tmp_path, monkeypatch):
+    (tmp_path / "ipykernel_launcher.py").write_text("raise OSError('no room')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(LabError, match=r"twice no kernel was ready .* \(OSError: no room\)"):
+        notebooks.execute(written(tmp_path / "a.ipynb", "1"))
+
+
 def test_a_kernel_that_does_not_start_is_named(tmp_path):
     path = written(tmp_path / "a.ipynb", "1")
     with pytest.raises(LabError, match="a.ipynb: twice no kernel was ready within 0.01 s"):
@@ -200,6 +207,61 @@ def test_an_explorer_whose_callback_fails_is_named(tmp_path):
     path = written(tmp_path / "a.ipynb", WIDGETS.format(result="1 / 0"))
     with pytest.raises(LabError, match="a.ipynb, cell 2, in its widget: ZeroDivisionError: division by zero"):
         notebooks.execute(path)
+
+
+READS = """
+from pathlib import Path
+from causalnb.errors import DataError
+from causalnb.lab import notebooks
+
+try:
+    rows = Path("rows.txt").read_text()
+except OSError:
+    notebooks.missing(DataError("rows.txt is not on this machine."))
+    rows = "stand-ins"
+print(rows)
+"""
+
+
+def test_outputs_for_which_data_are_missing_stay_and_are_named(tmp_path):
+    path = written(tmp_path / "a.ipynb", READS, "print('of', rows)", "print('apart from', rows[:4])")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[2].metadata["tags"] = [notebooks.DATA]
+    nbformat.write(notebook, path)
+    (tmp_path / "rows.txt").write_text("real ones")
+    assert notebooks.execute(path).kept == ()
+    before = nbformat.read(path, as_version=4).cells
+    assert before[2].outputs[0].text == "of real ones\n"
+    (tmp_path / "rows.txt").unlink()
+    assert notebooks.execute(path).kept == ("cell 2, 3: rows.txt is not on this machine.",)
+    after = nbformat.read(path, as_version=4).cells
+    assert after[:3] == before[:3] and after[3].outputs[0].text != before[3].outputs[0].text
+
+
+def test_where_nothing_was_stored_the_sentence_on_missing_data_is(tmp_path):
+    path = written(tmp_path / "a.ipynb", READS)
+    assert notebooks.execute(path).kept == ()
+    said, stands_in = nbformat.read(path, as_version=4).cells[1].outputs
+    assert set(said.data) == {"text/markdown", "text/plain"} and stands_in.text == "stand-ins\n"
+    assert said.data["text/markdown"] == "*rows.txt is not on this machine.*"
+
+
+def test_what_varies_is_taken_anew_when_its_source_changes_or_on_request(tmp_path):
+    path = tmp_path / "a.ipynb"
+
+    def run(source=None, fresh=False):
+        if source:
+            notebook = nbformat.read(written(path, source) if not path.exists() else path, as_version=4)
+            notebook.cells[1].source, notebook.cells[1].metadata["tags"] = source, [notebooks.VARIES]
+            nbformat.write(notebook, path)
+        notebooks.execute(path, fresh=fresh)
+        return nbformat.read(path, as_version=4).cells[1].outputs[0].text
+
+    first = run("import time\nprint(time.time_ns())")
+    assert run() == first
+    edited = run("import time\nprint('', time.time_ns())")
+    assert edited != first and run() == edited
+    assert run(fresh=True) != edited
 
 
 def test_clean_strips_what_changes():
