@@ -7,7 +7,7 @@ import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from causalnb.errors import LabError
+from causalnb.errors import DataError, LabError
 from causalnb.lab import notebooks
 
 
@@ -236,6 +236,12 @@ def test_outputs_for_which_data_are_missing_stay_and_are_named(tmp_path):
     assert notebooks.execute(path).kept == ("cell 2, 3: rows.txt is not on this machine.",)
     after = nbformat.read(path, as_version=4).cells
     assert after[:3] == before[:3] and after[3].outputs[0].text != before[3].outputs[0].text
+
+
+def test_a_reader_sees_what_is_missing(capsys):
+    notebooks.missing(DataError("rows.txt is not on this machine."))
+    said = capsys.readouterr().out
+    assert "*rows.txt is not on this machine.*" in said and notebooks.MISSING in said
 
 
 def test_where_nothing_was_stored_the_sentence_on_missing_data_is(tmp_path):
