@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated
@@ -12,6 +13,8 @@ import typer
 from causalnb.errors import CausalnbError
 
 EXIT_FAILED, EXIT_REFUSED = 1, 2
+STOPPED = "causalnb: stopped; the same command, without --fresh, goes on from here."
+LINE_SECONDS = 10.0  # between two lines on what is not done yet
 
 
 class Course(typer.core.TyperGroup):
@@ -25,7 +28,7 @@ class Course(typer.core.TyperGroup):
             typer.echo(f"causalnb: {error}", err=True)
             raise typer.Exit(EXIT_REFUSED) from None
         except KeyboardInterrupt:
-            typer.echo("causalnb: stopped; the same command, without --fresh, goes on from here.", err=True)
+            typer.echo(STOPPED, err=True)
             raise typer.Exit(EXIT_FAILED) from None
 
 
@@ -81,17 +84,21 @@ def show(columns: Sequence[str], rows: Sequence[Sequence], title: str = "") -> N
 
 @contextmanager
 def steps(total: int) -> Iterator:
-    """Yields step(name, part="", share=0.0, done=False): a bar on a terminal, else a line per step done."""
+    """Yields step(name, part="", share=0.0, done=False): a bar on a terminal, else lines.
+
+    A line for each step that is done, and every ten seconds one that says in which part it is.
+    """
     from rich.console import Console
 
-    console, count = Console(stderr=True), 0
+    console, count, said = Console(stderr=True), 0, time.monotonic()
     if not console.is_terminal:
 
         def step(name: str, part: str = "", share: float = 0.0, done: bool = False) -> None:
-            nonlocal count
+            nonlocal count, said
             count += done
-            if done:
-                line = f"[{count}/{total}] {name}: {part}"
+            if done or part and time.monotonic() - said >= LINE_SECONDS:
+                said, at = time.monotonic(), count if done else count + 1
+                line = f"[{at}/{total}] {name}: {part}"
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
 
         yield step

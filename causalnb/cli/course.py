@@ -1,27 +1,124 @@
 """Commands on the course: reproduce, lab."""
 
+import faulthandler
+import json
+import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from causalnb.cli.common import EXIT_FAILED, Fresh, Jobs, Profile, app, show, steps
+from causalnb.cli.common import EXIT_FAILED, STOPPED, Fresh, Jobs, Profile, app, show, steps
 from causalnb.cli.reports import buildable
 from causalnb.errors import CausalnbError, LabError
-from causalnb.lab import building, evidence, profiles, registry
+from causalnb.lab import building, evidence, files, profiles, registry, results
 from causalnb.paths import TEMPORARY, cache_dir, notebooks_dir, shown
+
+STOP_SECONDS = 4.5  # after a signal; what has not ended by then is left, and the process with it
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+CellTimeout = Annotated[
+    float | None, typer.Option(min=1, help="Seconds that a cell of a notebook may run; default: an hour.")
+]
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGINT and SIGTERM end what runs inside as Ctrl-C does, once, and the process within five seconds.
+
+    The process is not taken down piece by piece: that alone takes seconds when torch is loaded.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = []
+
+    def stop(number: int, _) -> None:
+        came.append(number)
+        for other in STOPPING:
+            signal.signal(other, signal.SIG_IGN)
+        with suppress(RuntimeError, ValueError, OSError):  # where standard error is no file
+            faulthandler.dump_traceback_later(STOP_SECONDS, exit=True)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in STOPPING}
+    try:
+        yield
+    finally:
+        if came:
+            typer.echo(STOPPED, err=True)
+            sys.stdout.flush()
+            os._exit(EXIT_FAILED)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+def stated(book: Path) -> float:
+    """The seconds that a notebook says it takes in its first cell, 60 where it does not say."""
+    try:
+        text = "".join(json.loads(book.read_text(encoding="utf-8"))["cells"][0]["source"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return 60.0
+    said = re.search(r"(\w+) minutes?\b( and a half)?", text)
+    number = said and (NUMBERS.get(said[1]) or (int(said[1]) if said[1].isdigit() else 1))
+    return 60.0 * (number + bool(said[2]) / 2) if said else 60.0
+
+
+class Schedule:
+    """When all pieces should be done: each takes what it took last here, else what was guessed."""
+
+    def __init__(self, profile: str, guesses: dict[str, float]):
+        self.file = cache_dir() / "reproduce" / f"{profile}.json"
+        try:
+            self.took = {name: float(seconds) for name, seconds in json.loads(self.file.read_text()).items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            self.took = {}
+        self.left = {name: self.took.get(name, guess) for name, guess in guesses.items()}
+        self.now, self.since = "", time.monotonic()
+
+    def starts(self, name: str) -> None:
+        """From now on, this piece is made."""
+        self.now, self.since = name, time.monotonic()
+
+    def ends(self, seconds: float) -> None:
+        """The piece took that long; kept for the next time."""
+        self.left.pop(self.now, None)
+        self.took[self.now] = round(seconds, 1)
+        with suppress(LabError):  # an estimate is not worth a failure
+            files.write_atomic(self.file, json.dumps(self.took, indent=1).encode())
+
+    def __str__(self) -> str:
+        spent = min(time.monotonic() - self.since, self.left.get(self.now, 0.0))
+        seconds = sum(self.left.values()) - spent
+        end = datetime.now() + timedelta(seconds=seconds)
+        return f"all done in about {results.duration(seconds)}, at {end:%H:%M}"
 
 
 @app.command()
-def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) -> None:
+def reproduce(
+    profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False, cell_timeout: CellTimeout = None
+) -> None:
     """Rebuild all tables and figures, run every notebook; what is missing and short is trained first.
 
-    What was never built because its results are still to come is named, and is no failure.
+    What was never built because its results are still to come is named, and is no failure. Outputs that vary
+    from run to run stay as they are stored unless --fresh, and so do those for which data are missing.
     """
-    from causalnb.lab import notebooks, runner
+    with stoppable():
+        _reproduce(profile, jobs, fresh, cell_timeout)
+
+
+def _reproduce(profile: str | None, jobs: int | None, fresh: bool, cell_timeout: float | None) -> None:
+    from causalnb.lab import runner
 
     scale, rows = profiles.current(profile), []
     profiles.device(scale)
@@ -34,34 +131,45 @@ def reproduce(profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False) 
         every = [id for id, (todo, seconds) in short.items() if todo and evidence.live(seconds, scale.name)]
     if every:
         rows += [
-            (f"{job['experiment']} {job['arm']} {job['seed']}", job["seconds"], job["error"])
+            (f"{job['experiment']} {job['arm']} {job['seed']}", job["seconds"], job["error"], "done")
             for job in runner.run(every, scale.name, jobs=jobs, fresh=fresh)
             if job["outcome"] != "kept"
         ]
     builders, to_come = buildable(scale)
+    schedule = Schedule(
+        scale.name, {**dict.fromkeys(builders, 1.0), **{book.name: stated(book) for book in books}}
+    )
     with steps(len(books) + len(builders)) as step:
         for id in builders:
-            step(id)
+            schedule.starts(id)
+            step(id, str(schedule))
             start = time.perf_counter()
             made = building.build_all(scale.name, [id])[0]
-            rows.append((id, time.perf_counter() - start, made["error"]))
+            rows.append((id, time.perf_counter() - start, made["error"], "done"))
+            schedule.ends(rows[-1][1])
             step(id, made["error"] or "built", 1.0, done=True)
         for book in books:
-            rows.append((shown(book), *execute(book, scale, notebooks.execute, step)))
+            schedule.starts(book.name)
+            rows.append((shown(book), *execute(book, scale, step, schedule, fresh, cell_timeout)))
+            schedule.ends(rows[-1][1])
     failed = [row for row in rows if row[2]]
     show(
         ("what", "seconds", "outcome"),
-        [(name, f"{seconds:.1f}", error or "done") for name, seconds, error in rows]
+        [(name, f"{seconds:.1f}", error or outcome) for name, seconds, error, outcome in rows]
         + [(id, "", f"to come: it needs {', '.join(needs)}") for id, needs in to_come.items()],
     )
-    total = sum(seconds for _, seconds, _ in rows)
+    total = sum(seconds for _, seconds, *_ in rows)
     print(f"{len(rows) - len(failed)} of {len(rows)} done, {total:.0f} s, {scale.name} profile")
     raise typer.Exit(EXIT_FAILED if failed else 0)
 
 
-def execute(book: Path, scale: profiles.Profile, run_notebook, step) -> tuple[float, str]:
-    """(seconds, error) of a notebook; in place, or a copy where the profile's numbers are not kept."""
-    start, error = time.perf_counter(), ""
+def execute(
+    book: Path, scale: profiles.Profile, step, schedule: Schedule, fresh: bool, cell_timeout: float | None
+) -> tuple[float, str, str]:
+    """(seconds, error, outcome) of a notebook; in place, or of a copy where a profile keeps no numbers."""
+    from causalnb.lab import notebooks
+
+    start, error, outcome = time.perf_counter(), "", "done"
     try:
         if scale.name in TEMPORARY:
             aside = cache_dir() / "notebooks" / scale.name / book.name
@@ -69,14 +177,16 @@ def execute(book: Path, scale: profiles.Profile, run_notebook, step) -> tuple[fl
             book = Path(shutil.copy(book, aside))
 
         def progress(done: int, total: int, _: str) -> None:
-            step(book.name, f"cell {done}/{total}", done / total)
+            step(book.name, f"cell {min(done + 1, total)} of {total}; {schedule}", done / total)
 
-        run_notebook(book, scale.name, progress=progress)
+        ran = notebooks.execute(book, scale.name, cell_timeout, progress, fresh=fresh)
+        if ran.kept:
+            outcome = f"done; stored outputs kept in {', '.join(ran.kept)}"
     except (CausalnbError, OSError) as failure:
         error = str(failure)
     seconds = time.perf_counter() - start
-    step(book.name, error or f"{seconds:.0f} s", 1.0, done=True)
-    return seconds, error
+    step(book.name, error or f"{seconds:.0f} s, {outcome}", 1.0, done=True)
+    return seconds, error, outcome
 
 
 @app.command()

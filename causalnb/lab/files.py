@@ -3,6 +3,8 @@
 import errno
 import fcntl
 import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +47,26 @@ def write_atomic(path: Path, data: bytes) -> None:
             os.close(folder)
     except OSError as error:
         raise disk_error(path, error) from error
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """SIGINT and SIGTERM wait until the block is done, so that files that belong together agree.
+
+    Only the main thread takes signals: in another one nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came, numbers = [], (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 @contextmanager

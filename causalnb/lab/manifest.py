@@ -51,7 +51,8 @@ def entries(profile: str | None = None) -> dict:
 
 def _commit(build: Build, whole: bool) -> None:
     folder, item = figures_dir(build.profile), build.item
-    with files.lock("manifest", "another run is writing the figures: wait for it or stop it.", wait=60):
+    busy = "another run is writing the figures: wait for it or stop it."
+    with files.lock("manifest", busy, wait=60), files.uninterrupted():
         known = entries(build.profile)
         before = known.get(item.id, {"files": {}})["files"]
         for name, data in build.content.items():

@@ -7,6 +7,7 @@ from itertools import groupby
 
 import pytest
 
+from causalnb.lab.notebooks import SOURCE, VARIES, digest
 from tests.repo.tree import ROOT, files, notebooks
 
 
@@ -97,6 +98,25 @@ def outputs(nb: dict) -> list[str]:
     ]
 
 
+CLOCK = re.compile(r"\b(process_time|perf_counter|monotonic|in_turn|time\.time|doctor\.report|disk_usage)\(")
+
+
+def settled(nb: dict) -> list[str]:
+    """No output that changes from run to run, but in cells tagged `varies`, whose outputs are kept."""
+    found = []
+    for number, cell in enumerate(nb["cells"]):
+        if cell["cell_type"] != "code":
+            continue
+        varies = VARIES in tags(cell)
+        timed = CLOCK.search(text(cell)) and cell["outputs"] and not varies
+        found += [f"cell {number} shows what a clock or a disk says, and is not tagged"] * bool(timed)
+        streams = {output.get("name") for output in cell["outputs"]}
+        found += [f"cell {number} keeps its standard error"] * ("stderr" in streams)
+        old = varies and cell["metadata"].get(SOURCE) != digest(text(cell))
+        found += [f"cell {number} varies, and its outputs are of another source"] * old
+    return found
+
+
 def structure(nb: dict) -> list[str]:
     """One title, headings that skip no level, alt text, and the sections every notebook has."""
     marked = [cell for cell in nb["cells"] if cell["cell_type"] == "markdown"]
@@ -166,6 +186,15 @@ FAULTS = {
     ),
     "bytes of outputs": (outputs, change(1, outputs=[{"output_type": "stream", "text": "x" * 300_001}])),
     "widget state": (outputs, lambda nb: nb["metadata"].update(widgets={})),
+    "what a clock": (
+        settled,
+        change(1, source=["time.process_time()"], outputs=[{"output_type": "execute_result", "data": {}}]),
+    ),
+    "keeps its standard error": (
+        settled,
+        change(1, outputs=[{"output_type": "stream", "name": "stderr", "text": "100 %"}]),
+    ),
+    "of another source": (settled, change(1, metadata={"tags": [VARIES], SOURCE: digest("x = 0")})),
     "not the title": (structure, change(0, source=["Title"])),
     "titles of level 1": (structure, change(5, source=["# Summary"])),
     "skips a level": (structure, change(2, source=["### Exercises"])),
@@ -177,12 +206,12 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.name)
-@pytest.mark.parametrize("check", [pace, outputs, structure])
+@pytest.mark.parametrize("check", [pace, outputs, settled, structure])
 def test_notebook(path, check):
     assert not check(json.loads(path.read_text()))
 
 
-@pytest.mark.parametrize("check", [pace, outputs, structure])
+@pytest.mark.parametrize("check", [pace, outputs, settled, structure])
 def test_a_good_notebook_passes(check):
     assert not check(good())
 

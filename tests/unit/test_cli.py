@@ -261,11 +261,12 @@ def executed(monkeypatch):
     """Notebooks that were executed, instead of executing them; with "fail" in the list they fail."""
     done = []
 
-    def execute(path, profile, progress):
+    def execute(path, profile, timeout, progress, fresh):
         progress(0, 1, path.stem)
         if "fail" in done:
             raise LabError(f"{path.name}, cell 1: ValueError: no")
         done.append((path, profile))
+        return notebooks.Executed(1.0, ("cell 3: no such file.",))
 
     monkeypatch.setattr(notebooks, "execute", execute)
     return done
@@ -283,6 +284,7 @@ def test_reproduce_builds_then_runs_notebooks(home, executed):
         "notebooks/20_toy.ipynb",
     ]
     assert "5 of 5 done, " in out and "[5/5]" in err
+    assert "\tdone; stored outputs kept in cell 3: no such file." in out
     assert listed()[TABLE]["status"] == "built"
 
 
