@@ -208,7 +208,8 @@ class Stack(nn.Module):
                 tokens,
                 config.pattern_width,
                 config.pattern_share,
-                global_tokens=config.pattern_global,
+                config.pattern_seed,
+                config.pattern_global,
             )
         self._pattern = self._pattern.to(place.device)
         return self._pattern[place[:, :, None], place[:, None]]
