@@ -201,7 +201,7 @@ class SeparatedSCI(SCITransformer):
         self.get_input_embeddings().register_forward_hook(self._abstract)
         head.register_forward_hook(self._logits)
 
-    resize_token_embeddings = SCITransformer._keep_vocabulary
+    resize_token_embeddings = SCITransformer.keep_vocabulary
 
     def _one_table(self) -> bool:
         """Whether tokens enter the base by the rows of the output layer."""
