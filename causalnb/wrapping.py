@@ -1,17 +1,20 @@
-"""What a model around a Hugging Face decoder needs: the base's adapters in a checkpoint, names of settings.
+"""A model around a Hugging Face decoder: how it is made, saved and loaded, with the adapter of its base.
 
 A wrapper keeps the base without its peft wrapper and the adapter's settings in its own config, and `rebuild`
 makes both again when a checkpoint is loaded.
 """
 
+import copy
 from collections.abc import Iterable, Mapping
 from inspect import signature
+from typing import Self
 
 from peft import PeftModel, get_peft_model
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from peft.tuners.tuners_utils import BaseTunerLayer
+from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 
 def check_settings(kind: type[PretrainedConfig], settings: Iterable[str], given: Iterable[str] = ()) -> None:
@@ -67,31 +70,135 @@ def rebuild(base_config: PretrainedConfig, adapter: Mapping | None) -> tuple[nn.
     return base, {name for name, weight in base.named_parameters() if weight.requires_grad}
 
 
-class KeepsAdapter:
-    """Mixin before PreTrainedModel: saves and loads a model around .base with the adapter that base had.
+def decoder_layers(model: nn.Module) -> nn.ModuleList:
+    """The decoder layers of any Hugging Face decoder; ValueError names a model without them."""
+    depth = model.config.num_hidden_layers
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == depth:
+            return module
+    raise ValueError(
+        f"no list of {depth} layers was found in {type(model).__name__}: pass a Hugging Face decoder"
+    )
 
-    _trained: the names that `rebuild` gave with the base.
+
+class DecoderWrapper(PreTrainedModel):
+    """A model around a Hugging Face decoder: made from it, saved and loaded with it and the adapter it had.
+
+    A child's `_build` makes the modules that stand before .base in a checkpoint, `_connect` what needs it.
     """
 
-    _trained: set[str] | None = None
+    base_model_prefix = "base"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
+    _trained: set[str] | None = None  # what the base's adapter trains
+
+    def __init__(self, config: PretrainedConfig, base_model: nn.Module | None = None):
+        super().__init__(config)
+        self._build(config)
+        if base_model is None:
+            adapter = getattr(config, "base_adapter", None)
+            base_model, self._trained = rebuild(config.base_config, adapter)
+        else:
+            for module in base_model.modules():
+                module._is_hf_initialized = True  # so that post_init does not draw its weights anew
+        self.base = base_model
+        self._connect(config)
+        self.post_init()
+
+    def _build(self, config: PretrainedConfig) -> None:
+        """The modules that do not need the base."""
+
+    def _connect(self, config: PretrainedConfig) -> None:
+        """What is put around the base, and on it."""
+
+    def _init_weights(self, module: nn.Module):
+        """Every module draws its weights when it is built, and the base brings its own."""
 
     @classmethod
-    def from_pretrained(cls, *arguments, **keywords):
-        """As in transformers; with an adapter, what peft trains of it is trainable, and nothing else."""
-        found = super().from_pretrained(*arguments, **keywords)
-        model = found[0] if isinstance(found, tuple) else found
+    def from_base(cls, base_model: nn.Module, **settings) -> Self:
+        """Wrap a Hugging Face decoder (or its peft wrapper) in place; settings as in the configuration.
+
+        Raises ValueError for an unknown setting and for adapters that a checkpoint would lose.
+        """
+        return cls._wrapped(base_model, settings)
+
+    @classmethod
+    def _wrapped(cls, base_model: nn.Module, settings: Mapping, **own) -> Self:
+        """own: settings that from_base finds by itself."""
+        check_settings(cls.config_class, settings, given=own)
+        base_model, adapter = unwrap(base_model)
+        adapted = {} if adapter is None else {"base_adapter": adapter}
+        config = cls.config_class(copy.deepcopy(base_model.config), **adapted, **own, **settings)
+        return cls(config, base_model)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
+        """As in transformers; with an adapter, what peft trains of it is trainable, and nothing else.
+
+        Raises ValueError for weights that cannot be read.
+        """
+        try:
+            loaded = super().from_pretrained(pretrained_model_name_or_path, *arguments, **keywords)
+        except SafetensorError as error:
+            raise ValueError(
+                f"the weights in {pretrained_model_name_or_path} cannot be read ({error}): copy or save the "
+                "checkpoint again"
+            ) from error
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
         if model._trained is not None:  # loading sets every weight trainable again
             for name, weight in model.base.named_parameters():
                 weight.requires_grad_(name in model._trained)
-        return found
+        return loaded
 
     def save_pretrained(self, *arguments, **keywords):
         """As in transformers; ValueError for adapters put on after from_base, which would not load again."""
-        if self.config.base_adapter is None and not getattr(self, "_hf_peft_config_loaded", False):
+        kept = getattr(self.config, "base_adapter", None)
+        if kept is None and not getattr(self, "_hf_peft_config_loaded", False):
             if any(isinstance(module, BaseTunerLayer) for module in self.modules()):
                 raise ValueError(
                     "the base got adapters after from_base, which a checkpoint could not "
                     "rebuild: put them on the decoder and wrap that, or merge them "
                     "(merge_and_unload)"
                 )
+        self.config.base_config.vocab_size = self.base.config.vocab_size  # where the base was resized itself
         return super().save_pretrained(*arguments, **keywords)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The base's."""
+        return self.base.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """As in transformers, of the base."""
+        self.base.set_input_embeddings(value)
+
+    def get_output_embeddings(self) -> nn.Module | None:
+        """The base's."""
+        return self.base.get_output_embeddings()
+
+    def set_output_embeddings(self, value: nn.Module) -> None:
+        """As in transformers, of the base."""
+        self.base.set_output_embeddings(value)
+
+    def resize_token_embeddings(self, *arguments, **keywords) -> nn.Module:
+        """As in transformers, of the base, whose new size the configuration keeps."""
+        embeddings = self.base.resize_token_embeddings(*arguments, **keywords)
+        self.config.base_config.vocab_size = self.base.config.vocab_size
+        return embeddings
+
+    def keep_vocabulary(self, new_num_tokens: int | None = None, *_, **__) -> nn.Module:
+        """resize_token_embeddings of what has the vocabulary's size: ValueError for another one."""
+        size = self.config.base_config.vocab_size
+        if new_num_tokens not in (None, size):
+            raise ValueError(
+                f"{type(self).__name__} keeps its base's {size} tokens and {new_num_tokens} were asked for: "
+                "resize the base before from_base wraps it"
+            )
+        return self.get_input_embeddings()
+
+    def refuse_replicas(self, fault: str) -> None:
+        """Raise ValueError in a replica of nn.DataParallel, in which the model would have a fault."""
+        if getattr(self, "_is_replica", False):
+            raise ValueError(
+                f"nn.DataParallel's replicas of {type(self).__name__} would {fault}: use accelerate or "
+                "DistributedDataParallel"
+            )

@@ -1,19 +1,19 @@
 """MaskedDiffusionModel: a Hugging Face decoder made bidirectional, its loss in forward, and its collator."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral
+from typing import Self
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PretrainedConfig
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from causalnb.attention import tap
-from causalnb.wrapping import KeepsAdapter, check_settings, rebuild, unwrap
+from causalnb.wrapping import DecoderWrapper
 
 from .diffusion import WEIGHTS, logits_at, loss_at_masked, mask_in_order, mask_tokens
 from .forms import MASS_ATTENTION
@@ -102,7 +102,7 @@ class MaskedDiffusionOutput(ModelOutput):
     attentions: tuple[torch.Tensor, ...] | None = None
 
 
-class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
+class MaskedDiffusionModel(DecoderWrapper):
     """A decoder without its causal mask, whose logits stand at the positions they predict.
 
     The buffer `passes` counts forward passes in training, for the schedule of gamma. Adapters of peft go on
@@ -110,60 +110,39 @@ class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
     """
 
     config_class = MaskedDiffusionConfig
-    base_model_prefix = "base"
-    supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = True
     _supports_flex_attn = False  # its masks are no tensors that the re-attention loss could read
-    accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
 
     def __init__(self, config: MaskedDiffusionConfig, base_model: nn.Module | None = None):
         config.check()  # from_pretrained may have changed a setting
-        super().__init__(config)
-        if base_model is None:
-            base_model, self._trained = rebuild(config.base_config, config.base_adapter)
-        else:
-            for module in base_model.modules():
-                module._is_hf_initialized = True  # post_init below keeps its weights
-        self.base = base_model
+        super().__init__(config, base_model)
+
+    def _connect(self, config: MaskedDiffusionConfig) -> None:
         self.base.config.is_causal = self.base.config.use_cache = False
         self.reattention = None if config.reattention is None else ReattentionLoss(**config.reattention)
         if self.reattention is not None and self.reattention.backend in ("mass", "auto"):
             self.base.set_attn_implementation(MASS_ATTENTION)
         self.register_buffer("passes", torch.zeros((), dtype=torch.int64))
-        self.post_init()
 
     @classmethod
     def from_base(
-        cls, decoder: nn.Module, mask_token_id: int, reattention: ReattentionLoss | None = None, **settings
-    ) -> "MaskedDiffusionModel":
-        """Wrap a Hugging Face decoder (or its peft wrapper) in place; settings as in MaskedDiffusionConfig.
+        cls, base_model: nn.Module, mask_token_id: int, reattention: ReattentionLoss | None = None, **settings
+    ) -> Self:
+        """As DecoderWrapper.from_base.
 
-        Raises ValueError for a decoder that stays causal or runs under flex attention, for adapters that a
-        checkpoint could not hold, for an unknown setting, and as MaskedDiffusionConfig does.
+        Raises ValueError for a decoder that stays causal or runs under flex attention, too.
         """
-        check_settings(cls.config_class, settings, given=("mask_token_id", "reattention"))
-        decoder, adapter = unwrap(decoder)
-        if decoder.config._attn_implementation == "flex_attention":
+        if base_model.config._attn_implementation == "flex_attention":
             raise ValueError(
                 "the decoder runs under flex attention, whose masks are no tensors: call "
                 "decoder.set_attn_implementation('sdpa')"
             )
-        settings["reattention"] = None if reattention is None else reattention.settings()
-        settings["base_adapter"] = adapter
-        config = cls.config_class(copy.deepcopy(decoder.config), mask_token_id, **settings)
-        model = cls(config, decoder)
-        model.passes = model.passes.to(next(decoder.parameters()).device)
-        model.training = decoder.training
+        kept = None if reattention is None else reattention.settings()
+        model = cls._wrapped(base_model, settings, mask_token_id=mask_token_id, reattention=kept)
+        model.passes = model.passes.to(next(model.base.parameters()).device)
+        model.training = model.base.training
         model._require_bidirectional()
         return model
-
-    def save_pretrained(self, *arguments, **keywords):
-        """As in transformers; ValueError for adapters put on after from_base, which would not load again."""
-        self.config.base_config.vocab_size = self.base.config.vocab_size  # where the base was resized itself
-        return super().save_pretrained(*arguments, **keywords)
-
-    def _init_weights(self, module: nn.Module):
-        """The base brings its own weights."""
 
     def _require_bidirectional(self) -> None:
         """Raise ValueError where the first of two tokens does not see the second."""
@@ -187,27 +166,13 @@ class MaskedDiffusionModel(KeepsAdapter, PreTrainedModel):
                     "config.is_causal=False: choose another decoder"
                 )
 
-    def get_input_embeddings(self):
-        return self.base.get_input_embeddings()
-
-    def set_input_embeddings(self, value):
-        self.base.set_input_embeddings(value)
-
-    def get_output_embeddings(self):
-        return self.base.get_output_embeddings()
-
-    def set_output_embeddings(self, value):
-        self.base.set_output_embeddings(value)
-
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *arguments, **keywords) -> nn.Module:
         """As in transformers; ValueError for a size that cuts off the mask token."""
         if new_num_tokens is not None and new_num_tokens <= self.config.mask_token_id:
             raise ValueError(
                 f"{new_num_tokens} tokens leave out the mask, token {self.config.mask_token_id}: choose more"
             )
-        table = self.base.resize_token_embeddings(new_num_tokens, *arguments, **keywords)
-        self.config.base_config.vocab_size = self.base.config.vocab_size
-        return table
+        return super().resize_token_embeddings(new_num_tokens, *arguments, **keywords)
 
     def gamma(self) -> float:
         """The weight of the re-attention loss at the present count of training passes."""

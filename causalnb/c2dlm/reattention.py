@@ -13,9 +13,9 @@ from causalnb.attention import Record, tap
 
 from .forms import MASS_ATTENTION, ConceptMass, RowLossSum, Rows, choose_form, map_of, mask_lines
 from .graph import STEP_RULES, with_steps
-from .weighted import NORM_INDICES, Counts, norms_of, ratio_of, row_loss, value_weighted_attention
+from .weighted import NORM_INDICES, Counts, Parts, norms_of, ratio_of, row_loss, value_weighted_attention
 
-BACKENDS = ("eager", "rows", "mass", "auto")
+BACKENDS = ("eager", "rows", "mass", "auto")  # three equal forms, and whichever of the last two is faster
 DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")  # of attention, in a config
 
 
@@ -86,32 +86,19 @@ class ReattentionLoss:
 
     @contextmanager
     def watch(self, model, supervision: dict[str, Tensor]):
-        """Yields a _Watch: call model(..., **watch.extra) within it, then watch.loss() once.
+        """Yields a Form: call model(..., **form.extra) within it, then form.loss() once.
 
         supervision as Supervision.stack gives it. The forms "mass" and "auto" need the attention
         implementation MASS_ATTENTION; a model under gradient checkpointing needs use_reentrant=False.
         """
         counted = self._count(supervision)
-        form = self._form(counted, model)
+        form = FORMS[self._form(counted, model)](self, counted)
         layers = None if self.layers == "all" else self.layers
-        records: list[Record] = []
-        mass = None
-        if form == "mass":
-            mass = ConceptMass(
-                counted.columns(),
-                None if layers is None else set(layers),
-                self.norm_index,
-                self.detach_norm,
-                self.norm_scale,
-            )
-        watch = _Watch(self, form, counted, records, mass)
-        if form == "mass" and not counted.penalised(self.lam):
-            with tap(model, layers=layers):
-                pass  # refuses missing layers and reentrant checkpoints, as for the other forms
-            yield watch
-            return
-        with tap(model, records.append, layers=layers):
-            yield watch
+        with tap(model, form.records.append, layers=layers):  # refuses missing layers in every form
+            if form.listens:
+                yield form
+        if not form.listens:
+            yield form
 
     def _form(self, counted: Counts, model) -> str:
         if self.backend == "mass" or self.backend == "auto":
@@ -128,32 +115,85 @@ class ReattentionLoss:
 
     def __call__(self, records: Sequence[Record], supervision: dict[str, Tensor]) -> ReattentionOutput:
         """The loss of recorded layers, "eager" or else by rows; supervision as Supervision.stack gives it."""
-        counted = self._count(supervision)
+        form = FORMS["eager" if self.backend == "eager" else "rows"](self, self._count(supervision))
         if not records:
             raise ValueError("no attention was recorded: pass the records of a tap on the model")
-        form = "eager" if self.backend == "eager" else "rows"
-        return _Watch(self, form, counted, list(records), None).loss()
+        form.records += records
+        return form.loss()
 
     def _count(self, supervision) -> Counts:
         relation = with_steps(supervision["relation"], supervision["step"], self.step_rule)
         return Counts(supervision["concept"], relation, supervision["ignore"], supervision["rows"])
 
-    def _eager(self, records, counted) -> Tensor:
-        maps = []
-        for record in records:
-            norm = norms_of(record.value, self.norm_index, self.detach_norm, self.norm_scale, counted.ignore)
-            index = "key" if self.norm_index == "none" else self.norm_index
-            maps.append(value_weighted_attention(map_of(record), norm[..., None], index))
-        weighted = torch.stack(maps).mean(0)  # (B, T, T)
-        found = row_loss(weighted, counted.mask(), self.alpha, self.lam)
-        parts = [part.masked_fill(~counted.valid, 0) for part in found.parts()]
-        return torch.stack([part.to(weighted.dtype).sum() for part in parts])
 
-    def _rows(self, records, counted, ratio=True) -> Tensor:
+class Form:
+    """One of the loss's equal forms: what a forward pass leaves for it, and sums of row losses from that.
+
+    extra: keywords for the model's forward; listens: whether the loss needs the records of its attention.
+    """
+
+    listens = True
+
+    def __init__(self, settings: ReattentionLoss, counted: Counts):
+        self.settings, self.counted = settings, counted
+        self.records: list[Record] = []
+        self.extra: dict = {}
+
+    def of(self, records: list[Record]) -> Parts:
+        """Sums over the valid rows of the mean of some layers' maps."""
+        raise NotImplementedError
+
+    def sums(self) -> list[Parts]:
+        """What `of` gives for all layers together, or for each of them."""
+        return [self.of(group) for group in self._grouped(self.records)]
+
+    def loss(self) -> ReattentionOutput:
+        """The loss; ValueError when the attention did not reach it."""
+        rows, means = self.counted.valid.sum(), []
+        for sums in self.sums():
+            averages = (part / rows.clamp(min=1) for part in sums[:4])
+            means.append((*averages, sums.satisfied / sums.has_ratio.clamp(min=1)))
+        if not means:
+            raise ValueError(
+                "the attention handed nothing to the loss: its layers take no keywords; choose backend='rows'"
+            )
+        loss, *others = (torch.stack(part).mean(0) for part in zip(*means, strict=True))
+        return ReattentionOutput(loss, *(part.detach() for part in others), rows)
+
+    def _grouped(self, layers: list) -> list[list]:
+        return [layers] if layers and self.settings.over_layers == "map" else [[layer] for layer in layers]
+
+    def _norm(self, record: Record) -> Tensor:
+        chosen = self.settings
+        given = chosen.norm_index, chosen.detach_norm, chosen.norm_scale, self.counted.ignore
+        return norms_of(record.value, *given)
+
+
+class EagerForm(Form):
+    """Whole maps, row by row as section 3.2 has them."""
+
+    def of(self, records):
+        """Sums over the valid rows, from maps (B, T, T) that are kept for the backward pass."""
+        index = "key" if self.settings.norm_index == "none" else self.settings.norm_index
+        maps = [
+            value_weighted_attention(map_of(record), self._norm(record)[..., None], index)
+            for record in records
+        ]
+        weighted = torch.stack(maps).mean(0)  # (B, T, T)
+        found = row_loss(weighted, self.counted.mask(), self.settings.alpha, self.settings.lam)
+        return found.parts().summed(self.counted.valid, weighted.dtype)
+
+
+class RowsForm(Form):
+    """Supervised rows alone, recomputed in chunks."""
+
+    def of(self, records, ratio: bool = True):
+        """Sums over the valid rows; without ratio, over the penalised ones and of their penalty alone."""
+        counted, by_query = self.counted, self.settings.norm_index == "query_as_printed"
         wanted = counted.valid if ratio else counted.has_neg
         most = int(wanted.sum(1).max())
         if most == 0:
-            return records[0].query[:0].sum().float() * records[0].query.new_zeros(6)
+            return Parts(*records[0].query[:0].sum().float() * records[0].query.new_zeros(6))
         place = wanted.int().argsort(dim=1, descending=True, stable=True)[:, :most]  # (B, R)
         real = wanted.gather(1, place)
         queries, keys, norms, allowed = [], [], [], []
@@ -164,14 +204,11 @@ class ReattentionLoss:
             query = record.query.gather(2, index)
             queries.append(query.view(batch, groups, heads // groups, most, width))
             keys.append(record.key.to(query.dtype))
-            norm = norms_of(record.value, self.norm_index, self.detach_norm, self.norm_scale, counted.ignore)
-            if self.norm_index == "query_as_printed":
-                norm = norm.gather(2, place[:, None].expand(-1, groups, -1))
-            norms.append(norm)
+            norm = self._norm(record)
+            norms.append(norm.gather(2, place[:, None].expand(-1, groups, -1)) if by_query else norm)
             allowed.append(mask_lines(record, place))
         per_row = len(records) * batch * heads * records[0].key.shape[2]  # numbers in the maps of one row
         room = 2**22 if records[0].query.device.type == "cpu" else 2**26  # what fits a cache
-        chunk = self.chunk_rows or max(16, room // per_row)
         problem = Rows(
             counted.relation,
             counted.concept,
@@ -179,81 +216,46 @@ class ReattentionLoss:
             counted.concept.gather(1, place).masked_fill(~real, -1),
             allowed,
             [r.scaling for r in records],
-            self.alpha,
-            self.lam,
-            self.norm_index == "query_as_printed",
+            self.settings.alpha,
+            self.settings.lam,
+            by_query,
             ratio,
-            chunk,
+            self.settings.chunk_rows or max(16, room // per_row),
         )
         loss, parts = RowLossSum.apply(problem, *queries, *keys, *norms)
-        return torch.cat([loss[None], parts])
+        return Parts(loss, *parts)
 
-    def _from_mass(self, mass: Tensor, counted: Counts) -> Tensor:
+
+class MassForm(RowsForm):
+    """The ratio from what the attention's own call puts on concepts; penalised entries by rows."""
+
+    def __init__(self, settings: ReattentionLoss, counted: Counts):
+        super().__init__(settings, counted)
+        layers = None if settings.layers == "all" else set(settings.layers)
+        weighed = settings.norm_index, settings.detach_norm, settings.norm_scale
+        self.mass = ConceptMass(counted.columns(), layers, *weighed)
+        self.extra, self.listens = {"concept_mass": self.mass}, counted.penalised(settings.lam)
+
+    def sums(self):
+        """Sums over the valid rows, for all layers together or for each of them."""
+        groups = self._grouped([self.mass.found[layer] for layer in sorted(self.mass.found)])
+        sums = [self._ratio(torch.stack(masses).mean(0)) for masses in groups]
+        if not sums or not self.listens:
+            return sums
+        penalties = [self.of(group, ratio=False) for group in self._grouped(self.records)]
+        return [
+            ratio._replace(loss=ratio.loss + penalty.loss, neg=penalty.neg)
+            for ratio, penalty in zip(sums, penalties, strict=True)
+        ]
+
+    def _ratio(self, mass: Tensor) -> Parts:
         """The ratio part from concept masses (B, T, C + 1), their last column all that is not ignored."""
-        a1, a0, ones, zeros = counted.averages(mass)
-        ratio, hinge, has, satisfied = ratio_of(a1, a0, ones, zeros, self.alpha)
-        parts = (ratio, ratio, torch.zeros_like(ratio), hinge, satisfied, has)
-        return torch.stack([part.masked_fill(~counted.valid, 0).to(mass.dtype).sum() for part in parts])
-
-    @staticmethod
-    def _output(sums: Tensor, counted: Counts) -> ReattentionOutput:
-        rows = counted.valid.sum().clamp(min=1)
-        loss, ratio, neg, hinge = (sums[:4] / rows).unbind()
-        share = sums[4] / sums[5].clamp(min=1)
-        return ReattentionOutput(
-            loss, ratio.detach(), neg.detach(), hinge.detach(), share.detach(), counted.valid.sum()
-        )
+        ratio, hinge, has, satisfied = ratio_of(*self.counted.averages(mass), self.settings.alpha)
+        parts = Parts(ratio, ratio, torch.zeros_like(ratio), hinge, satisfied, has)
+        return parts.summed(self.counted.valid, mass.dtype)
 
 
-@dataclass
-class _Watch:
-    """What one forward pass left for the loss."""
-
-    owner: ReattentionLoss
-    form: str
-    counted: Counts
-    records: list[Record]
-    mass: ConceptMass | None
-
-    @property
-    def extra(self) -> dict:
-        """Keywords for the model's forward."""
-        return {} if self.mass is None else {"concept_mass": self.mass}
-
-    def _groups(self) -> list[list[Record]]:
-        return [self.records] if self.owner.over_layers == "map" else [[record] for record in self.records]
-
-    def loss(self) -> ReattentionOutput:
-        """The loss; ValueError when the attention did not reach it."""
-        owner, counted = self.owner, self.counted
-        if self.mass is None:
-            each = owner._eager if self.form == "eager" else owner._rows
-            sums = [each(group, counted) for group in self._groups() if group]
-        else:
-            found = [self.mass.found[layer] for layer in sorted(self.mass.found)]
-            groups = [torch.stack(found).mean(0)] if found and owner.over_layers == "map" else found
-            sums = [owner._from_mass(mass, counted) for mass in groups]
-            if self.records:
-                parts = [owner._rows(group, counted, ratio=False) for group in self._groups()]
-                sums = [
-                    torch.cat([one[:1] + two[:1], one[1:2], two[2:3], one[3:]])
-                    for one, two in zip(sums, parts, strict=True)
-                ]
-        if not sums:
-            raise ValueError(
-                "the attention handed nothing to the loss: its layers take no keywords; choose backend='rows'"
-            )
-        return _mean([owner._output(part, counted) for part in sums])
-
-
-def _mean(outputs: list[ReattentionOutput]) -> ReattentionOutput:
-    if len(outputs) == 1:
-        return outputs[0]
-    means = [
-        torch.stack([getattr(out, name) for out in outputs]).mean(0)
-        for name in ("loss", "ratio", "neg", "hinge", "satisfied")
-    ]
-    return ReattentionOutput(*means, outputs[0].rows)
+FORMS = {"eager": EagerForm, "rows": RowsForm, "mass": MassForm}
 
 
 def gamma_schedule(step, total_steps, gamma_min, gamma_max, warmup=0.1) -> float:

@@ -1,6 +1,7 @@
 """The weighted map of section 3.2, the loss of its rows, and the rows that supervision makes valid."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -43,6 +44,21 @@ def norms_of(value, norm_index, detach, scale, ignore) -> Tensor:
     return norm / (norm.masked_fill(~kept, 0).sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=1))
 
 
+class Parts(NamedTuple):
+    """What rows contribute, each (...) or summed: loss = ratio + neg; has_ratio, and if it meets alpha."""
+
+    loss: Tensor
+    ratio: Tensor
+    neg: Tensor
+    hinge: Tensor
+    satisfied: Tensor
+    has_ratio: Tensor
+
+    def summed(self, valid: Tensor, dtype: torch.dtype) -> "Parts":
+        """Sums over the valid rows."""
+        return Parts(*(part.masked_fill(~valid, 0).to(dtype).sum() for part in self))
+
+
 @dataclass
 class RowLoss:
     """Per row (...): ratio, neg, and hinge = max(0, alpha / (1 + alpha) + ratio), its continuous twin.
@@ -58,9 +74,10 @@ class RowLoss:
     satisfied: Tensor
     valid: Tensor
 
-    def parts(self) -> tuple[Tensor, ...]:
-        """loss, ratio, neg, hinge, satisfied, has_ratio."""
-        return self.ratio + self.neg, self.ratio, self.neg, self.hinge, self.satisfied, self.has_ratio
+    def parts(self) -> Parts:
+        """What each row contributes."""
+        loss = self.ratio + self.neg
+        return Parts(loss, self.ratio, self.neg, self.hinge, self.satisfied, self.has_ratio)
 
 
 def row_loss(weighted: Tensor, mask: Tensor, alpha: float, lam: float) -> RowLoss:

@@ -21,9 +21,9 @@ class CausalTransformerConfig(PretrainedConfig):
     "none", in the stacks blanket_in; both "none" is the vanilla Transformer. self_loop is the encoder's
     (Definition 2 gives the decoder none), blanket_settings are further ones of the loss. The loss has weight
     causal_weight >= 0; causal_ramp = [first, last] raises it from 0 to that between two counts of training
-    passes. pattern ("full", "band", "dilated", "block", "random", "star") with pattern_width, pattern_share
-    and pattern_global (attention_pattern's global_tokens), and relative, are the encoder's sparse attention
-    and relative positions. dropout in [0, 1) stands everywhere but inside attention; pre_norm puts norms
+    passes. pattern ("full", "band", "dilated", "block", "random", "star") with pattern_width, pattern_share,
+    pattern_seed and pattern_global (attention_pattern's global_tokens), and relative, are the encoder's sparse
+    attention and relative positions. dropout in [0, 1) stands everywhere but inside attention; pre_norm puts norms
     before the sublayers. Raises ValueError for settings out of range.
     """
 
@@ -67,6 +67,7 @@ class CausalTransformerConfig(PretrainedConfig):
         pattern_width: int = 1,
         pattern_share: float = 0.25,
         pattern_global: int = 0,
+        pattern_seed: int = 0,
         relative: int = 0,
         label_smoothing: float = 0.0,
         pad_token_id: int = 0,
@@ -137,7 +138,8 @@ class CausalTransformerConfig(PretrainedConfig):
         self.self_loop, self.blanket_settings = self_loop, blanket_settings
         self.causal_weight, self.causal_ramp = causal_weight, causal_ramp
         self.pattern, self.pattern_width, self.pattern_share = pattern, pattern_width, pattern_share
-        self.pattern_global, self.relative, self.label_smoothing = pattern_global, relative, label_smoothing
+        self.pattern_global, self.pattern_seed = pattern_global, pattern_seed
+        self.relative, self.label_smoothing = relative, label_smoothing
         super().__init__(
             pad_token_id=pad_token_id,
             bos_token_id=bos_token_id,

@@ -17,7 +17,7 @@ class Visible:
 
     valid: Tensor | None = None  # (B, S): False where the key is padding
     causal: bool = False
-    pattern: Tensor | None = None  # (B or 1, T, S): True where a sparse attention has an entry
+    pattern: Tensor | None = None  # (B or 1, T, S) or by head (B, H, T, S): True where there may be an entry
     measured: Tensor | None = None  # (B, T), of the valid those whose rows are measured (None: all)
 
     @property
@@ -26,11 +26,12 @@ class Visible:
         return self.valid if self.measured is None else self.measured
 
     def lines(self, first: int, last: int, keys: int, device) -> Tensor | None:
-        """Lines first to last of the mask (B or 1, 1, last - first or 1, keys), None where all is seen."""
+        """Lines first to last of the mask (B or 1, 1 or H, last - first or 1, keys), None: all is seen."""
         query, key = torch.arange(first, last, device=device)[:, None], torch.arange(keys, device=device)
         seen = (key <= query)[None, None] if self.causal and keys > first + 1 else None
         if self.pattern is not None:
-            lines = self.pattern[:, None, first:last, :keys]
+            pattern = self.pattern if self.pattern.dim() == 4 else self.pattern[:, None]
+            lines = pattern[:, :, first:last, :keys]
             seen = lines if seen is None else seen & lines
         if self.valid is None:
             return seen

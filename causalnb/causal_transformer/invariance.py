@@ -9,7 +9,6 @@ interchanged is an assumption: it is true of templates by construction, and in r
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,8 +20,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, initial
 from transformers.utils import can_return_tuple
 
 from .configuration import CausalTransformerConfig
-from .fused import Visible
-from .layers import StackOutput, check_tokens, refuse
+from .layers import check_tokens, refuse
 from .measure import checked_valid
 from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, wide
 
@@ -109,17 +107,6 @@ def parents_pattern(place: Tensor, types: Tensor, heads: int, parents: int, dire
         return near[:, None].expand(-1, heads, -1, -1)
     before = (torch.arange(heads, device=place.device) < heads // 2)[:, None, None]
     return near[:, None] & torch.where(before, away[:, None] <= 0, away[:, None] >= 0)
-
-
-@dataclass
-class VisibleByHead(Visible):
-    """Which keys a query may attend to, in every head other ones: pattern is (B, H, T, T)."""
-
-    def lines(self, first: int, last: int, keys: int, device) -> Tensor:
-        """Lines first to last of the mask, (B, H, last - first, keys)."""
-        itself = torch.arange(first, last, device=device)[:, None] == torch.arange(keys, device=device)
-        seen = self.pattern[:, :, first:last, :keys]
-        return (seen if self.valid is None else seen & self.valid[:, None, None, :keys]) | itself
 
 
 class InvariantConfig(CausalTransformerConfig):
@@ -220,45 +207,31 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
             task = F.cross_entropy(wide(logits), labels, label_smoothing=self.config.label_smoothing)
             found = self._parts(task, dict(encoder=out))
         if weight > 0:
-            other = self._read(*inputs, *given, True)[1]
+            other = self._read(*inputs, *given, output_attentions=True)[1]
             shift = attention_shift(out.attentions, other.attentions, attention_mask)
             found |= dict(loss=found["loss"] + weight * shift, causal_loss=shift.detach())
         return CausalTransformerOutput(
             **found, logits=logits, encoder_attentions=out.attentions if output_attentions else None
         )
 
-    def _read(
-        self, input_ids, attention_mask, types, output_attentions: bool, measure: bool = False
-    ) -> tuple[Tensor, StackOutput]:
-        """Logits, and of all layers what is asked for: maps, and what a Markov-blanket loss measures."""
-        config, stack = self.config, self.encoder
+    def _read(self, input_ids, attention_mask, types, measure: bool = False, **asked):
+        """Logits, and of the encoder what is asked for: maps, and what a Markov-blanket loss measures."""
+        config, sparse = self.config, {}
         valid = checked_valid(attention_mask, *input_ids.shape, "attention_mask", 1 + measure)
         there = torch.ones_like(input_ids, dtype=torch.bool) if valid is None else valid
-        visible, counted = Visible(valid), there.cumsum(1)
         if config.parents is not None:  # each sentence has places of its own
             first, second = ((there & (types == kind)).cumsum(1) for kind in (0, 1))
-            counted = torch.where(types == 0, first, second)
-        place = (counted - 1).clamp(min=0)
-        if config.parents is not None:
-            visible = VisibleByHead(
-                valid,
-                pattern=parents_pattern(place, types, config.num_heads, config.parents, config.directed),
-            )
-        hidden, kept = stack._embedded(input_ids, types, place), []
-        for number, block in enumerate(stack.layers):
-            hidden, rows, columns, attention, _ = block(
-                hidden, visible, measure, output_attentions, layer=number
-            )
-            kept.append((attention, (rows, columns)))
-        maps, sums = zip(*kept)
-        hidden = stack.final_norm(hidden)
+            place = (torch.where(types == 0, first, second) - 1).clamp(min=0)
+            pattern = parents_pattern(place, types, config.num_heads, config.parents, config.directed)
+            sparse = dict(place=place, pattern=pattern)
+        out = self.encoder(
+            input_ids, attention_mask, types, measure=measure, return_dict=True, **sparse, **asked
+        )
+        hidden = out.last_hidden_state
         read = (
             self._compared(hidden, there, types)
             if config.compared
             else hidden[torch.arange(len(there)), there.int().argmax(1)]
-        )
-        out = StackOutput(
-            hidden, maps if output_attentions else None, sums=sums if measure else None, valid=valid
         )
         return self.classifier(self.dropout(read)), out
 

@@ -144,14 +144,17 @@ class Stack(nn.Module):
         there=None,
         past_key_values=None,
         among=None,
+        place=None,
+        pattern=None,
         **kwargs,
     ) -> StackOutput:
         """What the stack makes of input_ids (B, T); measure asks for tau - n, output_attentions for the maps.
 
         attention_mask (B, T) covers the cached tokens too; among (B, T) says which tokens are measured (None:
-        all). states (B, S, D) and `there` are the encoder's. Raises ValueError for a mask of another shape,
-        or that hides every token of an item, for an empty batch, for fewer than two tokens where they are
-        measured, and for what is in ABSENT.
+        all). states (B, S, D) and `there` are the encoder's. place (B or 1, T) and pattern (B, T, T) or
+        (B, H, T, T) are the tokens' places and who may see whom, None: their order and what the configuration
+        says. Raises ValueError for a mask of another shape, or that hides every token of an item, for an
+        empty batch, for fewer than two tokens where they are measured, and for what is in ABSENT.
         """
         refuse(kwargs)
         check_tokens(input_ids, "decoder_input_ids" if self.decoder else "input_ids")
@@ -159,13 +162,15 @@ class Stack(nn.Module):
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
         name = "decoder_attention_mask" if self.decoder else "attention_mask"
         valid = checked_valid(attention_mask, batch, past + tokens, name, 1 + measure)
-        place = torch.arange(past + tokens, device=input_ids.device)[None]
-        if valid is not None:
+        if place is None and valid is None:
+            place = torch.arange(past + tokens, device=input_ids.device)[None]
+        elif place is None:
             place = (valid.cumsum(1) - 1).clamp(min=0)
         measured = among if measure and not past else None
         if measured is not None and valid is not None:
             measured = measured & valid
-        visible = Visible(valid, self.decoder, self._pattern_at(place), measured)
+        pattern = self._pattern_at(place) if pattern is None else pattern
+        visible = Visible(valid, self.decoder, pattern, measured)
         hidden = self._embedded(input_ids, token_type_ids, place[:, past:])
         kept = []
         for number, block in enumerate(self.layers):
@@ -208,7 +213,8 @@ class Stack(nn.Module):
                 tokens,
                 config.pattern_width,
                 config.pattern_share,
-                global_tokens=config.pattern_global,
+                config.pattern_seed,
+                config.pattern_global,
             )
         self._pattern = self._pattern.to(place.device)
         return self._pattern[place[:, :, None], place[:, None]]

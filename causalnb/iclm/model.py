@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
 from pathlib import Path
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -14,9 +14,11 @@ from peft import LoraConfig
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, DynamicCache, GenerationMixin, PreTrainedModel
+from transformers import DynamicCache, GenerationMixin
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput, can_return_tuple
+
+from causalnb.wrapping import DecoderWrapper, decoder_layers
 
 from .adapters import Rows, adapt
 from .aggregation import LatentAggregation
@@ -67,7 +69,7 @@ class ModuleCache(DynamicCache):
         self.batch_select_indices(rows.repeat_interleave(repeats))
 
 
-class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
+class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
     """The paper's model on one frozen Hugging Face decoder: each module is a row of low-rank adapters.
 
     Only the invariant module and the one an input is routed to run; all of them with distance weights, and
@@ -76,19 +78,10 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
     """
 
     config_class = ICLMConfig
-    base_model_prefix = "base"
-    supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = True
-    accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
+    resize_token_embeddings = DecoderWrapper.keep_vocabulary  # the aggregation has its size
 
-    def __init__(self, config: ICLMConfig, base_model: nn.Module | None = None):
-        super().__init__(config)
-        if base_model is None:
-            base_model = AutoModelForCausalLM.from_config(config.base_config)
-        else:
-            for module in base_model.modules():
-                module._is_hf_initialized = True  # post_init below keeps its weights
-        self.base = base_model
+    def _connect(self, config: ICLMConfig) -> None:
         head = self.base.get_output_embeddings()
         if head is None:
             raise ValueError(
@@ -96,7 +89,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
             )
         width, lora = config.base_config.hidden_size, config.lora
         self.rows, self._only = Rows(), None
-        layers = self._layers()[config.shared_layers :]
+        layers = decoder_layers(self.base)[config.shared_layers :]
         self._adapted = adapt(
             layers,
             lora["target_modules"],
@@ -124,7 +117,6 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         if self.aggregation is not None:
             self.aggregation.to(dtype=precision)
         self._train_adapters_alone()
-        self.post_init()
 
     def _aggregation(self, head) -> nn.Module | None:
         config = self.config
@@ -143,21 +135,18 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
             layer.B.requires_grad_()
 
     @classmethod
-    def from_base(cls, base: nn.Module, **settings) -> "ICLMForCausalLM":
-        """Wrap a Hugging Face decoder in place and freeze it; settings as in ICLMConfig.
+    def from_base(cls, base_model: nn.Module, **settings) -> Self:
+        """As DecoderWrapper.from_base, with the base frozen.
 
         Raises ValueError for a base with adapters, without a language head, or one that does more between
-        its last states and its logits than that head, for an unknown setting, and as ICLMConfig does.
+        its last states and its logits than that head, too.
         """
-        if hasattr(base, "peft_config"):
+        if hasattr(base_model, "peft_config"):
             raise ValueError("the base carries adapters already: merge them (merge_and_unload) and wrap that")
-        known = list(signature(cls.config_class).parameters)[1:-1]
-        if unknown := set(settings) - set(known):
-            raise ValueError(f"there is no setting {sorted(unknown)[0]!r}: give {', '.join(known)}")
-        _checked_base(base)
-        model = cls(cls.config_class(copy.deepcopy(base.config), **settings), base)
-        model.generation_config = copy.deepcopy(base.generation_config)
-        device = base.get_input_embeddings().weight.device
+        _checked_base(base_model)
+        model = super().from_base(base_model, **settings)
+        model.generation_config = copy.deepcopy(base_model.generation_config)
+        device = base_model.get_input_embeddings().weight.device
         model.router.to(device)
         if model.aggregation is not None:
             model.aggregation.to(device)
@@ -187,18 +176,6 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         model._train_adapters_alone()
         return (model, info) if asked else model
 
-    def _init_weights(self, module: nn.Module):
-        """Every part draws its weights when it is built, and the base brings its own."""
-
-    def _layers(self) -> nn.ModuleList:
-        depth = self.base.config.num_hidden_layers
-        for module in self.base.modules():
-            if isinstance(module, nn.ModuleList) and len(module) == depth:
-                return module
-        raise ValueError(
-            f"no list of {depth} layers was found in {type(self.base).__name__}: pass a Hugging Face decoder"
-        )
-
     def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func=checkpoint, **kwargs):
         """Recomputed in the backward pass, a layer takes the adapters again that it took before."""
         if getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
@@ -208,25 +185,6 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _same_rows(self):
         return nullcontext(), self.rows.of(self.rows.module)
-
-    def get_input_embeddings(self):
-        return self.base.get_input_embeddings()
-
-    def set_input_embeddings(self, value):
-        self.base.set_input_embeddings(value)
-
-    def get_output_embeddings(self):
-        return self.base.get_output_embeddings()
-
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, *_, **__) -> nn.Module:
-        """The embeddings; ValueError for another size, since the aggregation has that of the vocabulary."""
-        size = self.config.vocab_size
-        if new_num_tokens not in (None, size):
-            raise ValueError(
-                f"an ICLM keeps its base's {size} tokens and {new_num_tokens} were asked for: "
-                "resize the base before from_base wraps it"
-            )
-        return self.get_input_embeddings()
 
     # Modules and their adapters
 
@@ -441,11 +399,7 @@ class ICLMForCausalLM(PreTrainedModel, GenerationMixin):
         routing, mutual_information, unweighted, and alignment where delta is not 0. Raises ValueError for
         labels all ignored, for arguments of another shape, unknown modules, and states that are not finite.
         """
-        if getattr(self, "_is_replica", False):
-            raise ValueError(
-                f"nn.DataParallel's replicas of {type(self).__name__} would share one routing: "
-                "use accelerate or DistributedDataParallel"
-            )
+        self.refuse_replicas("share one routing")
         if isinstance(routing, Tensor):
             routing = Routing(routing, torch.zeros((), device=routing.device))
         given = None if isinstance(past_key_values, ModuleCache) else routing  # with a cache goes its own

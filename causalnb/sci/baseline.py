@@ -1,16 +1,13 @@
 """The control: a plain decoder that gets SCI's labels and loss, and none of its modules."""
 
-import copy
-
 import torch
-from transformers import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from causalnb.wrapping import KeepsAdapter, check_settings, rebuild, unwrap
+from causalnb.wrapping import DecoderWrapper
 
 from .configuration import SCIConfig
 from .contrastive import StructuralContrastiveLoss
-from .model import SCIOutput, keep_weights
+from .model import SCIOutput
 from .parallel import shared_mean, shared_rows
 
 
@@ -23,32 +20,13 @@ class ContrastiveDecoderConfig(SCIConfig):
         super().__init__(base_config, **kwargs)
 
 
-class ContrastiveDecoder(KeepsAdapter, PreTrainedModel):
+class ContrastiveDecoder(DecoderWrapper):
     """A decoder with lm + scl_weight * contrastive loss on its last state at the prompt's last token."""
 
     config_class = ContrastiveDecoderConfig
-    base_model_prefix = "base"
-    accepts_loss_kwargs = False
 
-    def __init__(self, config: SCIConfig, base_model=None):
-        super().__init__(config)
+    def _build(self, config: SCIConfig) -> None:
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
-        if base_model is None:
-            self.base, self._trained = rebuild(config.base_config, config.base_adapter)
-        else:
-            self.base = keep_weights(base_model)
-        self.post_init()
-
-    @classmethod
-    def from_base(cls, base_model, **sci_settings) -> "ContrastiveDecoder":
-        """Wrap a Hugging Face decoder (or its peft wrapper) in place; ValueError as SCITransformer's."""
-        check_settings(cls.config_class, sci_settings)
-        base_model, adapter = unwrap(base_model)
-        config = cls.config_class(copy.deepcopy(base_model.config), base_adapter=adapter, **sci_settings)
-        return cls(config, base_model)
-
-    def _init_weights(self, module):
-        """The base brings its own weights."""
 
     @can_return_tuple
     def forward(

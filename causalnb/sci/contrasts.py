@@ -269,7 +269,7 @@ class ConstructionTransformer(SCITransformer):
         known = {tuple(classes): number for number, classes in enumerate(config.constructions)}
         self._known, self._classes = known, config.word_classes
 
-    resize_token_embeddings = SCITransformer._keep_vocabulary
+    resize_token_embeddings = SCITransformer.keep_vocabulary
 
     def construction_of(self, input_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """The number of each prompt's construction (B,), of ids (B, P) under mask (B, P)."""

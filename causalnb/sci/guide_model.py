@@ -5,18 +5,17 @@ batch-first binding attention (without either, a batch raises an error). Kept: e
 an embedding read under no_grad, hidden states replaced by the binding, no final norm, no cache.
 """
 
-import copy
+from typing import Self
 
 import torch
 import torch.nn.functional as F
-from transformers import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from causalnb.wrapping import check_settings, rebuild
+from causalnb.wrapping import DecoderWrapper
 
 from . import guide
 from .configuration import SCIConfig
-from .model import SCIOutput, keep_weights
+from .model import SCIOutput
 
 
 class _TokenAxisProjector(guide.OrthogonalProjector):
@@ -35,15 +34,13 @@ class GuideSCIConfig(SCIConfig):
         super().__init__(base_config, **kwargs)
 
 
-class GuideSCITransformer(PreTrainedModel):
+class GuideSCITransformer(DecoderWrapper):
     """The guide's model on a Llama; logits (B, T, V) and loss as printed, scl_weight * SCL included."""
 
     config_class = GuideSCIConfig
-    base_model_prefix = "base"
-    accepts_loss_kwargs = False
+    resize_token_embeddings = DecoderWrapper.keep_vocabulary
 
-    def __init__(self, config: SCIConfig, base_model=None):
-        super().__init__(config)
+    def _build(self, config: SCIConfig) -> None:
         width = config.base_config.hidden_size
         self.structural_encoder = guide.StructuralEncoder(
             width, config.n_structural_slots, config.n_structural_layers
@@ -52,21 +49,12 @@ class GuideSCITransformer(PreTrainedModel):
         self.content_encoder.orthogonal_projector = _TokenAxisProjector(width)
         self.causal_binding = guide.CausalBindingMechanism(width, config.n_structural_slots, batch_first=True)
         self.scl_loss = guide.StructuralContrastiveLoss(config.scl_temperature)
-        if base_model is None:
-            self.base, _ = rebuild(config.base_config, None)
-        else:
-            self.base = keep_weights(base_model)
-        self.post_init()
 
     @classmethod
-    def from_base(cls, base_model, **sci_settings) -> "GuideSCITransformer":
+    def from_base(cls, base_model, **settings) -> Self:
         """Wrap a Llama in place; settings as in SCIConfig."""
-        check_settings(cls.config_class, sci_settings)
-        model = cls(cls.config_class(copy.deepcopy(base_model.config), **sci_settings), base_model)
-        return model.to(base_model.dtype)
-
-    def _init_weights(self, module):
-        """The guide's modules draw their weights when built, and the base brings its own."""
+        model = super().from_base(base_model, **settings)
+        return model.to(model.base.dtype)
 
     @can_return_tuple
     def forward(self, input_ids, attention_mask, labels=None, structure_ids=None, **kwargs) -> SCIOutput:

@@ -1,17 +1,16 @@
 """SCITransformer: any Hugging Face decoder with structure and content encoders and binding hooks."""
 
-import copy
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig
 from transformers.utils import ModelOutput, can_return_tuple
 
-from causalnb.wrapping import KeepsAdapter, check_settings, rebuild, unwrap
+from causalnb.wrapping import DecoderWrapper, decoder_layers
 
 from .binding import BoundSlots, CausalBindingMechanism
 from .configuration import SCIConfig
@@ -37,25 +36,7 @@ class SCIOutput(ModelOutput):
     contrastive_loss: torch.Tensor | None = None
 
 
-def decoder_layers(model: nn.Module) -> nn.ModuleList:
-    """The decoder layers of any Hugging Face decoder; ValueError names a model without them."""
-    depth = model.config.num_hidden_layers
-    for module in model.modules():
-        if isinstance(module, nn.ModuleList) and len(module) == depth:
-            return module
-    raise ValueError(
-        f"no list of {depth} layers was found in {type(model).__name__}: pass a Hugging Face decoder"
-    )
-
-
-def keep_weights(base_model: nn.Module) -> nn.Module:
-    """Mark every module as initialised, so that post_init of a wrapper does not draw its weights anew."""
-    for module in base_model.modules():
-        module._is_hf_initialized = True
-    return base_model
-
-
-class SCITransformer(KeepsAdapter, PreTrainedModel):
+class SCITransformer(DecoderWrapper):
     """A decoder whose layers read, after each of cbm_layers, from slots bound to the prompt's content.
 
     Structure and content see the prompt alone (prompt_mask), so that no answer leaks; slots are bound once
@@ -64,21 +45,11 @@ class SCITransformer(KeepsAdapter, PreTrainedModel):
     """
 
     config_class = SCIConfig
-    base_model_prefix = "base"
-    supports_gradient_checkpointing = True
-    accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
+    _bound: BoundSlots | None = None
 
     def __init__(self, config: SCIConfig, base_model: nn.Module | None = None):
-        super().__init__(config)
-        self._build(config)
+        super().__init__(config, base_model)
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
-        if base_model is None:
-            self.base, self._trained = rebuild(config.base_config, config.base_adapter)
-        else:
-            self.base = keep_weights(base_model)
-        self._bound = None
-        self._connect(config)
-        self.post_init()
 
     def _build(self, config: SCIConfig) -> None:
         """The modules around the base."""
@@ -105,18 +76,10 @@ class SCITransformer(KeepsAdapter, PreTrainedModel):
             decoder_layers(self.base)[layer].register_forward_hook(partial(self._add_contribution, place))
 
     @classmethod
-    def from_base(cls, base_model: nn.Module, **sci_settings) -> "SCITransformer":
-        """Wrap a Hugging Face decoder (or its peft wrapper) in place; settings as in SCIConfig.
-
-        Raises ValueError for an unknown setting and for adapters that a checkpoint would lose.
-        """
-        check_settings(cls.config_class, sci_settings)
-        base_model, adapter = unwrap(base_model)
-        model = cls(
-            cls.config_class(copy.deepcopy(base_model.config), base_adapter=adapter, **sci_settings),
-            base_model,
-        )
-        like = next(base_model.parameters())
+    def from_base(cls, base_model: nn.Module, **settings) -> Self:
+        """As DecoderWrapper.from_base; what is added gets the base's device and precision."""
+        model = super().from_base(base_model, **settings)
+        like = next(model.base.parameters())
         for name, module in model.named_children():
             if name != "base":  # whose buffers may be of another precision on purpose
                 module.to(like.device, like.dtype)
@@ -126,15 +89,10 @@ class SCITransformer(KeepsAdapter, PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
-        """As in transformers; ValueError for a checkpoint that cannot be read or is of another class."""
-        folder, asked = pretrained_model_name_or_path, keywords.get("output_loading_info", False)
-        try:
-            loaded = super().from_pretrained(folder, *arguments, **keywords)
-        except SafetensorError as error:
-            raise ValueError(
-                f"the weights in {folder} cannot be read ({error}): copy or save the checkpoint again"
-            ) from error
-        model = loaded[0] if asked else loaded
+        """As DecoderWrapper.from_pretrained, with the base's generation_config."""
+        folder = pretrained_model_name_or_path
+        loaded = super().from_pretrained(folder, *arguments, **keywords)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
         given = {name: keywords[name] for name in HUB if name in keywords}
         if folder is not None:  # weights may come as a state_dict
             with suppress(OSError):  # an older checkpoint has no such file
@@ -155,34 +113,6 @@ class SCITransformer(KeepsAdapter, PreTrainedModel):
     def generation_config(self, value):
         if "base" in self._modules:  # PreTrainedModel sets one before there is a base
             self.base.generation_config = value
-
-    def _init_weights(self, module: nn.Module):
-        """The SCI modules draw their weights when built, and the base brings its own."""
-
-    def get_input_embeddings(self):
-        return self.base.get_input_embeddings()
-
-    def set_input_embeddings(self, value):
-        self.base.set_input_embeddings(value)
-
-    def get_output_embeddings(self):
-        return self.base.get_output_embeddings()
-
-    def resize_token_embeddings(self, *arguments, **keywords) -> nn.Module:
-        """As in transformers, of the base, whose new size the configuration keeps."""
-        embeddings = self.base.resize_token_embeddings(*arguments, **keywords)
-        self.config.base_config.vocab_size = self.base.config.vocab_size
-        return embeddings
-
-    def _keep_vocabulary(self, new_num_tokens: int | None = None, *_, **__) -> nn.Module:
-        """The embeddings; ValueError for another size, in a class that holds a table of the vocabulary."""
-        size = self.config.base_config.vocab_size
-        if new_num_tokens not in (None, size):
-            raise ValueError(
-                f"a {type(self).__name__} keeps its base's {size} tokens and {new_num_tokens} were asked "
-                "for: resize the base before from_base wraps it"
-            )
-        return self.get_input_embeddings()
 
     def _add_contribution(self, place: int, layer: nn.Module, arguments: tuple, output):
         """Forward hook of the base layer at `place` among cbm_layers; does nothing outside `binding`."""
@@ -223,11 +153,7 @@ class SCITransformer(KeepsAdapter, PreTrainedModel):
 
     def _checked_mask(self, input_ids, attention_mask, prompt_mask, labels):
         """Where the prompt is (B, T), padding left out."""
-        if getattr(self, "_is_replica", False):
-            raise ValueError(
-                f"nn.DataParallel's replicas of {type(self).__name__} would run unbound: use accelerate or "
-                "DistributedDataParallel"
-            )
+        self.refuse_replicas("run unbound")
         if input_ids.dim() != 2:
             raise ValueError(
                 f"input_ids have shape {tuple(input_ids.shape)}: pass (batch, tokens), also for one row"

@@ -8,7 +8,6 @@ one structural class only: which class comes next, the end included, is for stru
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -192,17 +191,17 @@ class SeparatedSCI(SCITransformer):
             wrong = f"is a {type(head).__module__}.{type(head).__name__}"
         elif head.bias is not None:
             wrong = "has a bias"
-        elif "forward" in vars(head):
-            wrong = "has a forward of its own, as after another wrapping"
+        elif "forward" in vars(head) or head._forward_hooks:
+            wrong = "has a forward or a hook of its own, as after another wrapping"
         if wrong is not None:
             raise ValueError(
                 f"the output layer of {type(self.base).__name__} {wrong}: pass a fresh base whose head is a "
                 "plain nn.Linear without bias"
             )
         self.get_input_embeddings().register_forward_hook(self._abstract)
-        head.forward = partial(self._logits, head)
+        head.register_forward_hook(self._logits)
 
-    resize_token_embeddings = SCITransformer._keep_vocabulary
+    resize_token_embeddings = SCITransformer.keep_vocabulary
 
     def _one_table(self) -> bool:
         """Whether tokens enter the base by the rows of the output layer."""
@@ -213,10 +212,11 @@ class SeparatedSCI(SCITransformer):
         """Forward hook of the input embeddings: what the base decodes from, within `binding`."""
         return output if self._bound is None else self.abstraction_layer(output)
 
-    def _logits(self, head: nn.Linear, hidden: torch.Tensor) -> torch.Tensor:
-        """The forward of the output layer: structure's vote and content's (B, T, V), within `binding`."""
+    def _logits(self, head: nn.Module, arguments: tuple, output: torch.Tensor) -> torch.Tensor:
+        """Forward hook of the output layer: structure's vote and content's (B, T, V), within `binding`."""
         if self._bound is None:
-            return F.linear(hidden, head.weight, head.bias)
+            return output
+        hidden = arguments[0]
         bound = self._bound.expand(len(hidden))
         votes = self.reads(hidden, bound) @ bound.values  # (B, T, V)
         return F.linear(hidden, bound.table) + within_classes(votes, bound.kinship)

@@ -100,6 +100,30 @@ def test_an_unknown_setting_is_refused_by_name(wrap, name):
         wrap(base(), **{name: 5})
 
 
+@every_wrapper
+def test_the_embeddings_are_the_bases_and_a_new_size_is_kept(wrap, tmp_path):
+    model = wrap(base(dtype=torch.float32))
+    table, head = torch.nn.Embedding(29, 24), torch.nn.Linear(24, 29, bias=False)
+    model.set_input_embeddings(table)
+    model.set_output_embeddings(head)
+    assert model.get_input_embeddings() is model.base.get_input_embeddings() is table
+    assert model.get_output_embeddings() is model.base.get_output_embeddings() is head
+    model.resize_token_embeddings(31)
+    assert model.config.base_config.vocab_size == model.get_input_embeddings().num_embeddings == 31
+    model.base.resize_token_embeddings(33)
+    model.save_pretrained(tmp_path)
+    assert type(model).from_pretrained(tmp_path).get_output_embeddings().out_features == 33
+
+
+@every_wrapper
+def test_weights_that_cannot_be_read_are_refused(wrap, tmp_path):
+    model = wrap(base())
+    model.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ValueError, match="the weights in .* cannot be read .*: copy or save the checkpoint"):
+        type(model).from_pretrained(tmp_path)
+
+
 def test_settings_of_parents_and_of_every_configuration_are_known():
     check_settings(sci.SeparatedSCIConfig, ["class_width", "scl_weight", "output_hidden_states"])
     with pytest.raises(ValueError, match="there is no setting 'mask_token_id': give weight, gamma"):

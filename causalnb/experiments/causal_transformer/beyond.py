@@ -17,6 +17,7 @@ from causalnb.lab.probes import scored
 from causalnb.lab.registry import Run
 
 OWN = ("parents", "directed", "compared", "interchanged")  # settings of the invariant model's configuration
+SPREAD = ("entropy_target", "entropy_weight")  # and of its control's, which is asked for by the second
 
 
 def sentence(row: dict, kind: int) -> list[int]:
@@ -26,20 +27,14 @@ def sentence(row: dict, kind: int) -> list[int]:
 
 def build_invariant(config: dict, vocabulary: int, labels: int, rows: list[dict]):
     """The model of an arm, which knows the classes of the words of encoded rows."""
-    from causalnb.causal_transformer.invariance import (
-        InvariantConfig,
-        InvariantForSequenceClassification,
-        word_classes,
-    )
+    from causalnb.causal_transformer.invariance import InvariantForSequenceClassification, word_classes
+    from causalnb.causal_transformer.spread import SpreadForSequenceClassification
 
-    model = InvariantForSequenceClassification(
-        InvariantConfig(
-            vocab_size=vocabulary,
-            num_labels=labels,
-            **{name: config[name] for name in OWN},
-            **settings(config, config["steps"]),
-        )
-    )
+    controlled = "entropy_weight" in config
+    kind = SpreadForSequenceClassification if controlled else InvariantForSequenceClassification
+    own = {name: config[name] for name in (*OWN, *(SPREAD if controlled else ()))}
+    size = dict(vocab_size=vocabulary, num_labels=labels)
+    model = kind(kind.config_class(**size, **own, **settings(config, config["steps"])))
     model.classes.copy_(
         word_classes(
             [sentence(row, kind) for row in rows for kind in (0, 1)],

@@ -1,11 +1,9 @@
 """Which arms, seeds and settings make the Causal Transformer's tables and Figure 1."""
 
 from causalnb.experiments.causal_transformer.beyond import run_beyond
-from causalnb.experiments.causal_transformer.draws import run_draw
 from causalnb.experiments.causal_transformer.readers import run_readers
 from causalnb.experiments.causal_transformer.runs import run_pairs
 from causalnb.experiments.causal_transformer.sequence import run_sequence
-from causalnb.experiments.causal_transformer.spread import run_spread
 from causalnb.experiments.causal_transformer.translation import run_translation
 from causalnb.lab.registry import Experiment, register
 
@@ -286,7 +284,6 @@ register_pairs(
     3,
     115,
     pairs_settings("paraphrase", MINORITIES["m5"], **SPARSE, draw=0),
-    run=run_draw,
 )
 
 COMPARED, INTERCHANGED = {"compared": True}, {"interchanged": True}
@@ -339,7 +336,7 @@ SPREAD_USED = {"nli": "spread_0", "paraphrase": "spread_0"}  # the best there
 
 
 def register_beyond(
-    id: str, name: str, title: str, arms: dict, seeds: int, cost: float, settings: dict, **more
+    id: str, name: str, title: str, arms: dict, seeds: int, cost: float, settings: dict
 ) -> None:
     """Register an experiment of arms beyond the paper on one of OVERLAP; cost in seconds of one run."""
     register(
@@ -347,10 +344,7 @@ def register_beyond(
             id=f"causal_transformer.beyond.{id}",
             title=f"{NAMES[name]}: {title}",
             notebook=EXTENSION,
-            **{
-                "run": run_beyond,
-                **more,
-            },
+            run=run_beyond,
             arms={
                 arm: {"learning_rate": (COMPARED_RATES if "compared" in one else RATES)[name], **one}
                 for arm, one in arms.items()
@@ -395,9 +389,6 @@ for name in OVERLAP:
             notebook=EXTENSION,
         )
 
-    spread = {
-        "run": run_spread,
-    }
     aims = {
         part: {**NOT_BEYOND, "entropy_target": aim, "entropy_weight": 1.0}
         for part, aim in SPREADS[name].items()
@@ -410,7 +401,6 @@ for name in OVERLAP:
         2,
         60,
         pairs_settings(name, MINORITIES["m5"], **aims["search"], **DEVELOPMENT),
-        **spread,
     )
     register_beyond(
         f"spread.{name}",
@@ -420,7 +410,6 @@ for name in OVERLAP:
         PAIRED,
         110,
         pairs_settings(name, MINORITIES["m5"], **aims["m5"]),
-        **spread,
     )
 
 STAGES = {

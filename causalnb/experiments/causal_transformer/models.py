@@ -28,12 +28,13 @@ EXAMPLE = ("no, sir i'm afraid i didn't", "yes, of course i did, sir")  # the pa
 
 
 def settings(config: dict, steps: int) -> dict:
-    """The room's settings among config's; config's `ramp`, shares of `steps`, becomes counts of passes."""
+    """The room's settings among config's: `ramp` is in shares of `steps`, `draw` the random pattern's seed."""
     ramp = None
     if config["ramp"] is not None:
         first, last = config["ramp"]
         ramp = [floor(first * steps), ceil(last * steps)]
-    return {name: config[name] for name in PASSED_ON if name in config} | {"causal_ramp": ramp}
+    passed = {name: config[name] for name in PASSED_ON if name in config}
+    return {**passed, "causal_ramp": ramp, "pattern_seed": config.get("draw", 0)}
 
 
 def build_classifier(config: dict, vocabulary: int, labels: int, steps: int):

@@ -12,8 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from causalnb import c2dlm
 from causalnb.attention import Record
 from causalnb.c2dlm import ReattentionLoss, Supervision, reattention
-from causalnb.c2dlm.forms import MASS_ATTENTION, ConceptMass, choose_form, mass_attention
-from causalnb.c2dlm.reattention import _Watch
+from causalnb.c2dlm.forms import MASS_ATTENTION, choose_form, mass_attention
 from tests.unit.c2dlm.small import base, batch_of, gradients, masks, wrapped
 
 B, H, G, T, D = 3, 4, 2, 9, 5
@@ -41,14 +40,14 @@ def loss_of(form, layers, given, **settings):
     records = [record(i, *parts) for i, parts in enumerate(layers)]
     if form != "mass":
         return loss(records, given)
-    counted = loss._count(given)
-    mass = ConceptMass(counted.columns(), None, loss.norm_index, loss.detach_norm, loss.norm_scale)
+    watch = reattention.MassForm(loss, loss._count(given))
     for one in records:
         given_to = one.module, one.query, one.key, one.value, one.mask, one.scaling
-        out, _ = mass_attention(*given_to, concept_mass=mass, is_causal=False)
+        out, _ = mass_attention(*given_to, **watch.extra, is_causal=False)
         plain, _ = mass_attention(*given_to, is_causal=False)
         torch.testing.assert_close(out, plain, rtol=0, atol=1e-12)
-    return _Watch(loss, form, counted, records if counted.penalised(loss.lam) else [], mass).loss()
+    watch.records += records if watch.listens else []
+    return watch.loss()
 
 
 def literal(layers, given, alpha, lam, norm_index="key", step_rule="no_lookahead", over_layers="map"):

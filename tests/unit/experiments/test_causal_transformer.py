@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from causalnb import paths
-from causalnb.causal_transformer import CausalTransformerForSequenceClassification, layers, patterns
+from causalnb.causal_transformer import CausalTransformerForSequenceClassification, patterns
 from causalnb.errors import DataError, LabError
 from causalnb.experiments.causal_transformer import data as tasks
 from causalnb.experiments.causal_transformer import (
-    draws,
     forgetting,
     grid,
     models,
@@ -238,7 +237,7 @@ def test_a_draw_is_the_mask_that_its_number_draws(tmp_path, monkeypatch):
 
     monkeypatch.setattr(runs, "fit", spy)
     for arm in ("draw_1", "draw_3"):
-        draws.run_draw(run_of(tmp_path / arm, DRAWS, arm))
+        runs.run_pairs(run_of(tmp_path / arm, DRAWS, arm))
     drawn = [
         patterns.attention_pattern("random", len(one), share=0.25, seed=seed, global_tokens=1)
         for one, seed in zip(seen, (1, 3), strict=True)
@@ -246,12 +245,8 @@ def test_a_draw_is_the_mask_that_its_number_draws(tmp_path, monkeypatch):
     assert all(map(torch.equal, seen, drawn)) and not torch.equal(*(one[:12, :12] for one in seen))
 
 
-def test_a_draw_ends_with_its_run_and_the_first_one_is_table_1s(tmp_path):
-    with pytest.raises(KeyError), draws.drawn(5):
-        assert layers.attention_pattern is not patterns.attention_pattern
-        raise KeyError
-    assert layers.attention_pattern is patterns.attention_pattern
-    first = draws.run_draw(run_of(tmp_path / "0", DRAWS, "draw_1", draw=0, steps=3))
+def test_the_first_draw_is_table_1s(tmp_path):
+    first = runs.run_pairs(run_of(tmp_path / "0", DRAWS, "draw_1", draw=0, steps=3))
     assert first == runs.run_pairs(
         run_of(tmp_path / "mask", "causal_transformer.masked.paraphrase", "random", steps=3)
     )

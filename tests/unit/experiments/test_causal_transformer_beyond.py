@@ -11,7 +11,6 @@ from causalnb import paths
 from causalnb.causal_transformer import invariance
 from causalnb.experiments.causal_transformer import beyond, runs
 from causalnb.experiments.causal_transformer import data as tasks
-from causalnb.experiments.causal_transformer import spread as control
 from causalnb.experiments.causal_transformer.grid import (
     BEYOND,
     BEYOND_TRIES,
@@ -79,19 +78,14 @@ def test_a_stopped_run_is_the_same(arm, tmp_path):
 
 def test_the_control_is_all_three_with_another_penalty(tmp_path):
     id = "causal_transformer.beyond.spread.nli"
-    before = invariance.InvariantConfig, invariance.InvariantForSequenceClassification
     config, whole = (registry.config(one, arm, "quick") for one, arm in ((id, "spread"), (NLI, "all")))
     differing = {name for name in {*config, *whole} if config.get(name) != whole.get(name)}
     assert differing == {"entropy_target", "entropy_weight"}
     run = registry.Run(id, "spread", 0, "quick", config, tmp_path / "one", "cpu", lambda *_: None)
-    found = control.run_spread(run)["metrics"]
-    assert (invariance.InvariantConfig, invariance.InvariantForSequenceClassification) == before
+    found = beyond.run_beyond(run)["metrics"]
     without = config | {"entropy_weight": 0.0}
-    silent = control.run_spread(replace(run, config=without, folder=tmp_path / "two"))
+    silent = beyond.run_beyond(replace(run, config=without, folder=tmp_path / "two"))
     assert silent["metrics"] == beyond.run_beyond(run_of(tmp_path / "three", "all"))["metrics"] != found
-    with pytest.raises(RuntimeError, match="stop"), control.spread(config):
-        raise RuntimeError("stop")
-    assert (invariance.InvariantConfig, invariance.InvariantForSequenceClassification) == before
 
 
 def test_arms_add_one_part_after_the_other():

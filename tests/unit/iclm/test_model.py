@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 from causalnb.iclm import ICLMConfig, ICLMForCausalLM, Router, Routing, linear_cka, mutual_information
+from causalnb.wrapping import decoder_layers
 from tests.unit.iclm.small import (
     BASES,
     DECODER,
@@ -494,7 +495,7 @@ def test_gradient_checkpointing_changes_no_gradient(name, settings):
     again = wrapped(name, **settings)
     routed_in_two(again, batch).train().activation_checkpointing_enable()
     calls = []
-    for layer in again._layers():
+    for layer in decoder_layers(again.base):
         layer.self_attn.register_forward_hook(
             lambda *_: calls.append(1)
         ) if name != "gpt2" else layer.attn.register_forward_hook(lambda *_: calls.append(1))
@@ -671,7 +672,7 @@ def test_inputs_that_do_not_fit_are_refused():
             model(ids, seen, routing=torch.tensor(wrong))
     with pytest.raises(ValueError, match="output_hidden_states has no one meaning for several mod"):
         model(ids, seen, output_hidden_states=True)
-    with pytest.raises(ValueError, match="an ICLM keeps its base's 23 tokens and 40 were asked for: resize"):
+    with pytest.raises(ValueError, match="ICLMForCausalLM keeps its base's 23 tokens and 40 were asked for: resize"):
         model.resize_token_embeddings(40)
     for size in (None, VOCABULARY):
         assert model.resize_token_embeddings(size) is model.base.get_input_embeddings()

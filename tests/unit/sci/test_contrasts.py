@@ -257,7 +257,7 @@ def test_a_copy_after_a_training_step_stands_alone(kind):
 
 
 def test_constructions_keep_their_vocabulary():
-    with pytest.raises(ValueError, match="a ConstructionTransformer keeps its base's 29 tokens and 31 were"):
+    with pytest.raises(ValueError, match="ConstructionTransformer keeps its base's 29 tokens and 31 were"):
         model("constructions").resize_token_embeddings(31)
 
 

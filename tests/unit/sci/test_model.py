@@ -8,6 +8,7 @@ import torch
 import transformers
 
 from causalnb import sci
+from causalnb.wrapping import decoder_layers
 from causalnb.sci.contrasts import ConstructionTransformer, SlotDecoder
 from tests.unit.sci.tiny import BASES, SLOTS, VOCABULARY, WIDTH, awake, base, batch, gradients
 from tests.unit.sci.tiny import sci as wrapped
@@ -302,7 +303,7 @@ def test_a_model_without_decoder_layers_is_refused_by_name():
         config = transformers.LlamaConfig(num_hidden_layers=3)
 
     with pytest.raises(ValueError, match="no list of 3 layers was found in Odd: pass a Hugging Face decoder"):
-        sci.model.decoder_layers(Odd())
+        decoder_layers(Odd())
 
 
 @pytest.mark.parametrize(

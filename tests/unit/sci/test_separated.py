@@ -442,7 +442,7 @@ def test_noise_on_what_is_read_follows_the_scale_of_the_input_embeddings():
     "change, message",
     [
         (lambda base: setattr(base, "lm_head", torch.nn.Linear(24, VOCABULARY)), "has a bias"),
-        (lambda base: separated(base), "has a forward of its own, as after another wrapping"),
+        (lambda base: separated(base), "has a forward or a hook of its own, as after another wrapping"),
         (lambda base: setattr(base, "lm_head", Doubled(24, VOCABULARY, bias=False)), "is a .*.Doubled"),
     ],
 )
