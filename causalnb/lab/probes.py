@@ -332,13 +332,15 @@ def main() -> None:
 
     torch.set_num_threads(1)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    from causalnb.lab import training  # noqa: F401  (all that is heavy, once)
+
+    gc.freeze()  # the Trainer collects garbage often, and torch alone is a million objects
     for line in sys.stdin:
         experiment, arm, create = json.loads(line)
         try:
             found = check(experiment, arm, create)
         except Exception as error:
             found = Check(experiment, arm, "failed", sentence(error))
-        gc.freeze()  # the Trainer collects garbage often, and torch alone is a million objects
         print(json.dumps(found.__dict__), file=channel)
 
 
