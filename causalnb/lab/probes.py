@@ -332,7 +332,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    from causalnb.lab import training  # noqa: F401  (all that is heavy, once)
+    import transformers.trainer  # noqa: F401  (all that is heavy, once)
 
     gc.freeze()  # the Trainer collects garbage often, and torch alone is a million objects
     for line in sys.stdin:
