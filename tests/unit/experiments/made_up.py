@@ -38,3 +38,18 @@ def write(spec: registry.Experiment, arm: str, seed: int, metrics: dict, history
             "2000-01-01",
         )
     )
+
+
+def everything(monkeypatch, seeds: dict[str, int], metrics, history=lambda arm: [{"step": 1, "loss": 1.0}]):
+    """Store every arm of experiments on so many seeds: metrics(id, arm, seed) and history(arm)."""
+    for id, count in seeds.items():
+        spec = counted(monkeypatch, id, count)
+        for arm in spec.arms:
+            for seed in range(count):
+                write(spec, arm, seed, metrics(id, arm, seed), history(arm))
+
+
+def moved(monkeypatch, folder) -> None:
+    """Results, figures and caches lie in a folder while the test lasts."""
+    for name in ("RESULTS", "FIGURES", "CACHE"):
+        monkeypatch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))

@@ -3,27 +3,27 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from causalnb.experiments.c2dlm.artefacts import cot as made
+from causalnb.experiments.c2dlm.artefacts import algorithm1, chains, fig3, fig7
 from causalnb.tasks import cot_order_perturb as cot
 
 
 def test_depth_grows_along_every_edge():
-    depth = made.depths()
+    depth = fig7.depths()
     assert all(depth[effect] > depth[cause] for effect, causes in cot.GRAPH.items() for cause in causes)
     assert depth["Zorin"] == 0 and depth["Stardust"] == max(depth.values()) == 7
-    assert set(made.HEIGHTS) == set(cot.VARIABLES)
+    assert set(fig7.HEIGHTS) == set(cot.VARIABLES)
 
 
 def test_the_graph_is_drawn_whole():
-    fig, alt = made.graph_figure()
+    fig, alt = fig7.graph_figure()
     assert "15 variables, 28 edges" in alt and "Celestia from Nebula and Aether and Echo" in alt
     assert {text.get_text() for text in fig.axes[0].texts} >= set(cot.VARIABLES)
     plt.close(fig)
 
 
 def test_every_order_shows_its_reversed_edges():
-    fig, alt = made.orders_figure()
-    for ax, mode in zip(fig.axes, made.ORDERS, strict=True):
+    fig, alt = fig3.orders_figure()
+    for ax, mode in zip(fig.axes, fig3.ORDERS, strict=True):
         assert [text.get_text() for text in ax.texts] == [*cot.order(mode)]
         solid = [patch for patch in ax.patches if patch.get_linestyle() in ("-", "solid")]
         assert len(solid) == cot.violations(cot.order(mode)) and len(ax.patches) == 23
@@ -32,7 +32,7 @@ def test_every_order_shows_its_reversed_edges():
 
 
 def test_the_algorithm_is_computed():
-    rows = {row[0]: row[2] for row in made.algorithm_table().rows}
+    rows = {row[0]: row[2] for row in algorithm1.algorithm_table().rows}
     assert rows["Stardust of all inputs, sha256"] == "61ff52f3871e0afd"  # of the audit
     assert rows["test inputs"] == "500, of which 0 are training inputs"
     assert rows["Stardust"] == "106 values from -4 to 106; 9 are negative"
@@ -40,7 +40,7 @@ def test_the_algorithm_is_computed():
 
 def test_shortcuts_are_what_their_names_say():
     train, test = cot.split(60, 30, seed=3)
-    found = made.shortcuts(train, test)
+    found = chains.shortcuts(train, test)
 
     def answer(pair):
         return cot.values(*pair)["Stardust"]
@@ -53,7 +53,7 @@ def test_shortcuts_are_what_their_names_say():
     )
     assert found["most frequent answer"] <= 0.2 and set(found) >= {"linear fit", "fit of degree 6"}
 
-    copied, fitted = made.step_shortcuts(train, test).values()
-    chains = [(cot.values(*nearest(pair)), cot.values(*pair)) for pair in test]
-    alike = [copy[step] == chain[step] for copy, chain in chains for step in cot.STEPS]
+    copied, fitted = chains.step_shortcuts(train, test).values()
+    both = [(cot.values(*nearest(pair)), cot.values(*pair)) for pair in test]
+    alike = [copy[step] == chain[step] for copy, chain in both for step in cot.STEPS]
     assert copied == pytest.approx(sum(alike) / len(alike), abs=1 / 30) and copied < fitted < 1

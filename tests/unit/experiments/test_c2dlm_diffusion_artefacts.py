@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from causalnb.c2dlm import MaskedDiffusionModel
-from causalnb.experiments.c2dlm.artefacts import diffusion as artefacts
+from causalnb.experiments.c2dlm.artefacts import fig1 as artefacts
 from causalnb.experiments.c2dlm.models import MASK, small_llama
 from causalnb.lab import building
 from causalnb.tasks import cot_order_perturb as cot

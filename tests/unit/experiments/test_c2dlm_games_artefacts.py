@@ -8,14 +8,15 @@ import matplotlib.pyplot as plt
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments.c2dlm.artefacts import games
+from causalnb.experiments.c2dlm.artefacts import fig5, fig6, fig8, fig9, games, table3, table4
 from causalnb.lab import building, evidence, registry, results
-from causalnb.lab.statistics import mean_ci
+from causalnb.lab.report import share
 from causalnb.tasks import stg
-from tests.unit.experiments.made_up import write
+from tests.unit.experiments import made_up
 
-IDS = (*games.SUDOKU, *games.STG)
-SEEDS = {"quick": 3, "laptop": 3}
+IDS = [f"c2dlm.{task}" for task in ("sudoku.n200", "sudoku.n500", "sudoku.n5000", "sudoku.controls")]
+IDS += ["c2dlm.sudoku.scratch", *map(table4.home, table4.SIZES), table4.MANY]
+SEEDS = dict.fromkeys(IDS, 3)
 LEVEL = {
     "autoregressive": 0.2,
     "diffusion": 0.4,
@@ -34,7 +35,7 @@ def number(experiment, arm, seed, metric):
 
 
 def metrics(experiment, arm, seed):
-    names = [*games.SCORES, "iid_accuracy", "ood_accuracy", "raw_causal", "weighted_causal"]
+    names = [*table3.SCORES, "iid_accuracy", "ood_accuracy", "raw_causal", "weighted_causal"]
     found = {name: number(experiment, arm, seed, name) for name in names}
     for kind in ("raw", "weighted"):
         for effect in (*games.kinds(), "Answer"):
@@ -55,34 +56,23 @@ def history(arm):
     ]
 
 
-def three_seeds(patch):
-    registry.load_all()
-    for id in IDS:
-        patch.setitem(registry._experiments, id, replace(registry.experiment(id), seeds=SEEDS))
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Three seeds of every result that the artefacts need, written once."""
     folder = tmp_path_factory.mktemp("written")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CAUSALNB_RESULTS", str(folder))
-        three_seeds(patch)
-        for id in IDS:
-            spec = registry.experiment(id)
-            for arm in spec.arms:
-                for seed in range(3):
-                    write(registry.experiment(id), arm, seed, metrics(id, arm, seed), history(arm))
+        made_up.everything(patch, SEEDS, metrics, history)
     return folder
 
 
 @pytest.fixture
 def stored(written, tmp_path, monkeypatch):
     """A copy of what is written, for a test to read and to change."""
-    for name in ("RESULTS", "FIGURES", "CACHE"):
-        monkeypatch.setenv(f"CAUSALNB_{name}", str(tmp_path / name.lower()))
+    made_up.moved(monkeypatch, tmp_path)
     shutil.copytree(written, tmp_path / "results")
-    three_seeds(monkeypatch)
+    for id, count in SEEDS.items():
+        made_up.counted(monkeypatch, id, count)
     with evidence.stored_only():
         yield tmp_path / "results"
     plt.close("all")
@@ -120,15 +110,15 @@ def test_each_is_built_from_its_results_and_stale_after(id, files, stored):
 @pytest.mark.parametrize(
     "make, need",
     [
-        (games.sudoku_table, "c2dlm.sudoku.n500"),
-        (games.sudoku_contrasts, "c2dlm.sudoku.controls"),
-        (games.stg_table, "c2dlm.stg.m"),
-        (games.stg_contrasts, "c2dlm.stg.h"),
-        (games.curves_figure, "c2dlm.stg.h"),
-        (games.answer_figure, "c2dlm.stg.l"),
-        (games.maps_figure, "c2dlm.stg.l"),
-        (games.bars_figure, "c2dlm.stg.l"),
-        (games.shares_table, "c2dlm.stg.l"),
+        (table3.accuracies(), "c2dlm.sudoku.n500"),
+        (table3.contrasts(), "c2dlm.sudoku.controls"),
+        (table4.accuracies(), "c2dlm.stg.m"),
+        (table4.contrasts(), "c2dlm.stg.h"),
+        (fig5.curves_figure, "c2dlm.stg.h"),
+        (fig6.answer_figure, "c2dlm.stg.l"),
+        (fig8.maps_figure, "c2dlm.stg.l"),
+        (fig9.bars_figure, "c2dlm.stg.l"),
+        (fig6.shares, "c2dlm.stg.l"),
     ],
 )
 def test_what_is_missing_is_named(make, need, stored):
@@ -140,20 +130,20 @@ def test_what_is_missing_is_named(make, need, stored):
 
 
 def test_table_3_has_every_arm_and_the_papers_number(stored):
-    made = games.sudoku_table("quick")
+    made = table3.accuracies()("quick")
     assert len(made.rows) == 4 + 4 + 10
     (row,) = rows_of(made, "500", "C2DLM")
     assert row[2] == "cells 91.21%"
     cells = [number("c2dlm.sudoku.n500", "c2dlm", seed, "test_cells") for seed in range(3)]
-    assert row[3] == games.percent(mean_ci(cells)) and row[3].endswith("(3)")
+    assert row[3] == share(cells) and row[3].endswith("(3)")
     (row,) = rows_of(made, "200", "autoregressive")
     assert row[2].startswith("puzzles 3.00% (Llama-3.2-1B), 67.40%")
-    few = games.sudoku_table("quick", (200,))
+    few = table3.accuracies((200,))("quick")
     assert {row[0] for row in table(few)} == {"200"}
 
 
 def test_differences_are_paired_by_seed(stored):
-    made = games.sudoku_contrasts("quick")
+    made = table3.contrasts()("quick")
     (row,) = rows_of(made, "5000", "C2DLM - SFT")
     assert row[2:] == ["+0.83%", "+10.0 [+10.0, +10.0] (3)", "+10.0 [+10.0, +10.0] (3)", "reproduced"]
     (row,) = rows_of(made, "200", "placebo graph - SFT")
@@ -164,15 +154,11 @@ def test_differences_are_paired_by_seed(stored):
     assert row[2] == "+9.65%" and row[5] == "reproduced"
     (row,) = rows_of(made, "200 - 5000")
     assert row[2] == "+10.01%" and row[3].startswith("+0.0 ") and row[5] == "inconclusive"
-    assert not rows_of(games.sudoku_contrasts("quick", (500,)), "200 - 5000")
-
-
-def test_seeds_that_both_have_are_compared():
-    assert games.difference({0: 1.0, 1: 0.5, 5: 9.0}, {0: 0.5, 1: 0.5}) == [0.5, 0.0]
+    assert not rows_of(table3.contrasts((500,))("quick"), "200 - 5000")
 
 
 def test_table_4_puts_rules_beside_the_paper(stored):
-    made = games.stg_table("quick")
+    made = table4.accuracies()("quick")
     (row,) = rows_of(made, "paper: C2DLM")
     assert row[1:] == ["88.00%", "88.50%", "93.00%", "95.00%", "93.50%", "92.25%", "35.20%", "32.40%"]
     (row,) = rows_of(made, "no network: the most frequent answer")
@@ -183,11 +169,11 @@ def test_table_4_puts_rules_beside_the_paper(stored):
     assert float(row[1].split()[0]) > 60 and len(made.columns) == 9
     (row,) = rows_of(made, "ours: C2DLM without V")
     assert [bool(cell) for cell in row[1:]] == [False] * 4 + [True] * 2 + [False] * 2
-    assert len(games.stg_table("quick", ("L",)).columns) == 3
+    assert len(table4.accuracies(("L",))("quick").columns) == 3
 
 
 def test_differences_of_the_game(stored):
-    made = games.stg_contrasts("quick")
+    made = table4.contrasts()("quick")
     (row,) = rows_of(made, "H", "C2DLM - SFT")
     assert row[2] == "+10.40% / +6.80%" and row[4] == "+10.0 [+10.0, +10.0] (3)" and row[5] == "reproduced"
     (row,) = rows_of(made, "M", "C2DLM - SFT")
@@ -201,7 +187,7 @@ def test_differences_of_the_game(stored):
 
 
 def test_least_squares_knows_the_rule_of_h():
-    found = games.simple_rules("H", {part: rows[:300] for part, rows in stg.generate_h().items()})
+    found = table4.simple_rules("H", {part: rows[:300] for part, rows in stg.generate_h().items()})
     assert found["least squares, causes"]["ood"] > 0.9 > 0.2 > found["least squares, spurious"]["iid"]
     assert "the rule, read off the spurious" not in found
 
@@ -215,7 +201,7 @@ def test_simple_rules_by_hand():
         (low + rest.format(1, 1, 4), "Low Risk"),
     ]
     turned = [(low + rest.format(13, 9, 0), "Low Risk"), (high + rest.format(1, 1, 4), "High Risk")]
-    found = games.simple_rules("S", {"train": pairs, "test": pairs, "ood": turned})
+    found = table4.simple_rules("S", {"train": pairs, "test": pairs, "ood": turned})
     assert found["the most frequent answer"] == {"iid": 2 / 3, "ood": 0.5}
     assert found["the rule, read off the spurious"] == {"iid": 1.0, "ood": 0.0}
     assert found["least squares, causes"] == {"iid": 1.0, "ood": 1.0}
@@ -223,11 +209,11 @@ def test_simple_rules_by_hand():
 
 
 def test_learning_curves_and_speed_ups(stored):
-    found = games.speed_ups("quick")
+    found = fig5.speed_ups("quick")
     # smoothed over 3, SFT is first at 1 at step 22, C2DLM at step 12, and the placebo at step 40 is not yet
     assert found["c2dlm"].quotients == dict.fromkeys(range(3), pytest.approx(22 / 12))
     assert found["placebo"].reached == 0 and found["isolated"].reached == 3
-    fig, alt = games.curves_figure("quick")
+    fig, alt = fig5.curves_figure("quick")
     assert f"speed-up of C2DLM: {found['c2dlm']}" in alt and "placebo graph: not reached" in alt
     crosses = [line for line in fig.axes[2].lines if line.get_marker() == "x"]
     assert len(crosses) == 3 and all(line.get_xdata()[0] == 0 for line in crosses)
@@ -235,13 +221,13 @@ def test_learning_curves_and_speed_ups(stored):
 
 def test_bars_are_coloured_by_kind_and_hatched(stored):
     assert list(games.kinds().values()).count("causal") == 3 and len(games.kinds()) == 8
-    fig, alt = games.answer_figure("quick")
+    fig, alt = fig6.answer_figure("quick")
     assert "C2DLM: Smoking 0.061" in alt  # 0.01 + 0.5 / 10, and half a thousandth a seed
     for ax in fig.axes[2:4]:
         assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in ax.patches}) == 3
-    fig, alt = games.bars_figure("quick")
+    fig, alt = fig9.bars_figure("quick")
     assert len(fig.axes) == 4 and alt.count("Smoking") == 4
-    shares = games.shares_table("quick")
+    shares = fig6.shares("quick")
     (row,) = rows_of(shares, "C2DLM")
     assert row[3] == "+10.0 [+10.0, +10.0] (3)" and row[4] == "reproduced" and "37.5" in shares.notes
 
@@ -250,16 +236,14 @@ def test_maps_hold_the_stored_shares(stored):
     flow = games.attribute_flow("c2dlm", "raw", "quick")
     assert flow.shape == (3, 9, 8) and flow[0, 0, 0] == pytest.approx(0.01)
     assert flow[2, 8, 7] == pytest.approx(0.08 + 0.05 + 0.002)
-    fig, alt = games.maps_figure("quick")
+    fig, alt = fig8.maps_figure("quick")
     drawn = [ax.images[0].get_array() for ax in fig.axes if ax.images]
     assert len(drawn) == 4 and drawn[2][8, 7] == pytest.approx(flow.mean(0)[8, 7])
     assert alt.count("the answer's row") == 4
 
 
-def test_the_larger_game_is_shown_where_it_is_registered(stored, monkeypatch):
-    (row,) = rows_of(games.many_table("quick"), "every concept isolated (ours), from scratch")
+def test_the_larger_game(stored):
+    (row,) = rows_of(table4.many("quick"), "every concept isolated (ours), from scratch")
     assert row[3:] == ["+20.0 [+20.0, +20.0] (3)", "+30.0 [+30.0, +30.0] (3)"]
-    (row,) = rows_of(games.many_table("quick"), "diffusion, SFT, from scratch")
+    (row,) = rows_of(table4.many("quick"), "diffusion, SFT, from scratch")
     assert row[3:] == ["", "+10.0 [+10.0, +10.0] (3)"]
-    monkeypatch.setattr(games, "STG", tuple(id for id in games.STG if id != games.MANY))
-    assert games.many_table("quick") is None

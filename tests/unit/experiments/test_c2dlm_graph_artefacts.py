@@ -9,7 +9,8 @@ import pytest
 from causalnb.c2dlm import ConceptGraph, Rating, agreement, annotation_cost
 from causalnb.errors import DataError
 from causalnb.experiments.c2dlm import coverage as c2dlm_coverage
-from causalnb.experiments.c2dlm.artefacts import graphs as artefacts
+from causalnb.experiments.c2dlm.artefacts import cost, table7
+from causalnb.experiments.c2dlm.artefacts import teacher as artefacts
 from causalnb.lab import building, figures, registry
 from causalnb.tasks import cot_order_perturb as cot
 from causalnb.tasks import reasoning
@@ -123,7 +124,7 @@ def test_the_demonstrations_keep_the_contract():
 
 
 def test_table_7_is_recomputed():
-    lines = cells(artefacts.ratings_table())
+    lines = cells(table7.ratings_table())
     means = [lines[f"Human {i}"]["mean of all pairs, %"].split()[0] for i in (1, 2)]
     assert means == ["94.53", "91.80"]
     assert [lines[f"Human {i}"]["printed accuracy, %"] for i in (1, 2)] == ["94.84", "92.02"]
@@ -132,13 +133,13 @@ def test_table_7_is_recomputed():
 
 
 def test_the_interval_of_a_mean_score():
-    mean, half = artefacts.pair_accuracy({1.0: 3, 0.5: 0, 0.0: 1})
+    mean, half = table7.pair_accuracy({1.0: 3, 0.5: 0, 0.0: 1})
     assert mean == 75 and half == pytest.approx(100 * 1.96 * (0.25 / 4) ** 0.5)
 
 
 def test_the_range_of_kappa_is_reached_by_raters_with_these_counts():
     one, other = {1.0: 5, 0.5: 2, 0.0: 1}, {1.0: 4, 0.5: 3, 0.0: 1}
-    low, high = artefacts.kappa_range(one, other)
+    low, high = table7.kappa_range(one, other)
     a, b = ([score for score, count in counts.items() for _ in range(count)] for counts in (one, other))
     draw, found = random.Random(0), []
     for _ in range(400):
@@ -149,38 +150,38 @@ def test_the_range_of_kappa_is_reached_by_raters_with_these_counts():
 
 def test_graphs_are_spoilt_at_the_rates_asked_for():
     gold, draw = ConceptGraph(cot.graph(80, 79)), random.Random(0)
-    assert artefacts.corrupted(gold, draw) == gold
-    dropped = [artefacts.corrupted(gold, draw, drop_effects=0.5) for _ in range(200)]
+    assert table7.corrupted(gold, draw) == gold
+    dropped = [table7.corrupted(gold, draw, drop_effects=0.5) for _ in range(200)]
     assert sum(len(one.edges) for one in dropped) / 200 / 13 == pytest.approx(0.5, abs=0.05)
     assert all(gold.edges[effect] == causes for one in dropped for effect, causes in one.edges.items())
-    fewer = artefacts.corrupted(gold, draw, drop_causes=1.0)
+    fewer = table7.corrupted(gold, draw, drop_causes=1.0)
     assert all(len(causes) == 1 and causes[0] in gold.edges[e] for e, causes in fewer.edges.items())
-    other = artefacts.corrupted(gold, draw, exchange=1.0)
+    other = table7.corrupted(gold, draw, exchange=1.0)
     assert not any(set(causes) & {*gold.edges[e], e} for e, causes in other.edges.items())
-    assert len(artefacts.corrupted(gold, draw, drop_effects=1.0).edges) == 1
+    assert len(table7.corrupted(gold, draw, drop_effects=1.0).edges) == 1
 
 
 def test_what_raters_do_not_see():
-    exact = artefacts.simulate(6, 0, slip=0.0)
+    exact = table7.simulate(6, 0, slip=0.0)
     assert set(exact.values()) == {1.0}
-    blind = artefacts.simulate(6, 0, slip=0.0, drop_effects=0.5)
+    blind = table7.simulate(6, 0, slip=0.0, drop_effects=0.5)
     assert blind["accuracy 1"] == blind["precision"] == 1 and blind["recall"] < 0.75
-    seen = artefacts.simulate(6, 0, slip=0.0, exchange=0.5)
+    seen = table7.simulate(6, 0, slip=0.0, exchange=0.5)
     assert seen["accuracy 1"] < 0.75 and seen["precision"] < 0.75 and seen["kappa"] == 1
-    assert artefacts.simulate(6, 0, slip=0.3)["same score"] < 0.75
+    assert table7.simulate(6, 0, slip=0.3)["same score"] < 0.75
 
 
 # cost
 
 
 def test_appendix_d_is_recomputed_and_varied():
-    variants = artefacts.cost_variants()
+    variants = cost.cost_variants()
     assert variants["as printed"] == pytest.approx(annotation_cost())
     assert round(variants["as printed"]["cny"], 2) == 3.31 and round(variants["as printed"]["usd"], 2) == 0.46
     assert variants["4% of the calls fail and are repeated"]["usd"] == pytest.approx(0.4640 / 0.96, abs=1e-4)
-    assert artefacts.cost(hidden=1000)["cny"] - artefacts.cost()["cny"] == pytest.approx(2000 / 865.2)
+    assert cost.cost(hidden=1000)["cny"] - cost.cost()["cny"] == pytest.approx(2000 / 865.2)
     assert variants["both prices doubled"]["usd"] == pytest.approx(2 * annotation_cost()["usd"])
-    lines = cells(artefacts.cost_table())
+    lines = cells(cost.cost_table())
     assert lines["as printed"]["RMB"] == "3.3143"
     assert lines["both prices doubled"]["times the first row"] == "2.00"
 
@@ -223,7 +224,7 @@ def test_sources_are_counted_one_by_one_and_read_back(two_files, monkeypatch):
 
 def test_figures_say_what_they_show():
     with figures.style():
-        for build in (lambda: artefacts.simulated_figure(4, (0.0, 0.5)), artefacts.cost_figure):
+        for build in (lambda: table7.simulated_figure(4, (0.0, 0.5)), cost.cost_figure):
             fig, alt = build()
             assert len(alt) > 60 and fig.axes[0].lines
             plt.close(fig)

@@ -1,39 +1,30 @@
 """Algorithm 1 of C2DLM: what it draws, in the paper's words and computed here."""
 
+from hashlib import sha256
+
 from causalnb.lab.report import builds, save
+from causalnb.lab.tables import Table
+from causalnb.tasks import cot_order_perturb as cot
 
 
 def algorithm_table(profile: str | None = None):
     """Algorithm 1: what is drawn, by the paper's words and by ours, computed anew."""
-    from hashlib import sha256
-
-    from causalnb.lab.tables import Table
-    from causalnb.tasks import cot_order_perturb as cot
-
     table = cot.table()
     target = table[:, cot.VARIABLES.index(cot.TARGET)]
     train, test = cot.split()
     digest = sha256(",".join(map(str, target.tolist())).encode()).hexdigest()[:16]
+    signatures, both = {(*row[:2], row[-1]) for row in table.tolist()}, set(train) & set(test)
+    values, negative = sorted(set(target.tolist())), (target < 0).sum()
+    said_of_test = "500 different ones (text); the training inputs (Algorithm 1)"
     rows = [
         ["inputs", "Zorin, Vortex uniform on 0 to 100", f"{len(table):,} pairs, all of them in a table"],
-        [
-            "signature (Zorin, Vortex, Stardust)",
-            "sampled until new",
-            f"{len({(*row[:2], row[-1]) for row in table.tolist()}):,} different: the inputs alone decide",
-        ],
-        [
-            "Stardust",
-            "not said",
-            f"{len(set(target.tolist()))} values from {target.min()} to {target.max()}; "
-            f"{(target < 0).sum()} are negative",
-        ],
+        ["signature (Zorin, Vortex, Stardust)", "sampled until new"]
+        + [f"{len(signatures):,} different: the inputs alone decide"],
+        ["Stardust", "not said"]
+        + [f"{len(values)} values from {values[0]} to {values[-1]}; {negative} are negative"],
         ["Stardust of all inputs, sha256", "not said", digest],
         ["training inputs", "2,000", f"{len(set(train)):,}"],
-        [
-            "test inputs",
-            "500 different ones (text); the training inputs (Algorithm 1)",
-            f"{len(set(test)):,}, of which {len(set(train) & set(test))} are training inputs",
-        ],
+        ["test inputs", said_of_test, f"{len(set(test)):,}, of which {len(both)} are training inputs"],
         ["random orders", "R1 to R3 (text), R1 to R4 (Algorithm 1)", "R1, R2, R3"],
         ["the same inputs for every order", "yes", "yes"],
     ]

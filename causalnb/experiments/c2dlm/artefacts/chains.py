@@ -1,7 +1,9 @@
 """What the tables and figures on chains of thought share: experiments, the paper's numbers, shortcuts."""
 
 from causalnb.lab import evidence, registry
-from causalnb.lab.report import Arm, arm
+from causalnb.lab.report import Arm, Reader, arm
+from causalnb.lab.tables import Table, paper
+from causalnb.tasks import cot_order_perturb as cot
 
 NORMAL, CONTROLS = "c2dlm.cot.normal", "c2dlm.cot.controls"
 ORDER, SCRATCH, BASE = "c2dlm.cot.order", "c2dlm.cot.scratch", "c2dlm.base"
@@ -21,8 +23,6 @@ def scores(profile: str | None = None, metric: str = "test_exact") -> dict:
     """{twin: DataFrame, a row for each seed, a column for each mode}: percent, NaN for a seed not run."""
     import pandas as pd
 
-    from causalnb.lab.report import Reader
-
     at = Reader(profile)
     return {
         twin: 100 * pd.DataFrame({mode: trained(twin, mode).by_seed(at, metric) for mode in MODES})
@@ -32,8 +32,6 @@ def scores(profile: str | None = None, metric: str = "test_exact") -> dict:
 
 def printed_rows() -> dict:
     """{model: Series by mode} of the paper's Table 1, in percent."""
-    from causalnb.lab.tables import paper
-
     lines = paper("c2dlm.table1")
     table = lines.pivot(index="row", columns="column", values="value")
     table = table.rename(columns={"Normal COT": "normal", "No COT": "no_cot"})
@@ -42,8 +40,6 @@ def printed_rows() -> dict:
 
 def inputs(profile: str | None = None) -> tuple[list, list]:
     """(training, test) inputs of the experiments."""
-    from causalnb.tasks import cot_order_perturb as cot
-
     config = registry.config(NORMAL, "diffusion", profile)
     held = config["test_rows"] + config["validation_rows"]
     train, rest = cot.split(config["train_rows"], held, config["split_seed"])
@@ -54,8 +50,6 @@ def shortcuts(train, test) -> dict[str, float]:
     """Share of test answers that readers without a chain get: a constant, a neighbour, polynomials."""
     import numpy as np
     from sklearn.neighbors import KNeighborsClassifier
-
-    from causalnb.tasks import cot_order_perturb as cot
 
     asked, wanted = (np.array(part) for part in (train, test))
     told, truth = (np.array([cot.values(*pair)[cot.TARGET] for pair in part]) for part in (train, test))
@@ -73,8 +67,6 @@ def step_shortcuts(train, test) -> dict[str, float]:
     """Share of test steps that are right in the chain of the nearest input, or by a cubic fit a step."""
     import numpy as np
     from sklearn.neighbors import KNeighborsRegressor
-
-    from causalnb.tasks import cot_order_perturb as cot
 
     told, truth = (
         np.array([[cot.values(*pair)[step] for step in cot.STEPS] for pair in part]) for part in (train, test)
@@ -97,8 +89,6 @@ def _polynomial(degree: int):
 
 def base_table(profile: str | None = None):
     """What the two bases can do before any task."""
-    from causalnb.lab.tables import Table
-
     arms = ("diffusion", "autoregressive")
     lines = evidence.require(BASE, profile, arms).set_index("arm").loc[[*arms]]
     config = registry.config(BASE, "diffusion", profile)

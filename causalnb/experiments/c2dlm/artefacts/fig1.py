@@ -64,15 +64,9 @@ def dependence_structures(seed: int = 0):
 
 def _labels(words: list[str]) -> tuple[list[int], list[str]]:
     """Ticks at the last token of each name and number, with both as label."""
-    at, said = [], []
-    for i, word in enumerate(words):
-        if word.lstrip("-").isdigit():
-            at.append(i)
-            said.append(f"{words[i - 1]} {word}")
-        elif word.startswith("<"):
-            at.append(i)
-            said.append(word)
-    return at, said
+    names = {i: f"{words[i - 1]} {word}" for i, word in enumerate(words) if word.lstrip("-").isdigit()}
+    names |= {i: word for i, word in enumerate(words) if word.startswith("<")}
+    return sorted(names), [names[i] for i in sorted(names)]
 
 
 def figure(seed: int = 0):
@@ -86,7 +80,7 @@ def figure(seed: int = 0):
     ticks, labels = _labels(words)
     tokens, told = len(words), []
     fig, axes = plt.subplots(1, 3, figsize=(10.2, 4.2))
-    for ax, name in zip(axes, ("AR", "DLM")):
+    for ax, name in zip(axes[:2], ("AR", "DLM"), strict=True):
         matrix = found[name].numpy()
         shown = np.full_like(matrix, np.nan)
         np.divide(matrix, matrix.max(axis=1, keepdims=True), out=shown, where=matrix > 0)

@@ -10,6 +10,14 @@ SMALL = {"hidden_size": 64, "layers": 2, "heads": 4}
 ALPHA, LAM, GAMMA = 3.0, 10.0, 1.0
 SHARPEN = 4.0  # what the random query maps are multiplied by: with less, the attention is nearly flat
 SIGNS = {1: "+", -1: "–", 0: ""}
+TITLES = (
+    "1  the teacher's graph",
+    "2  mask M",
+    "3  attention A",
+    "4  value norms ‖V‖",
+    "5  weighted attention, marked by M",
+    "6  loss of the rows",
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ def rule(question: str, answer: str) -> dict[str, list[str]]:
     from causalnb.tasks.cot_order_perturb import GRAPH
 
     said = f"{question} {answer}".split()
-    quoted = {name: f"{name} {value}" for name, value in zip(said[::2], said[1::2])}
+    quoted = {name: f"{name} {value}" for name, value in zip(said[::2], said[1::2], strict=True)}
     return {quoted[name]: [quoted[cause] for cause in GRAPH[name]] for name in quoted if name in GRAPH}
 
 
@@ -95,24 +103,13 @@ def arrays(model, one: Chain) -> dict:
         maps = [map_of(record) for record in records]
         raw = torch.stack([found.mean(1) for found in maps]).mean(0)[0]  # (T, T)
         norms = torch.stack([record.value.norm(dim=-1).mean(1) for record in records]).mean(0)[0]  # (T,)
-        weighted = torch.stack(
-            [
-                value_weighted_attention(found, record.value)
-                for found, record in zip(maps, records, strict=True)
-            ]
-        ).mean(0)[0]
+        pairs = zip(maps, (record.value for record in records), strict=True)
+        weighted = torch.stack([value_weighted_attention(*pair) for pair in pairs]).mean(0)[0]
         mask = one.supervision.dense()
         rows = row_loss(weighted, mask, model.reattention.alpha, model.reattention.lam)
-    return {
-        "mask": mask,
-        "attention": raw,
-        "norms": norms,
-        "weighted": weighted,
-        "rows": rows,
-        "total": float(out.loss),
-        "diffusion": float(out.diffusion_loss),
-        "reattention": float(out.reattention_loss),
-    }
+    losses = {"total": out.loss, "diffusion": out.diffusion_loss, "reattention": out.reattention_loss}
+    tensors = {"mask": mask, "attention": raw, "norms": norms, "weighted": weighted, "rows": rows}
+    return tensors | {name: float(loss) for name, loss in losses.items()}
 
 
 def pipeline_figure(one: Chain | None = None, model=None):
@@ -146,55 +143,33 @@ def pipeline_figure(one: Chain | None = None, model=None):
     for q, k in mask.nonzero().tolist():
         good = mask[q, k] == 1
         for width, colour in ((2.6, "black"), (1.3, "white" if good else COLOURS["orange"])):
-            axes[1, 1].add_patch(
-                Rectangle(
-                    (k - 0.38, q - 0.38),
-                    0.76,
-                    0.76,
-                    fill=False,
-                    linewidth=width,
-                    edgecolor=colour,
-                    linestyle="-" if good else (0, (1.2, 1)),
-                )
-            )
+            look = {"linewidth": width, "edgecolor": colour, "linestyle": "-" if good else (0, (1.2, 1))}
+            axes[1, 1].add_patch(Rectangle((k - 0.38, q - 0.38), 0.76, 0.76, fill=False, **look))
     for ax in (axes[0, 1], axes[0, 2], axes[1, 1]):
         ax.grid(False)
         ax.set_xticks(range(tokens), one.seen, rotation=90, fontsize=7)
         ax.set_yticks(range(tokens), one.words, fontsize=7)  # masked where the x axis has a box
         ax.set(xlabel="key k (cause)", ylabel="query q (effect)")
-    axes[1, 0].bar(
-        range(tokens), found["norms"].tolist(), color=COLOURS["green"], edgecolor="black", linewidth=0.5
-    )
+    edge = {"edgecolor": "black", "linewidth": 0.5}
+    axes[1, 0].bar(range(tokens), found["norms"].tolist(), color=COLOURS["green"], **edge)
     axes[1, 0].set_xticks(range(tokens), one.seen, rotation=90, fontsize=7)
     axes[1, 0].set(xlabel="key k", ylabel="norm of the value")
 
     rows = found["rows"]
     valid = rows.valid.nonzero()[:, 0].tolist()
     places = list(range(len(valid)))[::-1]
-    ax = axes[1, 2]
-    for part, colour, hatch, label in (
-        (rows.ratio, "blue", "", "ratio loss"),
-        (rows.neg, "vermillion", "//", "negative loss"),
-    ):
-        look = {"color": COLOURS[colour], "hatch": hatch, "edgecolor": "black", "linewidth": 0.5}
-        ax.barh(places, [float(part[q]) for q in valid], label=label, **look)
+    ax, parts = axes[1, 2], {"ratio loss": (rows.ratio, "blue", "")}
+    parts["negative loss"] = (rows.neg, "vermillion", "//")
+    for label, (part, colour, hatch) in parts.items():
+        look = {"color": COLOURS[colour], "hatch": hatch, "label": label, **edge}
+        ax.barh(places, [float(part[q]) for q in valid], **look)
     ax.axvline(0, color="black", linewidth=0.8)
-    ax.set_yticks(
-        places,
-        [f"{one.words[q]} ({one.seen[q]})" if one.words[q] != one.seen[q] else one.words[q] for q in valid],
-        fontsize=7,
-    )
+    pairs = [(one.words[q], one.seen[q]) for q in valid]
+    names = [word if word == seen else f"{word} ({seen})" for word, seen in pairs]
+    ax.set_yticks(places, names, fontsize=7)
     ax.set(xlabel="loss of the row")
     ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.4, -0.2), ncols=2)
-    titles = (
-        "1  the teacher's graph",
-        "2  mask M",
-        "3  attention A",
-        "4  value norms ‖V‖",
-        "5  weighted attention, marked by M",
-        "6  loss of the rows",
-    )
-    for ax, title in zip(axes.flat, titles, strict=True):
+    for ax, title in zip(axes.flat, TITLES, strict=True):
         ax.set_title(title, fontsize=9, loc="left")
     fig.suptitle(
         f"loss {found['total']:.2f} = diffusion {found['diffusion']:.2f} "

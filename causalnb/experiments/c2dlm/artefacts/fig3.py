@@ -1,8 +1,10 @@
 """Figure 3 of C2DLM: a chain of thought in each order."""
 
 from causalnb.lab.report import builds, draw
+from causalnb.tasks import cot_order_perturb as cot
 
 ORDERS = ("normal", "LR", "OF", "DFS", "R3", "R1", "R2", "RE")
+ARROW = {"arrowstyle": "-|>", "mutation_scale": 5, "shrinkA": 2, "shrinkB": 2}
 
 
 def orders_figure(orders: tuple[str, ...] = ORDERS):
@@ -11,29 +13,22 @@ def orders_figure(orders: tuple[str, ...] = ORDERS):
     from matplotlib.patches import FancyArrowPatch
 
     from causalnb.lab.figures import COLOURS
-    from causalnb.tasks import cot_order_perturb as cot
 
+    looks = {  # whether the effect is said first
+        False: {"linewidth": 0.5, "color": "0.75", "linestyle": (0, (4, 2))},
+        True: {"linewidth": 1.1, "color": COLOURS["vermillion"], "linestyle": "-"},
+    }
+    bends = {False: "arc3,rad=0.42", True: "arc3,rad=-0.42"}
     fig, axes = plt.subplots(1, len(orders), figsize=(1.08 * len(orders), 3.0), sharey=True)
     for ax, mode in zip(axes, orders, strict=True):
         names = cot.order(mode)
         place = {name: -i for i, name in enumerate(names)}
         for effect in names:
             for cause in (c for c in cot.GRAPH[effect] if c in place):
-                wrong = place[effect] > place[cause]
-                ax.add_patch(
-                    FancyArrowPatch(
-                        (0, place[cause]),
-                        (0, place[effect]),
-                        arrowstyle="-|>",
-                        mutation_scale=5,
-                        shrinkA=2,
-                        shrinkB=2,
-                        connectionstyle=f"arc3,rad={-0.42 if wrong else 0.42}",
-                        color=COLOURS["vermillion"] if wrong else "0.75",
-                        linewidth=1.1 if wrong else 0.5,
-                        linestyle="-" if wrong else (0, (4, 2)),
-                    )
-                )
+                ends = (0, place[cause]), (0, place[effect])
+                first = place[effect] > place[cause]
+                look = ARROW | looks[first] | {"connectionstyle": bends[first]}
+                ax.add_patch(FancyArrowPatch(*ends, **look))
         for name, height in place.items():
             bold = "bold" if name == cot.TARGET else "normal"
             ax.text(0.12, height, name, fontsize=6, va="center", fontweight=bold)
@@ -46,9 +41,8 @@ def orders_figure(orders: tuple[str, ...] = ORDERS):
         for mode in orders
     )
     return fig, (
-        "The 13 steps of a chain of thought in each order, from top to bottom. Dashed arcs lead "
-        "from a cause down to its effect, solid ones up, where the effect is said first. "
-        f"{told}."
+        "The 13 steps of a chain of thought in each order, from top to bottom. Dashed arcs lead from a cause "
+        f"down to its effect, solid ones up, where the effect is said first. {told}."
     )
 
 

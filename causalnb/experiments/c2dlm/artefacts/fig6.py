@@ -1,15 +1,7 @@
 """Figure 6 of C2DLM: weighted attention of the answer, and the causes' part of it in every arm."""
 
-from causalnb.experiments.c2dlm.artefacts.games import (
-    NAMES,
-    SFT,
-    STG_L,
-    answer_bars,
-    attribute_flow,
-    kinds,
-    legend_of_kinds,
-    listed,
-)
+from causalnb.experiments.c2dlm.artefacts import games
+from causalnb.experiments.c2dlm.artefacts.games import NAMES, SFT, STG_L, kinds
 from causalnb.lab import registry
 from causalnb.lab.report import Measured, Reading, Report, Row, arm, builds, draw
 
@@ -47,7 +39,7 @@ def answer_figure(profile: str | None = None):
     """(figure, alt): Figure 6, the answer's weighted attention to attributes, as a map and as bars."""
     import matplotlib.pyplot as plt
 
-    flows = {name: attribute_flow(name, "weighted", profile)[:, -1] for name in ("diffusion", "c2dlm")}
+    flows = {name: games.attribute_flow(name, "weighted", profile)[:, -1] for name in ("diffusion", "c2dlm")}
     fig, axes = plt.subplots(2, 2, figsize=(5.8, 2.7), sharex="col", sharey="row", height_ratios=[0.3, 1])
     top, told = max(flow.mean(0).max() for flow in flows.values()), []
     for (strip, bars), (name, flow) in zip(axes.T, flows.items(), strict=True):
@@ -55,10 +47,10 @@ def answer_figure(profile: str | None = None):
         strip.set_yticks([0], ["answer"], fontsize=8)
         strip.set_title(NAMES[name], fontsize=9, loc="left")
         strip.grid(False)
-        told.append(f"{NAMES[name]}: {listed(answer_bars(bars, flow))}")
+        told.append(f"{NAMES[name]}: {games.listed(games.answer_bars(bars, flow))}")
     axes[1, 0].set_ylabel("share of the answer's\nweighted attention")
     axes[1, 0].set_ylim(bottom=0)
-    legend_of_kinds(fig)
+    games.legend_of_kinds(fig)
     return fig, (
         "Weighted attention of the answer to the eight attributes, each as a strip above bars. "
         f"{'; '.join(told)}."

@@ -1,34 +1,19 @@
 """Figure 7 of C2DLM: the graph that generates COT-OrderPerturb."""
 
 from causalnb.lab.report import builds, draw
+from causalnb.tasks import cot_order_perturb as cot
 
-HEIGHTS = {
-    "Zorin": 1.4,
-    "Vortex": -0.3,
-    "Quasar": 1.3,
-    "Flux": -0.6,
-    "Radiant": 0.6,
-    "Nova": 2.5,
-    "Gravity": 1.5,
-    "Pulse": -0.3,
-    "Helix": 1.5,
-    "Echo": -1.3,
-    "Comet": 2.5,
-    "Nebula": 1.9,
-    "Aether": 0.25,
-    "Celestia": 0.4,
-    "Stardust": 0.4,
-}  # so that no edge runs through a variable
+# of the variables in order, so that no edge runs through one
+_HEIGHTS = (1.4, -0.3, 1.3, -0.6, 0.6, 2.5, 1.5, -0.3, 1.5, -1.3, 2.5, 0.25, 1.9, 0.4, 0.4)
+HEIGHTS = dict(zip(cot.VARIABLES, _HEIGHTS, strict=True))
 
 
 def depths() -> dict[str, int]:
     """Length of the longest path from an input to each variable."""
-    from causalnb.tasks import cot_order_perturb as cot
-
-    found = dict.fromkeys(cot.SOURCES, 0)
+    lengths = dict.fromkeys(cot.SOURCES, 0)
     for name in cot.STEPS:
-        found[name] = 1 + max(found[cause] for cause in cot.GRAPH[name])
-    return found
+        lengths[name] = 1 + max(lengths[cause] for cause in cot.GRAPH[name])
+    return lengths
 
 
 def graph_figure():
@@ -37,7 +22,6 @@ def graph_figure():
     import networkx as nx
 
     from causalnb.lab.figures import COLOURS, draw_graph
-    from causalnb.tasks import cot_order_perturb as cot
 
     graph = nx.DiGraph((cause, effect) for effect, causes in cot.GRAPH.items() for cause in causes)
     dead = [name for name in cot.STEPS if not graph.out_degree(name) and name != cot.TARGET]
@@ -49,13 +33,8 @@ def graph_figure():
     }
     fig, ax = plt.subplots(figsize=(9.6, 3.8))
     place = {name: (x, HEIGHTS[name]) for name, x in depths().items()}
-    draw_graph(
-        ax,
-        graph,
-        pos=place,
-        size=1700,
-        colours={name: colour for colour, names in kinds.values() for name in names},
-    )
+    colours = {name: colour for colour, names in kinds.values() for name in names}
+    draw_graph(ax, graph, pos=place, size=1700, colours=colours)
     for kind, (colour, _) in kinds.items():
         ax.scatter([], [], s=70, color=COLOURS[colour], edgecolors="black", linewidths=0.8, label=kind)
     ax.legend(fontsize=8, loc="lower right")

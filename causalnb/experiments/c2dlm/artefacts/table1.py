@@ -1,34 +1,16 @@
 """Table 1 of C2DLM: accuracy by the order of the steps, and the claims on it."""
 
-from causalnb.experiments.c2dlm.artefacts.chains import (
-    MODES,
-    SHUFFLED,
-    TWINS,
-    inputs,
-    printed_rows,
-    scores,
-    shortcuts,
-    trained,
-)
-from causalnb.lab.report import (
-    Claim,
-    Contrast,
-    Decided,
-    Measured,
-    Ours,
-    Report,
-    Row,
-    builds,
-    draw,
-    mean,
-    number,
-    values,
-)
+from causalnb.experiments.c2dlm.artefacts import chains
+from causalnb.experiments.c2dlm.artefacts.chains import MODES, SHUFFLED, TWINS, printed_rows, scores, trained
+from causalnb.lab import report
+from causalnb.lab.report import Claim, Contrast, Decided, Measured, Ours, Report, Row, builds, draw
+from causalnb.lab.statistics import mean_ci
+from causalnb.tasks import cot_order_perturb as cot
 
 SHORTCUTS = ("most frequent answer", "nearest training input", "cubic fit")
 SPREAD, OVER_SEEDS = "mean ± std over the 7 orders", "their mean over seeds"
 HEADS = {mode: mode for mode in MODES[:-1]} | {"no_cot": "no COT"}
-PERCENT = number(1, scale=100)
+PERCENT = report.number(1, scale=100)
 
 
 def over_orders(row) -> str:
@@ -40,8 +22,8 @@ def over_orders(row) -> str:
 
 def baselines(profile: str | None = None) -> dict[str, float]:
     """Share of test answers of readers without a chain, on the inputs of the experiments; of SHORTCUTS."""
-    found = shortcuts(*inputs(profile))
-    return {name: found[name] for name in SHORTCUTS}
+    shares = chains.shortcuts(*chains.inputs(profile))
+    return {name: shares[name] for name in SHORTCUTS}
 
 
 def _ours():
@@ -51,13 +33,11 @@ def _ours():
             return over_orders(scores(profile)[twin][[*SHUFFLED]].mean())
 
         value = {HEADS[mode]: trained(twin, mode) for mode in MODES}
-        value[OVER_SEEDS] = mean(*(trained(twin, mode) for mode in SHUFFLED))
+        value[OVER_SEEDS] = report.mean(*(trained(twin, mode) for mode in SHUFFLED))
         yield Row(name, value, cells={SPREAD: spread})
 
 
 def _drawn_and_printed(profile):
-    from causalnb.tasks import cot_order_perturb as cot
-
     told = [cot.order(mode) for mode in MODES[:-1]]
     yield ["edges whose effect is said first", *map(cot.violations, told), "", "", ""]
     yield ["place of Stardust among 13", *(order.index(cot.TARGET) + 1 for order in told), "", "", ""]
@@ -71,10 +51,10 @@ def _shortcuts(profile):
         yield [name, *[""] * (len(MODES) + 1), f"{100 * share:.1f}"]
 
 
+HEADINGS = (*MODES[:-1], SPREAD, OVER_SEEDS, HEADS["no_cot"])
 orders = Report(
     "c2dlm.table1",
-    ["model", *(Measured(HEADS[mode], "test_exact", PERCENT) for mode in MODES[:-1])]
-    + [Measured(head, "test_exact", PERCENT) for head in (SPREAD, OVER_SEEDS, HEADS["no_cot"])],
+    ["model", *(Measured(heading, "test_exact", PERCENT) for heading in HEADINGS)],
     lambda: [_drawn_and_printed, *_ours(), _shortcuts],
     "Accuracy in % by the order of the steps; ours: mean ± half of the 95 % interval (seeds)",
     "The paper's ± is the spread over orders of one seed each, not an uncertainty; ours beside it is "
@@ -108,7 +88,7 @@ claims = Report(
         Decided("verdict"),
     ],
     [
-        Row(words, values(_spreads) if number == 6 else None, claim=f"c2dlm.claim{number}")
+        Row(words, report.values(_spreads) if number == 6 else None, claim=f"c2dlm.claim{number}")
         for number, words in CONTRASTS.items()
     ],
     "Claims on Tables 1 and 2: mean ± half of the 95 % interval (seeds)",
@@ -128,7 +108,6 @@ def orders_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
 
     from causalnb.lab.figures import COLOURS, intervals
-    from causalnb.lab.statistics import mean_ci
 
     modes = ("normal", "LR", "DFS", "R2", "R1", "OF", "R3", "RE", "no_cot")  # by the place of the answer
     ours, nearest = scores(profile), 100 * baselines(profile)["nearest training input"]

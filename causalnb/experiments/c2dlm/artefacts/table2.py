@@ -1,14 +1,7 @@
 """Table 2 of C2DLM: the normal order with and without guidance, its controls, and our two extensions."""
 
-from causalnb.experiments.c2dlm.artefacts.chains import (
-    CONTROLS,
-    LARGE,
-    NORMAL,
-    SCRATCH,
-    SPED,
-    inputs,
-    step_shortcuts,
-)
+from causalnb.experiments.c2dlm.artefacts import chains
+from causalnb.experiments.c2dlm.artefacts.chains import CONTROLS, LARGE, NORMAL, SCRATCH, SPED
 from causalnb.lab.report import Against, Measured, Printed, Report, Row, arm, builds, cell, number
 from causalnb.lab.statistics import Summary, mean_ci
 
@@ -38,7 +31,7 @@ def _rows():
 
 
 def _shortcuts(profile):
-    for name, share in step_shortcuts(*inputs(profile)).items():
+    for name, share in chains.step_shortcuts(*chains.inputs(profile)).items():
         yield [name, "", "", "", f"{100 * share:.1f}", ""]
 
 

@@ -1,24 +1,12 @@
 """Table 4 of C2DLM, the spurious token game: accuracies, rules without a network, and paired differences."""
 
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, SFT
-from causalnb.lab import registry
-from causalnb.lab.report import (
-    Measured,
-    Printed,
-    Reading,
-    Report,
-    Row,
-    arm,
-    builds,
-    cell,
-    mean,
-    of_claim,
-    printed_row,
-)
+from causalnb.lab import registry, report
+from causalnb.lab.report import Measured, Printed, Reading, Report, Row, arm, builds, cell, of_claim
 
 SIZES = ("S", "M", "L", "H")
 PARTS = ("iid", "ood")
-MANY = "c2dlm.stg.many"
+MANY, PLAIN = "c2dlm.stg.many", f"{SFT}_scratch"
 MODELS = ("Llama-3.2-1B", "Qwen2.5-1.5B", "Llama-3.1-8B", "LLaDA-8B-Instruct (SFT)", "C2DLM")
 BEST = {"S": "c2dlm.claim19", "M": "c2dlm.claim20", "L": "c2dlm.claim21"}
 OOD = "ood, points"
@@ -52,13 +40,13 @@ def simple_rules(size: str, parts: dict) -> dict[str, dict[str, float]]:
         return [stg.LABELS[0] if score > 0.5 else stg.LABELS[2] for score in scores]
 
     def least_squares(names):
-        inputs = {
-            part: np.array([[row[name] for name in names] + [1.0] for row in rows])
-            for part, rows in asked.items()
-        }
+        train, *others = (
+            np.array([[row[name] for name in names] + [1.0] for row in asked[part]])
+            for part in ("train", *tests)
+        )
         wanted = [float(answer) if hard else answer == stg.LABELS[0] for answer in answers["train"]]
-        weights = np.linalg.lstsq(inputs["train"], np.array(wanted, float), rcond=None)[0]
-        return {part: worded(inputs[part] @ weights) for part in tests}
+        weights = np.linalg.lstsq(train, np.array(wanted, float), rcond=None)[0]
+        return {part: worded(inputs @ weights) for part, inputs in zip(tests, others, strict=True)}
 
     def copied(row):
         score = 1.2 * row["Yellow fingers"] / 1.5 + 0.7 * row["Clothing size"] - 2 * row["Hormones"]
@@ -72,12 +60,12 @@ def simple_rules(size: str, parts: dict) -> dict[str, dict[str, float]]:
     }
     if not hard:
         guesses[RULE] = {part: [copied(row) for row in asked[part]] for part in tests}
+
+    def right(guess, part):
+        return sum(map(str.__eq__, guess[part], answers[part])) / len(answers[part])
+
     return {
-        name: {
-            short: sum(map(str.__eq__, guess[part], answers[part])) / len(answers[part])
-            for part, short in tests.items()
-        }
-        for name, guess in guesses.items()
+        name: {short: right(guess, part) for part, short in tests.items()} for name, guess in guesses.items()
     }
 
 
@@ -97,14 +85,12 @@ def accuracies(sizes: tuple[str, ...] = SIZES) -> Report:
     def rules(profile):
         by_size = {size: simple_rules(size, size_parts(size)) for size in sizes}
         for name in dict.fromkeys(name for found in by_size.values() for name in found):
-            shares = [
-                found[name][part] if name in found else None for found in by_size.values() for part in PARTS
-            ]
-            yield [f"no network: {name}", *("" if s is None else f"{100 * s:.2f}" for s in shares)]
+            cells = (found.get(name, {}).get(part) for found in by_size.values() for part in PARTS)
+            yield [f"no network: {name}", *("" if one is None else f"{100 * one:.2f}" for one in cells)]
 
     def rows():
         trained = {name for size in sizes for name in registry.arms(home(size))}
-        yield from (printed_row(f"paper: {model}", "c2dlm.table4", row=model) for model in MODELS)
+        yield from (report.printed_row(f"paper: {model}", "c2dlm.table4", row=model) for model in MODELS)
         yield from (Row(f"ours: {name}", arm(None, id)) for id, name in NAMES.items() if id in trained)
         yield rules
 
@@ -145,22 +131,16 @@ def contrasts(sizes: tuple[str, ...] = SIZES) -> Report:
             return [guided - plain for guided, plain in arms]
 
         whole = "c2dlm.claim18" if set(sizes) == set(SIZES) else None
-        average, lost = mean(*gains("iid"), *gains("ood")), mean(*gains("ood")) - mean(*gains("iid"))
-        said = of_claim("c2dlm.claim18", "+{size:.2f}%")
-        yield Row(("all", "C2DLM - SFT, mean of all columns"), {OOD: average}, said, whole)
-        name = "o.o.d. minus i.i.d., C2DLM - SFT"
-        yield Row(("all", name), {OOD: lost}, "less is lost", "c2dlm.claim22")
+        iid, ood = (report.mean(*gains(part)) for part in PARTS)
+        said, label = of_claim("c2dlm.claim18", "+{size:.2f}%"), ("all", "C2DLM - SFT, mean of all columns")
+        yield Row(label, {OOD: report.mean(iid, ood)}, said, whole)
+        label = ("all", "o.o.d. minus i.i.d., C2DLM - SFT")
+        yield Row(label, {OOD: ood - iid}, "less is lost", "c2dlm.claim22")
 
+    scores = Measured("iid, points", "iid_accuracy"), Measured(OOD, "ood_accuracy")
     return Report(
         "c2dlm.table4_contrasts",
-        [
-            "size",
-            "difference",
-            Printed("paper, iid / ood", "none"),
-            Measured("iid, points", "iid_accuracy"),
-            Measured(OOD, "ood_accuracy"),
-            Reading("reading (ood)"),
-        ],
+        ["size", "difference", Printed("paper, iid / ood", "none"), *scores, Reading("reading (ood)")],
         rows,
         "The spurious token game: differences of the same seeds, mean [95 % interval] (seeds)",
         "Where the paper claims a gain the reading is the verdict by rule, else the side of 0 on which the "
@@ -176,11 +156,9 @@ def _many():
 
 
 def _many_caption(profile):
-    rows = registry.config(MANY, f"{SFT}_scratch", profile)["train_rows"]
-    return (
-        f"The spurious token game with {rows:,} training rows: percent right, mean ± half of the "
-        "95 % interval (seeds)"
-    )
+    rows = registry.config(MANY, PLAIN, profile)["train_rows"]
+    caption = f"The spurious token game with {rows:,} training rows: percent right, mean ± half of the "
+    return caption + "95 % interval (seeds)"
 
 
 many = Report(
@@ -189,7 +167,7 @@ many = Report(
         "model",
         Measured("iid", "iid_accuracy"),
         Measured("ood", "ood_accuracy"),
-        Measured("ood - SFT, points", "ood_accuracy", minus=arm(MANY, f"{SFT}_scratch")),
+        Measured("ood - SFT, points", "ood_accuracy", minus=arm(MANY, PLAIN)),
         Measured("ood - placebo, points", "ood_accuracy", minus=arm(MANY, "placebo_scratch")),
     ],
     _many,
