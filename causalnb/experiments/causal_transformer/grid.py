@@ -1,5 +1,6 @@
 """Which arms, seeds and settings make the Causal Transformer's tables and Figure 1."""
 
+from causalnb.experiments.causal_transformer import chosen
 from causalnb.experiments.causal_transformer.beyond import run_beyond
 from causalnb.experiments.causal_transformer.readers import run_readers
 from causalnb.experiments.causal_transformer.runs import run_pairs
@@ -7,6 +8,7 @@ from causalnb.experiments.causal_transformer.sequence import run_sequence
 from causalnb.experiments.causal_transformer.translation import run_translation
 from causalnb.lab.registry import Experiment, register
 
+CHOICES = chosen.read()  # of the searches, the best mean of validation and challenge accuracy
 RAMP = [0.3, 0.6]  # the weight of the loss rises between these shares of training
 MODEL = {
     "model": "transformer",
@@ -35,7 +37,6 @@ SPARSE = {
 TRAINING = {"batch": 32, "steps": 4000, "learning_rate": 2e-3, "evaluate_every": 250}
 # Words must be matched between sentences: dropout, narrow heads and small batches delay that.
 TEMPLATES = {"d_model": 128, "batch": 64, "steps": 2000, "dropout": 0.0, "learning_rate": 1e-3}
-RATES = {"nli": 2e-3, "paraphrase": 5e-4}  # the Transformer's best; what is added to it is tried at this one
 FOLLOWED = {"validation_rows": 500, "probe_rows": 500, "follow_rows": 48, "map_rows": 200}
 LAPTOP = {**MODEL, **TRAINING, **FOLLOWED, "train_part": "train", "data_seed": 0, "vocabulary": 1000}
 QUICK_MODEL = {"d_model": 8, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "vocabulary": 300}
@@ -56,10 +57,7 @@ GPU = {
 GCN, LOSS = {"gcn": "paper"}, {"blanket": "hinge"}
 CONTRAST_ARMS = {kind: {"model": kind} for kind in ("constant", "bow", "bilstm")}
 ENTROPY = {"model": "entropy"}
-ENTROPIES = {  # nats, which the Markov-blanket loss ends with: in the search, and at each of MINORITIES
-    "nli": {"search": 2.34, "m0": 1.59, "m1": 1.62, "m5": 1.64},
-    "paraphrase": {"search": 2.74, "m0": 2.74, "m1": 2.8, "m5": 2.7},
-}
+ENTROPIES = CHOICES["entropies"]  # nats, which that loss ends with: in the search, and at each of MINORITIES
 TABLE_1 = {
     **CONTRAST_ARMS,
     "transformer": {},
@@ -106,6 +104,20 @@ NOTEBOOK = "11_spurious_correlations"
 EXTENSION, PAIRED = "13_directed_dependencies", 10  # the notebook beyond the paper, and its seeds
 NAMES = {"nli": "Entailment", "paraphrase": "Paraphrase"}
 
+TRIES = 6  # for every model: weight and schedule of its loss, or learning rate without one
+PLAIN_TRIES = [{"learning_rate": rate} for rate in (1e-3, 2e-3, 4e-3, 8e-3, 5e-4, 2.5e-4)]
+BOW_TRIES = [{"learning_rate": rate} for rate in (4e-3, 8e-3, 1.6e-2, 3.2e-2, 2e-3, 6.4e-2)]
+LOSS_TRIES = [
+    *({"causal_weight": weight} for weight in (0.03, 0.1, 0.3)),
+    {"ramp": None},
+    *({"causal_weight": weight} for weight in (0.01, 1.0)),
+]
+SEARCHED = {name: settings for name, settings in TABLE_1.items() if name != "constant"}
+USED = CHOICES["used"]  # by task, which try each arm is used with
+RATES = {  # the Transformer's best; what is added to it is tried at this one
+    name: PLAIN_TRIES[used["transformer"]]["learning_rate"] for name, used in USED.items()
+}
+
 
 def pairs_settings(name: str, minority: float, **changes) -> dict[str, dict]:
     """The profiles' settings of an experiment on one of OVERLAP, laptop's with `changes` over them."""
@@ -130,30 +142,12 @@ def pairs_settings(name: str, minority: float, **changes) -> dict[str, dict]:
     return {"laptop": laptop, "quick": {**QUICK, "data": data["quick"], "real": []}, "gpu": GPU}
 
 
-TRIES = 6  # for every model: weight and schedule of its loss, or learning rate without one
-PLAIN_TRIES = [{"learning_rate": rate} for rate in (1e-3, 2e-3, 4e-3, 8e-3, 5e-4, 2.5e-4)]
-BOW_TRIES = [{"learning_rate": rate} for rate in (4e-3, 8e-3, 1.6e-2, 3.2e-2, 2e-3, 6.4e-2)]
-LOSS_TRIES = [
-    *({"causal_weight": weight} for weight in (0.03, 0.1, 0.3)),
-    {"ramp": None},
-    *({"causal_weight": weight} for weight in (0.01, 1.0)),
-]
-SEARCHED = {name: settings for name, settings in TABLE_1.items() if name != "constant"}
-
-
 def tries(arm: str, name: str) -> list[dict]:
     """The settings that the search tries for an arm on one of OVERLAP, TRIES of them."""
     settings = SEARCHED[arm] | ({"entropy_target": ENTROPIES[name]["search"]} if arm == "entropy" else {})
     penalised = "blanket" in settings or arm == "entropy"
     varied = LOSS_TRIES if penalised else BOW_TRIES if arm == "bow" else PLAIN_TRIES
     return [{"learning_rate": RATES[name], **settings, **one} for one in varied]  # in every profile
-
-
-# By task, which try each arm is used with: the best mean of validation and challenge accuracy in the search.
-USED = {
-    "nli": {"bow": 2, "bilstm": 1, "transformer": 1, "gcn": 1, "loss": 2, "both": 0, "entropy": 2},
-    "paraphrase": {"bow": 2, "bilstm": 0, "transformer": 4, "gcn": 0, "loss": 2, "both": 3, "entropy": 1},
-}
 
 
 def tuned(name: str, minority: str = "m5") -> dict[str, dict]:
@@ -252,7 +246,7 @@ GCN_RATES = {
     for name in OVERLAP  # its best, where + both was tried at another
     if (one := tuned(name)["gcn"])["learning_rate"] != RATES[name]
 }
-GCN_USED = {"paraphrase": 4}  # by the same rule
+GCN_USED = CHOICES["gcn_used"]
 for name, rate in GCN_RATES.items():
     again = {
         f"both_{number}": {**one, "learning_rate": rate} for number, one in enumerate(tries("both", name))
@@ -305,7 +299,7 @@ BEYOND = {
     "all": {**COMPARED, **DIRECTED, **INTERCHANGED},
 }
 BEYOND["held_attention"] = {**BEYOND["all"], "causal_weight": 1.0}
-CHOSEN = "held_attention"  # of BEYOND_TRIES the best mean of both tasks' validation and challenge accuracy
+CHOSEN = CHOICES["on_trial"]  # of BEYOND_TRIES the best on both tasks
 FEWER = {arm: BEYOND[arm] for arm in ("transformer", "compared", CHOSEN)}  # where counter-examples are rare
 BEYOND_TRIES = BEYOND | {
     arm: {**BEYOND["all"], **change}
@@ -320,19 +314,21 @@ BLANKET_TRIES = {
     f"blanket_{number}": {**COMPARED, **GCN, **LOSS, "causal_weight": weight, "ramp": RAMP}
     for number, weight in enumerate((0.03, 0.1, 0.3, 1.0))
 }  # the paper's method, compared
-BLANKETS = {arm: BLANKET_TRIES[arm] for arm in ("blanket_3",)}  # by the same rule, and the heaviest loss
+BLANKETS = {arm: BLANKET_TRIES[arm] for arm in (CHOICES["blanket"],)}
 RATE_TRIES = {
     f"rate_{number}": {**COMPARED, "learning_rate": rate}
     for number, rate in enumerate((2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3))
 }
 APART = {"apart": {**COMPARED, "parents": 1000, "directed": False}}  # sentences read alone, and no more
-COMPARED_RATES = {"nli": 2e-3, "paraphrase": 2e-3}  # the comparison's best, at which all on it is tried
-SPREADS = {"nli": {"search": 0.64, "m5": 0.52}, "paraphrase": {"search": 0.44, "m5": 0.43}}  # CHOSEN's, nats
+COMPARED_RATES = {  # the comparison's best, at which all on it is tried
+    name: RATE_TRIES[arm]["learning_rate"] for name, arm in CHOICES["compared"].items()
+}
+SPREADS = CHOICES["spreads"]  # nats, CHOSEN's: in the search, and at 5 % of counter-examples
 SPREAD_TRIES = {
     f"spread_{number}": {**BEYOND["all"], "entropy_weight": weight}
     for number, weight in enumerate((0.1, 0.3, 1.0))
 }  # maps as spread as CHOSEN's, and no more
-SPREAD_USED = {"nli": "spread_0", "paraphrase": "spread_0"}  # the best there
+SPREAD_USED = CHOICES["spread_used"]
 
 
 def register_beyond(

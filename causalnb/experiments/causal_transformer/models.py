@@ -28,7 +28,7 @@ EXAMPLE = ("no, sir i'm afraid i didn't", "yes, of course i did, sir")  # the pa
 
 
 def settings(config: dict, steps: int) -> dict:
-    """The room's settings among config's: `ramp` is in shares of `steps`, `draw` the random pattern's seed."""
+    """The room's settings among config's; `ramp` is in shares of `steps`, `draw` the random mask's seed."""
     ramp = None
     if config["ramp"] is not None:
         first, last = config["ramp"]
@@ -150,7 +150,9 @@ def example_map(model, tokenizer) -> list[dict]:
     """`shown_map` of a classifier's encoder on the paper's pair."""
     import torch
 
-    given = collate(encoded([dict(zip(("sentence1", "sentence2"), EXAMPLE), label=0)], tokenizer))
+    given = collate(
+        encoded([dict(zip(("sentence1", "sentence2"), EXAMPLE, strict=True), label=0)], tokenizer)
+    )
     del given["labels"]
     model.eval()
     with torch.no_grad():

@@ -15,6 +15,7 @@ from causalnb.causal_transformer import CausalTransformerForSequenceClassificati
 from causalnb.errors import DataError, LabError
 from causalnb.experiments.causal_transformer import data as tasks
 from causalnb.experiments.causal_transformer import (
+    chosen,
     forgetting,
     grid,
     models,
@@ -23,7 +24,7 @@ from causalnb.experiments.causal_transformer import (
     sequence,
     translation,
 )
-from causalnb.lab import registry
+from causalnb.lab import registry, results
 from causalnb.lab.batches import grouped
 from causalnb.tasks import overlap, paraphrase
 
@@ -356,6 +357,36 @@ def test_an_arm_learns_from_the_part_it_names_alone(arm, part, tmp_path, monkeyp
     tokenizer = tasks.pair_tokenizer(found["train"], run.config["vocabulary"])
     assert learned == [tasks.encoded(found[part], tokenizer)]
     assert not {json.dumps(row) for row in found[part]} & {json.dumps(row) for row in found["challenge"]}
+
+
+def test_choices_are_those_of_the_stored_searches_and_in_the_stored_runs(monkeypatch):
+    monkeypatch.delenv("CAUSALNB_RESULTS")
+    assert chosen.read() == chosen.computed()
+    followed = [spec for spec in registry.experiments() if spec.id.startswith("causal_transformer.")]
+    for spec in followed:
+        for arm in spec.arms:
+            held = results.read(spec.id, arm, 0, "laptop").config
+            assert held == registry.config(spec.id, arm, "laptop"), (spec.id, arm)
+    assert len(followed) > 30
+
+
+def test_a_missing_choice_and_a_missing_result_are_named(tmp_path, monkeypatch):
+    with pytest.raises(LabError, match="there is no result .*bow_0.seed0.json: make it with"):
+        chosen.stored("search.nli", "bow_0")
+    monkeypatch.setattr(chosen, "FILE", tmp_path / "chosen.json")
+    with pytest.raises(LabError, match="chosen.json holds no choices .*: restore it from git"):
+        chosen.read()
+    chosen.FILE.write_text(json.dumps({name: {} for name in chosen.NAMES - {"spreads"}}))
+    with pytest.raises(LabError, match="chosen.json lacks 'spreads': restore it"):
+        chosen.read()
+
+
+def test_a_result_of_other_settings_chooses_nothing(monkeypatch):
+    monkeypatch.delenv("CAUSALNB_RESULTS")
+    now = registry.config("causal_transformer.search.nli", "bow_0", "laptop") | {"steps": 7}
+    monkeypatch.setattr(registry, "config", lambda *_: now)
+    with pytest.raises(LabError, match="search.nli bow_0 seed 0 has other settings now: run it first"):
+        chosen.stored("search.nli", "bow_0")
 
 
 @pytest.mark.parametrize("task", grid.OVERLAP)
