@@ -393,14 +393,14 @@ def test_a_result_of_other_settings_chooses_nothing(monkeypatch):
 def test_table_1_uses_each_arms_best_try(task):
     results = Path(paths.__file__).parents[1] / "data" / "results" / "laptop"
     stored = results / f"causal_transformer.search.{task}"
-    for arm, chosen in grid.USED[task].items():
+    for arm, picked in grid.USED[task].items():
         scores = []
         for number in range(grid.TRIES):
             found = json.loads((stored / f"{arm}_{number}" / "seed0.json").read_text())["metrics"]
             scores.append(found["validation_accuracy"] + found["challenge_accuracy"])
-        assert scores[chosen] == max(scores)
+        assert scores[picked] == max(scores)
         used = config(arm, f"causal_transformer.overlap.{task}.m5", "laptop")
-        tried = config(f"{arm}_{chosen}", f"causal_transformer.search.{task}", "laptop")
+        tried = config(f"{arm}_{picked}", f"causal_transformer.search.{task}", "laptop")
         differing = {key for key in used if used[key] != tried[key]}
         aim = {"entropy_target"} if arm == "entropy" else set()
         assert differing - {"map_rows"} == {"cells", "data", "data_seed", "real", "steps"} | aim
@@ -444,7 +444,7 @@ def test_the_whole_method_at_its_gcns_rate_has_its_best_try(task):
         found = json.loads(file.read_text())["metrics"]
         scores.append(found["validation_accuracy"] + found["challenge_accuracy"])
     chosen = grid.GCN_USED[task]
-    assert scores[chosen] == max(scores)
+    assert scores[picked] == max(scores)
     used = config("both", f"causal_transformer.rate.{task}", "laptop")
     tried = config(f"both_{chosen}", f"causal_transformer.search.rate.{task}", "laptop")
     assert {key for key in used if used[key] != tried[key]} - {"map_rows"} == {
