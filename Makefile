@@ -44,7 +44,7 @@ test: lint
 	export CAUSALNB_RESULTS="$$tmp/results" CAUSALNB_FIGURES="$$tmp/figures" CAUSALNB_CACHE="$$tmp/cache"; set -x; \
 	$(PYTEST) -p no:nbval --cov=causalnb --cov-fail-under=95 tests/unit; \
 	$(PYTEST) -p no:nbval tests/repo; \
-	$(PYTEST) --nbval-lax --nbval-current-env --nbval-cell-timeout 120 notebooks
+	$(BIN)/python -m tests.warm $(PYTEST) --nbval-lax --nbval-kernel-name warm --nbval-cell-timeout 120 notebooks
 
 lab: setup
 	$(BIN)/python -m causalnb lab
