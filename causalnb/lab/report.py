@@ -23,7 +23,7 @@ on results, on a profile or on a file of the paper is a function of the profile,
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import chain
@@ -68,8 +68,15 @@ def first(text: str) -> Callable[[Sequence[float]], str]:
 class Values:
     """Numbers by seed: an arm in a metric, a difference, a mean, or what a function computes."""
 
-    needs: tuple[str, ...] = ()
-    difference = False
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The experiments that it is read from."""
+        return ()
+
+    @property
+    def difference(self) -> bool:
+        """Whether something is subtracted in it."""
+        return False
 
     def by_seed(self, at: "Reader", metric=None) -> dict[int, float]:
         """{seed: value}, read in the profile of `at`; LabError, as evidence.require, where results lack."""
@@ -345,9 +352,13 @@ class Reader:
         return self.judged[id(row)]
 
     def _decided(self, row: Row) -> verdicts.Verdict:
-        claim = _claim(row.claim)
+        claim = _claim(row.claim or "")
         if row.value is None:
             return verdicts.decide(claim, self.profile)
+        if isinstance(row.value, Mapping):
+            raise LabError(
+                f"the row {row.label!r} has values by column: give it those that decide its claim."
+            )
         found = list(row.value.by_seed(self, claim["our_metric"]).values())
         if not found:
             return verdicts.not_attempted(f"there is nothing to compare: {row.label}")
@@ -368,7 +379,7 @@ class Column:
 
     heading: str
 
-    def cell(self, row: Row, at: Reader, labels: Iterable):
+    def cell(self, row: Row, at: Reader, labels: Iterator):
         """The cell of a row; `labels` are its texts that stand in no column yet."""
         return at.text(next(labels, ""))
 
@@ -548,7 +559,7 @@ class Report:
         """The Table in a profile; of those Rows that `only` takes; not strict: claims may lack results."""
         at = Reader(profile, strict)
         columns = [Column(part) if isinstance(part, str) else part for part in self.columns]
-        lines = []
+        lines: list[Sequence] = []
         for row in self.all_rows():
             if not isinstance(row, Row):
                 lines += row(profile) if callable(row) else [row]

@@ -159,6 +159,9 @@ def test_a_claim_without_results_or_without_a_contrast():
     assert lacking[2:] == ["accuracy", "", "no result yet"]
     assert reason[2:4] == ["", ""] and str(reason[4]).startswith("not attempted: ")
     assert empty[2:4] == ["", ""] and "nothing to compare: x" in str(empty[4])
+    by_column = table(VERDICTS, [Row("x", {"ours": A}, claim="c2dlm.claim16")])
+    with pytest.raises(LabError, match="the row 'x' has values by column"):
+        by_column("quick")
     only = made("quick", only=lambda row: row.claim == "c2dlm.claim2")
     assert len(only.rows) == 1
 
@@ -189,3 +192,19 @@ def test_an_artefact_is_registered_with_what_its_reports_need(monkeypatch, tmp_p
     files = {path.name for path in building.build("c2dlm.made_up", "quick")}
     assert {"made_up.md", "made_up.svg"} <= files
     plt.close("all")
+
+
+def test_values_for_figures_and_prose_and_what_columns_share():
+    assert (A - B).of("score") == pytest.approx([0.2, 0.21]) and A.summary("half").n == 3
+    assert (A - B).of(report.in_percent("score")) == pytest.approx([20, 21])
+    columns = [
+        Measured("x", "score", report.number(1)),
+        Measured("less", "score", report.number(1), minus=B, of="x", same="default"),
+    ]
+    plain, other = cells(columns, Row((), {"x": B}), Row((), {"x": A}))
+    assert plain[1] == "default" and other[1] == report.number(1)([0.2, 0.21])
+    assert cells(columns, Row((), {}))[0] == ["", ""]
+    ((bare,),) = cells([Measured("x", "{way}score")], Row((), A))
+    assert bare == percent(mean_ci(SCORES["c2dlm"]))
+    found = table(VERDICTS, [Row("x", A - B, claim="c2dlm.claim16"), ["finished"] * 5]).verdicts("quick")
+    assert [*found] == ["c2dlm.claim16"] and found["c2dlm.claim16"].summary.n == 2
