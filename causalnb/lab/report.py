@@ -412,9 +412,12 @@ class Measured(Column):
     of: str | None = None
     same: str = ""
 
+    def _own(self, row: Row) -> Values | None:
+        return row.value.get(self.of or self.heading) if isinstance(row.value, Mapping) else row.value
+
     def value(self, row: Row) -> Values | None:
         """What it reads of a row, None of a row without."""
-        value = row.value.get(self.of or self.heading) if isinstance(row.value, Mapping) else row.value
+        value = self._own(row)
         if self.minus is not None and value is not None:
             value = None if value == self.minus else value - self.minus
         return value and value.within(self.experiment)
@@ -430,7 +433,7 @@ class Measured(Column):
             return "" if self.paper is None else row.paper(self.paper)(at.profile)
         found = self.found(row, at)
         if found is None:
-            return self.same if row.value is not None else ""
+            return self.same if self.minus is not None and self._own(row) == self.minus else ""
         return (self.format or (gain if self.value(row).difference else share))(found)
 
 
