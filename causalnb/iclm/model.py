@@ -69,6 +69,28 @@ class ModuleCache(DynamicCache):
         self.batch_select_indices(rows.repeat_interleave(repeats))
 
 
+@dataclass
+class Pass:
+    """One pass through the base, in which a row of each input becomes one for each module that runs on it.
+
+    The routing is settled before, or by the shared layers' states where prompt (B, T) is. everyone: whether
+    all domain modules run.
+    """
+
+    inputs: int
+    everyone: bool
+    routing: Routing | None
+    prompt: Tensor | None
+
+    def repeated(self, value, modules: int):
+        """A tensor, or tensors, of one row for each input, once for every module."""
+        if isinstance(value, tuple):
+            return tuple(self.repeated(part, modules) for part in value)
+        if isinstance(value, Tensor) and value.dim() > 1 and len(value) == self.inputs:
+            return value.repeat(modules, *[1] * (value.dim() - 1))
+        return value
+
+
 class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
     """The paper's model on one frozen Hugging Face decoder: each module is a row of low-rank adapters.
 
@@ -111,7 +133,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         if config.shared_layers:
             for layer in layers:
                 layer.register_forward_pre_hook(self._fan_out, with_kwargs=True)
-        self._pending = None
+        self._pass: Pass | None = None
         precision = torch.promote_types(self.base.get_input_embeddings().weight.dtype, torch.float32)
         self.router.to(dtype=precision)  # what is trained or averaged over many steps needs the digits
         if self.aggregation is not None:
@@ -255,7 +277,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         config.save_pretrained(folder)
         save_file(weights, folder / "adapter_model.safetensors")
 
-    # States
+    # States and routing
 
     def states(
         self,
@@ -307,7 +329,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         prompt = _prompt(input_ids, attention_mask, labels, prompt_mask)
         return prompt if self.config.router_over == "prompt" else torch.ones_like(prompt)
 
-    def _route(self, states: Tensor) -> Routing:
+    def _routed(self, states: Tensor) -> Routing:
         """Routing of pooled states (B, H); ValueError where the router in place has other modules."""
         known = len(self.router.choose.codebook)
         if known != self.config.num_modules:
@@ -317,62 +339,69 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             )
         return self.router(states)
 
+    def _route(
+        self, routing, router_states, input_ids, attention_mask, labels, prompt_mask, position_ids
+    ) -> Pass:
+        """The pass of a batch: its routing is the one given, or by states given or asked of the base."""
+        read, prompt = (input_ids, attention_mask, labels, prompt_mask), None
+        if routing is None and router_states is None and self.config.shared_layers:
+            prompt = self._router_mask(*read)
+        elif routing is None:
+            if router_states is None:
+                router_states = self.router_states(*read, position_ids=position_ids)
+            routing = self._routed(router_states)
+        everyone = labels is not None and self.config.information == "all"
+        return Pass(len(input_ids), everyone, routing, prompt)
+
+    # Running
+
     def _decoder(self, input_ids, attention_mask, **kwargs):
         kwargs = {"use_cache": False} | kwargs | {"return_dict": True}
         return self.base.base_model(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
 
-    def _run(self, routing: Routing | None, input_ids, attention_mask, prompt, everyone, **kwargs):
-        """The routing, last hidden states (M, B, T, H) of the modules that ran, and the cache."""
-        inputs = len(input_ids)
-        if not self.config.shared_layers:
-            modules = self._assigned(routing, inputs, everyone)
-            repeated = {name: self._repeated(value, len(modules), inputs) for name, value in kwargs.items()}
-            mask = self._repeated(attention_mask, len(modules), inputs)
-            with self.rows.of(modules.flatten()):
-                out = self._decoder(input_ids.repeat(len(modules), 1), mask, **repeated)
-        else:
-            self._pending = [routing, prompt, inputs, everyone]
+    def _run(self, now: Pass, input_ids, attention_mask, **kwargs):
+        """Last hidden states (M, B, T, H) of the modules that ran, and the cache; now.routing is settled."""
+        if self.config.shared_layers:
+            self._pass = now
             try:
                 out = self._decoder(input_ids, attention_mask, **kwargs)
-                routing = self._pending[0]
             finally:
-                self._pending, self.rows.module = None, None
-        return routing, out.last_hidden_state.unflatten(0, (-1, inputs)), out.past_key_values
+                self._pass, self.rows.module = None, None
+        else:
+            modules = self._assigned(now)
+            count = len(modules)
+            repeated = {name: now.repeated(value, count) for name, value in kwargs.items()}
+            with self.rows.of(modules.flatten()):
+                mask = now.repeated(attention_mask, count)
+                out = self._decoder(input_ids.repeat(count, 1), mask, **repeated)
+        return out.last_hidden_state.unflatten(0, (-1, now.inputs)), out.past_key_values
 
-    def _assigned(self, routing: Routing, inputs: int, everyone: bool) -> Tensor:
+    def _assigned(self, now: Pass) -> Tensor:
         """Adapter rows (M, B) that run for B inputs: the invariant module's, then the domains'."""
-        device = routing.module.device
-        domains = routing.module[None]
-        if routing.weights is not None or everyone:
-            domains = torch.arange(self.config.num_modules, device=device)[:, None].expand(-1, inputs)
+        device = now.routing.module.device
+        domains = now.routing.module[None]
+        if now.routing.weights is not None or now.everyone:
+            domains = torch.arange(self.config.num_modules, device=device)[:, None].expand(-1, now.inputs)
         if not self.config.invariant:
             return domains
-        return torch.cat([torch.full((1, inputs), self.number("invariant"), device=device), domains])
+        return torch.cat([torch.full((1, now.inputs), self.number("invariant"), device=device), domains])
 
     def _fan_out(self, layer, given: tuple, named: dict):
         """Before an adapted layer, one row for each input becomes one for each module that runs on it.
 
         Masks and positions do so before every layer, the states before the first, which also routes by them.
         """
-        if self._pending is None:
+        now = self._pass
+        if now is None:
             return None
-        hidden = given[0] if given else named["hidden_states"]
-        routing, prompt, inputs, everyone = self._pending
-        if routing is None:
-            routing = self._route(mean_pooled(hidden.detach(), prompt))
-            self._pending[0] = routing
-        modules = self._assigned(routing, inputs, everyone)
+        if now.routing is None:
+            hidden = given[0] if given else named["hidden_states"]
+            now.routing = self._routed(mean_pooled(hidden.detach(), now.prompt))
+        modules = self._assigned(now)
         self.rows.module = modules.flatten()
-        given = tuple(self._repeated(value, len(modules), inputs) for value in given)
-        return given, {name: self._repeated(value, len(modules), inputs) for name, value in named.items()}
-
-    def _repeated(self, value, copies: int, inputs: int):
-        """A tensor, or tensors, of one row for each input, once for every module."""
-        if isinstance(value, tuple):
-            return tuple(self._repeated(part, copies, inputs) for part in value)
-        if isinstance(value, Tensor) and value.dim() > 1 and len(value) == inputs:
-            return value.repeat(copies, *[1] * (value.dim() - 1))
-        return value
+        return now.repeated(given, len(modules)), {
+            name: now.repeated(value, len(modules)) for name, value in named.items()
+        }
 
     # Forward
 
@@ -418,43 +447,38 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         cached = _checked_cache(past_key_values)
         grown = cached is not None and cached.get_seq_length() > 0
         routing = routing if cached is None else cached.routing
-        if routing is None and router_states is not None:
-            routing = self._route(router_states)
-        if routing is None and not self.config.shared_layers:
-            routing = self._route(
-                self.router_states(input_ids, attention_mask, labels, prompt_mask, position_ids=position_ids)
-            )
+        now = self._route(
+            routing, router_states, input_ids, attention_mask, labels, prompt_mask, position_ids
+        )
         if use_cache and cached is None:
-            cached = ModuleCache(self.base.config, routing)
-        prompt = None
-        if routing is None:
-            prompt = self._router_mask(input_ids, attention_mask, labels, prompt_mask)
-        everyone = labels is not None and self.config.information == "all"
-        routing, states, cached = self._run(
-            routing,
-            input_ids,
-            attention_mask,
-            prompt,
-            everyone,
-            past_key_values=cached,
-            use_cache=use_cache,
-            **kwargs,
+            cached = ModuleCache(self.base.config, now.routing)
+        states, cached = self._run(
+            now, input_ids, attention_mask, past_key_values=cached, use_cache=use_cache, **kwargs
         )
         if cached is not None:
-            cached.routing = routing
+            cached.routing = now.routing
         if labels is not None:
-            return self._with_losses(routing, states, labels)
+            return self._with_losses(now.routing, states, labels)
         if not grown:
             _checked_finite(states, attention_mask)
-        states = states[:, :, -logits_to_keep:] if logits_to_keep else states
-        weights = _domain_weights(routing).repeat_interleave(states.shape[2], 1)
-        logits = self._logits(states.flatten(1, 2), weights).unflatten(0, states.shape[1:3])
-        return ICLMOutput(logits=logits, routing=routing, past_key_values=cached)
+        return ICLMOutput(
+            logits=self._answered(now.routing, states, logits_to_keep),
+            routing=now.routing,
+            past_key_values=cached,
+        )
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *arguments, **keywords):
         """The prompt's routing holds until the end of the text, without a cache too."""
         model_kwargs["routing"] = outputs.routing
         return super()._update_model_kwargs_for_generation(outputs, model_kwargs, *arguments, **keywords)
+
+    # Scoring
+
+    def _answered(self, routing: Routing, states: Tensor, logits_to_keep: int) -> Tensor:
+        """Logits (B, T, V) of the modules' states (M, B, T, H), or of the last logits_to_keep places."""
+        states = states[:, :, -logits_to_keep:] if logits_to_keep else states
+        weights = _domain_weights(routing).repeat_interleave(states.shape[2], 1)
+        return self._logits(states.flatten(1, 2), weights).unflatten(0, states.shape[1:3])
 
     def _logits(self, states: Tensor, weights: Tensor, rows: Tensor | None = None) -> Tensor:
         """Logits (n, V) of states (M, n, H) and the domains' weights (N, n), at rows alone."""
