@@ -65,6 +65,7 @@ class RowLossSum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, problem, *tensors):
+        """The loss, a scalar, and its parts; tensors: L queries, then L keys, then L norms."""
         layers = len(tensors) // 3
         query, key, norm = tensors[:layers], tensors[layers : 2 * layers], tensors[2 * layers :]
         wanted = any(ctx.needs_input_grad)
@@ -87,6 +88,7 @@ class RowLossSum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient, _):
+        """The kept slopes times the gradient of the loss, a scalar; none for the problem."""
         return None, *((slope * gradient).to(dtype) for slope, dtype in zip(ctx.saved_tensors, ctx.dtypes))
 
 

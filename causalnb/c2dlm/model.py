@@ -313,6 +313,7 @@ class MaskedDiffusionCollator:
     in_order: bool = False
 
     def __call__(self, rows: Sequence[Mapping]) -> dict:
+        """The noised batch of rows: tensors (B, T), by the names that `forward` takes."""
         lengths = [len(row["input_ids"]) for row in rows]
         tokens = self.max_length or max(lengths)
         if max(lengths) > tokens:

@@ -59,6 +59,7 @@ class FeedForward(nn.Module):
         self.sigma = ACTIVATIONS[config.activation]
 
     def forward(self, hidden: Tensor) -> Tensor:
+        """W_down sigma(W_up h), of shape (B, T, D) as hidden."""
         return self.down_proj(self.sigma(self.up_proj(hidden)))
 
 

@@ -1,10 +1,10 @@
-"""Reasoning: six small synthetic tasks in the shape of C2DLM's table 5, and loaders of the real test sets.
+r"""Reasoning: six small synthetic tasks in the shape of C2DLM's table 5, and loaders of the real test sets.
 
 The synthetic tasks are written in separate words over a small vocabulary; every response shows its steps, and
 every row names its concepts and what each follows from, in words that stand in the row exactly once:
 
     purchases   numbers in a story           for GSM8K       #### 11
-    equations   linear equations             for MATH500     \\\\boxed{ 5 }
+    equations   linear equations             for MATH500     \\boxed{ 5 }
     ordering    who is oldest, of a chain    for GPQA        Answer : B
     formulas    a formula of physics         for MMLU STEM   Answer : B
     kinds       what follows from its kind   for ARC-C       Answer : B
@@ -307,7 +307,7 @@ def parse(task: str, text: str, source: str) -> list[dict]:
     number, rows = 0, []
     try:
         raw = json.loads(text) if text.lstrip().startswith("[") else map(json.loads, StringIO(text))
-        for number, row in enumerate(raw, 1):
+        for number, row in enumerate(raw, 1):  # noqa: B007  (named in the error)
             rows.append(_READERS[task](row))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise DataError(

@@ -31,8 +31,10 @@ def overlap(sentence1: str, sentence2: str) -> float:
 
 
 def statistics(rows: Iterable[dict], label: int = 0) -> dict[str, float]:
-    """How far overlap tells `label`: pairs, and its share (0 to 1) among all, among those whose overlap is 1,
-    and among those where it is below 0.5. DataError if there is no such pair.
+    """How far overlap tells `label`: the number of pairs, and the label's share (0 to 1) among them.
+
+    Among all, among those whose overlap is 1, and among those where it is below 0.5. DataError if there is no
+    such pair.
     """
     found = [(overlap(row["sentence1"], row["sentence2"]), row["label"] == label) for row in rows]
     groups = {

@@ -28,7 +28,7 @@ EXAMPLE = ("no, sir i'm afraid i didn't", "yes, of course i did, sir")  # the pa
 
 
 def settings(config: dict, steps: int) -> dict:
-    """The room's settings among config's: `ramp` is in shares of `steps`, `draw` the random pattern's seed."""
+    """The room's settings among config's: `ramp` in shares of `steps`, `draw` the random pattern's seed."""
     ramp = None
     if config["ramp"] is not None:
         first, last = config["ramp"]

@@ -32,7 +32,7 @@ def literal(graph, spans, offsets, start, step_rule, rows="response"):
         here = {c for c in graph.concepts for a, b in spans[c] if s < b and e > a and e > s}
         owner.append(here.pop() if len(here) == 1 else None)
     mask = torch.zeros(len(offsets), len(offsets), dtype=torch.int8)
-    for i, (s, e) in enumerate(offsets):
+    for i, (_, e) in enumerate(offsets):
         for j in range(len(offsets)):
             q, k = owner[i], owner[j]
             if q is None or k is None or q == k or (rows == "response" and e <= start):

@@ -113,7 +113,7 @@ def test_failures_are_retried_then_recorded_and_the_rest_is_kept(server):
     assert [one.edges for one in found] == [GRAPH, None, GRAPH] and found[0].error is None
     assert found[1].error == "the reply holds no object {effect: [causes]}: '[1, 2'"
     with pytest.raises(TeacherFailed, match="the annotation failed .*: annotate it again or leave it out"):
-        found[1].graph
+        _ = found[1].graph
     counts = teacher.summary(found)
     assert counts == dict(
         annotated=2, failed=1, retried=2, effects=2, pairs=4, missing_effects=0, missing_causes=0, cyclic=0
@@ -299,7 +299,7 @@ def test_answers_that_are_no_http_are_failures_like_others(answer, said):
         found = c2dlm.annotate(lambda *item: next(asked)(*item), [("Q", "A"), ITEM], retries=0)
     assert found[1].edges == GRAPH
     with pytest.raises(TeacherFailed, match=said):
-        found[0].graph
+        _ = found[0].graph
 
 
 @pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85", "\r", "\n", "\f"], ids=ascii)

@@ -8,8 +8,8 @@ import torch
 import transformers
 
 from causalnb import sci
-from causalnb.wrapping import decoder_layers
 from causalnb.sci.contrasts import ConstructionTransformer, SlotDecoder
+from causalnb.wrapping import decoder_layers
 from tests.unit.sci.tiny import BASES, SLOTS, VOCABULARY, WIDTH, awake, base, batch, gradients
 from tests.unit.sci.tiny import sci as wrapped
 
