@@ -89,7 +89,9 @@ class RowLossSum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, gradient, _):
         """The kept slopes times the gradient of the loss, a scalar; none for the problem."""
-        return None, *((slope * gradient).to(dtype) for slope, dtype in zip(ctx.saved_tensors, ctx.dtypes))
+        return None, *(
+            (slope * gradient).to(dtype) for slope, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=False)
+        )
 
 
 @dataclass
@@ -111,7 +113,7 @@ class Rows:
     def loss(self, query, key, norm, rows, wanted):
         """Sums [loss, ratio, neg, hinge, satisfied, has_ratio], the maps A, and U of a chunk of rows."""
         maps, weighted = [], 0
-        for q, k, n, allowed, scaling in zip(query, key, norm, self.allowed, self.scaling):
+        for q, k, n, allowed, scaling in zip(query, key, norm, self.allowed, self.scaling, strict=False):
             a = self._map(q[:, :, :, rows], k, allowed if allowed is None else allowed[:, :, rows], scaling)
             n = n[..., rows] if self.by_query else n
             n = n[..., :, None] if self.by_query else n[..., None, :]  # (B, G, R, 1) or (B, G, 1, T)
@@ -156,7 +158,7 @@ class Rows:
     def slopes(self, query, key, norm, rows, maps, upward, slopes):
         """Add the gradients of a chunk of rows in queries, keys and norms to `slopes`."""
         layers = len(query)
-        for i, (q, k, n, a, scaling) in enumerate(zip(query, key, norm, maps, self.scaling)):
+        for i, (q, k, n, a, scaling) in enumerate(zip(query, key, norm, maps, self.scaling, strict=False)):
             upward_here = upward / (layers * a.shape[1] * a.shape[2])
             flow = a * upward_here[:, None, None]  # A U, (B, G, J, R, T)
             if self.by_query:

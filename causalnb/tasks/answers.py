@@ -179,7 +179,7 @@ def _same(left: str, right: str) -> bool:
         return exact[0] == exact[1]
     computed = [_computed(side) for side in (left, right)]
     return None not in computed and all(
-        cmath.isclose(a, b, rel_tol=1e-11, abs_tol=1e-11) for a, b in zip(*computed)
+        cmath.isclose(a, b, rel_tol=1e-11, abs_tol=1e-11) for a, b in zip(*computed, strict=False)
     )
 
 

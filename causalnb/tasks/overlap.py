@@ -353,7 +353,7 @@ def entailed(family: str = "main") -> dict[str, list[Template]]:
 def _fill(template: Template, draw: random.Random) -> dict[str, str]:
     filled = {}
     for kind, slots in template.slots.items():
-        filled |= zip(slots, draw.sample(WORDS[kind], len(slots)))
+        filled |= zip(slots, draw.sample(WORDS[kind], len(slots)), strict=False)
     for slot in template.slots.get("N", ()):
         several = slot[0] == "P" or draw.random() < 0.5
         filled[slot] += "s" * several

@@ -109,7 +109,7 @@ def _row(question: str, steps: dict[str, list[str]], answer: str, close: str, la
 def _choose(draw: random.Random, right: str, wrong: list[str]) -> tuple[str, str]:
     options = [right, *wrong]
     draw.shuffle(options)
-    said = " ".join(f"( {letter} ) {option}" for letter, option in zip(_LETTERS, options))
+    said = " ".join(f"( {letter} ) {option}" for letter, option in zip(_LETTERS, options, strict=False))
     return said, _LETTERS[options.index(right)]
 
 
@@ -151,7 +151,7 @@ def _equations(draw: random.Random) -> dict:
 
 def _ordering(draw: random.Random) -> dict:
     chain = draw.sample(PEOPLE, 4)
-    facts = [f"{a} is older than {b}" for a, b in zip(chain, chain[1:])]
+    facts = [f"{a} is older than {b}" for a, b in zip(chain, chain[1:], strict=False)]
     said = draw.sample(facts, 3)
     options, letter = _choose(draw, chain[0], chain[1:])
     steps = {" > ".join(chain[:3]): facts[:2]}
@@ -192,7 +192,7 @@ def _kinds(draw: random.Random) -> dict:
         f"Every {kinds[0]} is a {kinds[1]}",
         f"Every {kinds[1]} is {colours[0]}",
     ]
-    others = [f"Every {kind} is {colour}" for kind, colour in zip(kinds[2:], colours[1:])]
+    others = [f"Every {kind} is {colour}" for kind, colour in zip(kinds[2:], colours[1:], strict=False)]
     options, letter = _choose(draw, colours[0], colours[1:])
     steps = {f"{pet} is a {kinds[1]}": facts[:2]}
     steps[f"{pet} is {colours[0]}"] = [*steps, facts[2]]
@@ -355,7 +355,9 @@ def _from_hub(task: str, seed: int) -> dict[str, list[dict]]:
             question, letter = raw["Question"], _LETTERS[options.index(raw["Correct Answer"])]
         else:
             question, options, letter = raw["question"], raw["choices"], _LETTERS[int(raw["answer"])]
-        said = "\n".join([question, *(f"({name}) {option}" for name, option in zip(_LETTERS, options))])
+        said = "\n".join(
+            [question, *(f"({name}) {option}" for name, option in zip(_LETTERS, options, strict=False))]
+        )
         return {"prompt": said, "response": f"The answer is ({letter}).", "answer": letter}
 
     try:

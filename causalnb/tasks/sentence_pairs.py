@@ -67,7 +67,7 @@ def table(text: str, source: str, columns: Sequence[str]) -> list[tuple[int, dic
                 f"({', '.join(columns)}) with tabs between them, found {line[:60]!r}; take a "
                 f"fresh copy of the file."
             )
-        rows.append((number, dict(zip(columns, cells))))
+        rows.append((number, dict(zip(columns, cells, strict=False))))
     return rows[1:]
 
 
@@ -177,7 +177,7 @@ def from_hub(
     def rows(part: str) -> list[dict]:
         return [
             {"sentence1": one, "sentence2": two, "label": label}
-            for one, two, label in zip(*(data[part][column] for column in (*columns, "label")))
+            for one, two, label in zip(*(data[part][column] for column in (*columns, "label")), strict=False)
             if label >= 0
         ]
 

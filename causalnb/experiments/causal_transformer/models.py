@@ -150,7 +150,9 @@ def example_map(model, tokenizer) -> list[dict]:
     """`shown_map` of a classifier's encoder on the paper's pair."""
     import torch
 
-    given = collate(encoded([dict(zip(("sentence1", "sentence2"), EXAMPLE), label=0)], tokenizer))
+    given = collate(
+        encoded([dict(zip(("sentence1", "sentence2"), EXAMPLE, strict=False), label=0)], tokenizer)
+    )
     del given["labels"]
     model.eval()
     with torch.no_grad():

@@ -155,7 +155,10 @@ def test_cycles_are_found_and_named():
     knots = looped.cycles()
     assert [set(cycle) for cycle in knots] == [{"a", "b", "c"}, {"d", "e"}]
     for cycle in knots:
-        assert all(cause in looped.edges[effect] for cause, effect in zip(cycle, [*cycle[1:], cycle[0]]))
+        assert all(
+            cause in looped.edges[effect]
+            for cause, effect in zip(cycle, [*cycle[1:], cycle[0]], strict=False)
+        )
 
 
 def test_a_cyclic_graph_is_reported_and_both_directions_cancel():
