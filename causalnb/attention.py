@@ -50,7 +50,8 @@ class Record:
     def attention(self) -> Tensor:
         """The attention map (B, H, T, S) by the model's own eager code, without dropout; rows sum to 1.
 
-        Differentiable in query and key. Raises ValueError unless the model runs under eager or sdpa."""
+        Differentiable in query and key. Raises ValueError unless the model runs under eager or sdpa.
+        """
         if self.implementation not in ("eager", "sdpa"):
             raise ValueError(
                 f"attention() is exact under 'eager' and 'sdpa' and the model runs under "
@@ -95,7 +96,8 @@ def tap(
     Under gradient checkpointing the recomputation in the backward pass is not recorded a second time. A
     static cache overwrites its keys in place: use `fn` there.
     Raises ValueError for a model that the tap was not shown to reproduce (see `verify`), for re-entrant
-    checkpointing (its records carry no gradient), for an unknown kind and for a layer the model lacks."""
+    checkpointing (its records carry no gradient), for an unknown kind and for a layer the model lacks.
+    """
     _refuse(model)
     sites, records = _sites(model, layers, kinds), []
     names: dict[str, str] = {}
@@ -120,7 +122,8 @@ def tap(
 def attention_maps(model: nn.Module, *, kinds: Iterable[str] = ("self",), **inputs) -> list[Tensor]:
     """The attention maps (B, H, T, S) of one forward pass in the order of the calls (an encoder's first).
 
-    Without gradients and in the model's present mode: call `model.eval()` before. Raises as `tap` does."""
+    Without gradients and in the model's present mode: call `model.eval()` before. Raises as `tap` does.
+    """
     maps: list[Tensor] = []
     with torch.no_grad(), tap(model, lambda record: maps.append(record.attention()), kinds=kinds):
         model(**inputs)
@@ -132,7 +135,8 @@ def verify(model: nn.Module, inputs: Mapping) -> None:
 
     Outputs and gradients must be bitwise those of the untapped model, and `attention()` the maps that the
     model itself returns under eager, to the tolerance of `torch.testing.assert_close`: give inputs without
-    padding. Raises ValueError, naming what differs."""
+    padding. Raises ValueError, naming what differs.
+    """
     name = type(model).__name__
     if model.training:
         raise ValueError(f"verify compares two runs and {name} is in training mode: call model.eval() first.")

@@ -65,6 +65,7 @@ class RowLossSum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, problem, *tensors):
+        """The loss, a scalar, and its parts; tensors: L queries, then L keys, then L norms."""
         layers = len(tensors) // 3
         query, key, norm = tensors[:layers], tensors[layers : 2 * layers], tensors[2 * layers :]
         wanted = any(ctx.needs_input_grad)
@@ -87,7 +88,10 @@ class RowLossSum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient, _):
-        return None, *((slope * gradient).to(dtype) for slope, dtype in zip(ctx.saved_tensors, ctx.dtypes))
+        """The kept slopes times the gradient of the loss, a scalar; none for the problem."""
+        return None, *(
+            (slope * gradient).to(dtype) for slope, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=False)
+        )
 
 
 @dataclass
@@ -109,7 +113,7 @@ class Rows:
     def loss(self, query, key, norm, rows, wanted):
         """Sums [loss, ratio, neg, hinge, satisfied, has_ratio], the maps A, and U of a chunk of rows."""
         maps, weighted = [], 0
-        for q, k, n, allowed, scaling in zip(query, key, norm, self.allowed, self.scaling):
+        for q, k, n, allowed, scaling in zip(query, key, norm, self.allowed, self.scaling, strict=False):
             a = self._map(q[:, :, :, rows], k, allowed if allowed is None else allowed[:, :, rows], scaling)
             n = n[..., rows] if self.by_query else n
             n = n[..., :, None] if self.by_query else n[..., None, :]  # (B, G, R, 1) or (B, G, 1, T)
@@ -154,7 +158,7 @@ class Rows:
     def slopes(self, query, key, norm, rows, maps, upward, slopes):
         """Add the gradients of a chunk of rows in queries, keys and norms to `slopes`."""
         layers = len(query)
-        for i, (q, k, n, a, scaling) in enumerate(zip(query, key, norm, maps, self.scaling)):
+        for i, (q, k, n, a, scaling) in enumerate(zip(query, key, norm, maps, self.scaling, strict=False)):
             upward_here = upward / (layers * a.shape[1] * a.shape[2])
             flow = a * upward_here[:, None, None]  # A U, (B, G, J, R, T)
             if self.by_query:

@@ -108,7 +108,7 @@ class ConceptGraph:
         starts = [min(knot, key=self.concepts.index) for knot in ordered]
         return [
             [cause for cause, _ in nx.find_cycle(graph.subgraph(knot), start)]
-            for knot, start in zip(ordered, starts)
+            for knot, start in zip(ordered, starts, strict=False)
         ]
 
     def find(self, text: str, occurrences: str = "all") -> dict[str, list[Span]]:
@@ -201,7 +201,9 @@ class Supervision:
 
     def __post_init__(self):
         given = torch.as_tensor(self.relation)
-        for name, dtype in zip(self.FIELDS, (torch.int64, torch.int8, torch.int64, torch.bool, torch.bool)):
+        for name, dtype in zip(
+            self.FIELDS, (torch.int64, torch.int8, torch.int64, torch.bool, torch.bool), strict=False
+        ):
             setattr(self, name, torch.as_tensor(getattr(self, name), dtype=dtype))
         tokens, concepts = self.concept.shape[-1], self.relation.shape[-1]
         lengths = {self.step.shape[-1], self.relation.shape[-2]}

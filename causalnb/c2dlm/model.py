@@ -313,13 +313,14 @@ class MaskedDiffusionCollator:
     in_order: bool = False
 
     def __call__(self, rows: Sequence[Mapping]) -> dict:
+        """The noised batch of rows: tensors (B, T), by the names that `forward` takes."""
         lengths = [len(row["input_ids"]) for row in rows]
         tokens = self.max_length or max(lengths)
         if max(lengths) > tokens:
             raise ValueError(
                 f"a row has {max(lengths)} tokens, more than max_length {tokens}: raise it or cut rows"
             )
-        for row, length in zip(rows, lengths):
+        for row, length in zip(rows, lengths, strict=False):
             if len(row["prompt_mask"]) != length:
                 raise ValueError(
                     f"a row has {length} input_ids and {len(row['prompt_mask'])} entries of "
@@ -328,7 +329,7 @@ class MaskedDiffusionCollator:
         supervised = [
             None if row.get("supervision") is None else Supervision.of(row["supervision"]) for row in rows
         ]
-        for one, length in zip(supervised, lengths):
+        for one, length in zip(supervised, lengths, strict=False):
             if one is not None and len(one.concept) != length:
                 raise ValueError(
                     f"a row has {length} input_ids and supervision of {len(one.concept)} "
@@ -361,7 +362,7 @@ class MaskedDiffusionCollator:
             return noised(slice(None))
         seeds = [int(np.random.SeedSequence((self.seed, draw)).generate_state(1)[0]) for draw in draws]
         parts = [noised(slice(i, i + 1), torch.Generator().manual_seed(seed)) for i, seed in enumerate(seeds)]
-        return tuple(torch.cat(part) for part in zip(*parts))
+        return tuple(torch.cat(part) for part in zip(*parts, strict=False))
 
     def _ranks(self, rows, labels) -> torch.Tensor:
         for number, row in enumerate(rows):
@@ -380,6 +381,6 @@ class MaskedDiffusionCollator:
     @staticmethod
     def _padded(values, fill, tokens) -> torch.Tensor:
         whole = torch.full((len(values), tokens), fill)
-        for line, value in zip(whole, values):
+        for line, value in zip(whole, values, strict=False):
             line[: len(value)] = torch.as_tensor(value)
         return whole

@@ -88,7 +88,7 @@ def scripted_rater(
             "[0, 1] and one gold graph each"
         )
     draw, scores = random.Random(seed), []
-    for ours, true in zip(found, gold):
+    for ours, true in zip(found, gold, strict=False):
         instance = []
         for effect, causes in ours.edges.items():
             known = set(true.edges.get(effect, ()))

@@ -96,6 +96,7 @@ class Endpoint:
             )
 
     def __call__(self, question: str, answer: str) -> str:
+        """The endpoint's reply to a question and its answer; TeacherFailed where there is none."""
         body = dict(
             model=self.model, messages=messages(question, answer), temperature=0, max_tokens=self.max_tokens
         )
@@ -134,6 +135,7 @@ class LocalChat:
 
     @torch.no_grad()
     def __call__(self, question: str, answer: str) -> str:
+        """The model's reply to a question and its answer, chosen greedily."""
         given = self.tokenizer.apply_chat_template(
             messages(question, answer), add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
@@ -149,6 +151,7 @@ class RuleTeacher:
     rule: Callable[[str, str], Mapping]
 
     def __call__(self, question: str, answer: str) -> str:
+        """The rule's graph as JSON."""
         return json.dumps(self.rule(question, answer))
 
 
@@ -159,15 +162,16 @@ class Recorded:
     replies: Mapping[tuple[str, str], str]
 
     def __call__(self, question: str, answer: str) -> str:
+        """The reply recorded for a question and its answer."""
         if (question, answer) not in self.replies:
             raise TeacherFailed(f"no reply is recorded for {question!r:.60}: annotate it with a live teacher")
         return self.replies[question, answer]
 
 
 def parse_answer(reply: str, text: str = "") -> ConceptGraph:
-    """The first graph in a reply, whatever is said around it.
+    r"""The first graph in a reply, whatever is said around it.
 
-    Backslashes that JSON would swallow (\\frac, \\times) are kept where more of the concepts then stand in
+    Backslashes that JSON would swallow (\frac, \times) are kept where more of the concepts then stand in
     text. Raises TeacherFailed when there is no graph with an effect.
     """
     doubled = re.sub(r'\\\\|\\(?!")', lambda match: "\\\\", reply)

@@ -59,6 +59,7 @@ class FeedForward(nn.Module):
         self.sigma = ACTIVATIONS[config.activation]
 
     def forward(self, hidden: Tensor) -> Tensor:
+        """W_down sigma(W_up h), of shape (B, T, D) as hidden."""
         return self.down_proj(self.sigma(self.up_proj(hidden)))
 
 
@@ -185,12 +186,12 @@ class Stack(nn.Module):
                 past_key_values=past_key_values,
             )
             kept.append(found)
-        rows, columns, maps, cross = zip(*kept)
+        rows, columns, maps, cross = zip(*kept, strict=False)
         return StackOutput(
             self.final_norm(hidden),
             maps if output_attentions else None,
             cross if output_attentions and self.decoder else None,
-            tuple(zip(rows, columns)) if measure else None,
+            tuple(zip(rows, columns, strict=False)) if measure else None,
             valid,
             measured,
         )

@@ -91,6 +91,7 @@ class MarkovBlanketLoss(nn.Module):
         return torch.tensor(self.gammas)[:, None].repeat(1, self.heads)
 
     def extra_repr(self) -> str:
+        """What print(model) shows of the settings."""
         return f"mode={self.mode!r}, self_loop={self.self_loop!r}, sides={self.sides!r}"
 
     def forward(self, attention: Tensor, valid: Tensor | None = None, causal: bool = False) -> Tensor:

@@ -84,9 +84,11 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
             initialization.zeros_(self.passes)
 
     def get_input_embeddings(self):
+        """The embedding that encoder and decoder share."""
         return self.encoder.embed_tokens
 
     def set_input_embeddings(self, value):
+        """Put another embedding in its place, in encoder and decoder."""
         self.encoder.embed_tokens = value
         if hasattr(self, "decoder"):
             self.decoder.embed_tokens = value
@@ -193,9 +195,11 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
         self.post_init()
 
     def get_output_embeddings(self):
+        """The linear map (D -> vocabulary) before the softmax."""
         return self.lm_head
 
     def set_output_embeddings(self, value):
+        """Put another linear map in its place."""
         self.lm_head = value
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ class GCNValueUpdate(nn.Module):
             self.weight = nn.Parameter(torch.randn(heads, width, width) * width**-0.5)
 
     def extra_repr(self) -> str:
+        """What print(model) shows of the settings."""
         return f"mode={self.mode!r}, activation={self.activation!r}"
 
     def forward(self, attention: Tensor | Callable[[Tensor], Tensor], value: Tensor) -> Tensor:

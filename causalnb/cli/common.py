@@ -157,5 +157,5 @@ def one_training() -> Iterator:
 
 
 def tally(counts: dict[str, int]) -> str:
-    """ "3 fresh, 2 missing"."""
+    """Counts as text: "3 fresh, 2 missing"."""
     return ", ".join(f"{number} {state}" for state, number in counts.items())

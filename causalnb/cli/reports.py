@@ -24,7 +24,6 @@ def buildable(scale: profiles.Profile) -> tuple[list[str], dict[str, list[str]]]
 
     One that was built before is among the first even if its results are lost: then building it fails.
     """
-
     known, ready, to_come = manifest.entries(scale.name), [], {}
     for item in registry.artefacts(extras=True):
         if not item.build:

@@ -120,10 +120,10 @@ def verify(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be compared.")] = False,
     json_: Json = False,
 ) -> None:
-    """Does the code of today give the numbers that were stored? Runs the probes of arms that are unverified.
+    """Does today's code give the stored numbers? Runs the probes of arms that are unverified.
 
-    A probe is an arm's first steps at the real settings and its quick run. Where all numbers are the same, the
-    arm's results are fresh again; the first number that differs is named, and then its version has to be
+    A probe is an arm's first steps at the real settings and its quick run. Where all numbers are the same,
+    the arm's results are fresh again; the first number that differs is named, and then its version has to be
     raised, or the change undone.
     """
     chosen = registry.resolve(targets) if targets else [one.id for one in registry.experiments()]

@@ -127,7 +127,7 @@ class Unit:
 
 
 def _statements(node, caught: bool = False) -> Iterator[ast.stmt]:
-    """The statements in a definition that can be seen to run, outermost first; guards and docstrings apart."""
+    """The statements of a definition that can be seen to run, outermost first; no guards, no docstrings."""
     caught = caught or isinstance(node, ast.Try)
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt):

@@ -54,7 +54,7 @@ def greedy_matches(
             pad_token_id=pad_token_id,
             eos_token_id=eos_token_id,
         )[:, width:].tolist()
-        for row, produced in zip(batch, out):
+        for row, produced in zip(batch, out, strict=False):
             answer = [label for label in rows[row]["labels"] if label != -100]
             matches[row] = produced[: len(answer)] == answer
     return matches

@@ -1,4 +1,4 @@
-"""The numbers that tables, figures and notebooks are made from: stored, or trained now where that is short."""
+"""The numbers that tables, figures and notebooks are made from: stored, or trained now where it is short."""
 
 import gc
 import os

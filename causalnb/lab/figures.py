@@ -108,7 +108,7 @@ def render(fig, format: str, dpi: int = 150) -> bytes:
             fig.savefig(out, format=format, dpi=dpi, metadata=PLAIN[format])
         data = out.getvalue()
         if format == "svg":  # ids are hashes of positions to the last bit: number them instead
-            data = IDS.sub(lambda id: b"x%d" % names.setdefault(id[0], len(names)), data)
+            data = IDS.sub(lambda id: b"x%d" % names.setdefault(id[0], len(names)), data)  # noqa: B023  (called at once)
         if data == last:
             break
         last = data

@@ -1,7 +1,7 @@
-"""Does an arm still compute what it computed? The first steps at the real settings, and the quick run, again.
+"""Does an arm still compute what it did? First steps at the real settings, and the quick run, again.
 
-A probe is a JSON file in data/probes/: losses and gradient norms of the first steps at the laptop settings with
-seed 0, scores after them on a few rows, and the quick run, whole. `verified` lists the code, by the hashes of
+A probe is a JSON file in data/probes/: losses and gradient norms of the first steps at the laptop settings
+with seed 0, scores after them on a few rows, and the quick run, whole. `verified` lists the code, by the hashes of
 what ran, and the libraries under which all of these numbers came out.
 """
 
@@ -124,7 +124,7 @@ def state(experiment: str, arm: str) -> tuple[bool, str]:
 
 
 def running(experiment: str, arm: str) -> str:
-    """A name for the code that an arm runs, the same while that does not change; without a probe, all code."""
+    """A name for the code that an arm runs, the same while it does not change; without a probe, all code."""
     probe = read(experiment, arm)
     for entry in probe["verified"] if probe else ():
         if codebase.index().holds(entry["units"], entry["edges"]):
@@ -191,7 +191,7 @@ def _told(value) -> str:
 
 
 def measure(experiment: str, arm: str) -> tuple[dict, dict[Path, set[int]]]:
-    """(numbers, executed lines by file) of an arm: its first steps at the real settings, and its quick run."""
+    """(numbers, executed lines by file) of an arm: first steps at the real settings, and the quick run."""
     try:
         from coverage import Coverage
     except ImportError:
@@ -261,7 +261,7 @@ def ensure(experiment: str, arm: str) -> None:
 class Check:
     """What a probe said: outcome "same", "differs", "made" or "failed".
 
-    `unrun`: {hash: place} of new lines in code that ran which did not run; `ran`: hashes of the lines that did.
+    `unrun`: {hash: place} of new lines in code that ran which did not; `ran`: hashes of those that did.
     """
 
     experiment: str

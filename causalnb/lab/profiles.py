@@ -58,7 +58,7 @@ def pick(profile: str | Profile | None = None, **values):
 
 
 def device(profile: str | Profile | None = None) -> str:
-    """ "cpu" or "cuda" for the profile; LabError if it needs a GPU and there is none."""
+    """The profile's device, "cpu" or "cuda"; LabError if it needs a GPU and there is none."""
     wanted = current(profile)
     if wanted.device == "cuda":
         import torch

@@ -45,8 +45,8 @@ class Experiment:
 
     `run(Run) -> {"metrics": {name: float}, "history": [{...}, ...]}`; seeds are 0 .. count-1; `version` is
     raised, with a line in CHANGELOG.md, by whoever changes what the numbers mean; `timed`: patterns of
-    measures that are seconds and differ from run to run; `cost`: first guess of core-seconds per result and profile, replaced by measured ones;
-    `memory`: by profile, estimated GiB on the device, where that is much.
+    measures that are seconds and differ from run to run; `cost`: first guess of core-seconds per result and
+    profile, replaced by measured ones; `memory`: by profile, estimated GiB on the device, where that is much.
     """
 
     id: str

@@ -230,22 +230,27 @@ class RichReporter(PlainReporter):
         self.bars.console.print(text, highlight=False, markup=False)
 
     def start(self, todo, kept, jobs):
+        """Show the bars, with one for all results."""
         super().start(todo, kept, jobs)
         self.bars.start()
         self.all = self.bars.add_task("all results", total=len(todo), note="")
 
     def begin(self, job):
+        """Add the run's bar."""
         self.tasks[job] = self.bars.add_task(str(job), total=None, note="")
 
     def update(self, job, done, total, note):
+        """Move the run's bar."""
         self.bars.update(self.tasks[job], completed=done, total=total, note=note)
 
     def end(self, job, outcome, seconds, error):
+        """Take the run's bar away and print its line."""
         self.bars.remove_task(self.tasks.pop(job))
         self.bars.advance(self.all)
         super().end(job, outcome, seconds, error)
 
     def stop(self):
+        """Leave the bars as they are."""
         self.bars.stop()
 
 
@@ -336,8 +341,8 @@ def run(
 ) -> list[dict]:
     """Make the results of `ids`, `jobs` at a time, cheapest first; a failing one does not stop the others.
 
-    Fresh and unverified results are kept unless `fresh`. Returns a dict per result: experiment, arm, seed, outcome
-    ("done" | "kept" | "failed"), seconds, error. Ctrl-C stops all of them; the next call resumes.
+    Fresh and unverified results are kept unless `fresh`. Returns a dict per result: experiment, arm, seed,
+    outcome ("done" | "kept" | "failed"), seconds, error. Ctrl-C stops all of them; the next call resumes.
     """
     scale = profiles.current(profile)
     jobs = scale.jobs if jobs is None else jobs

@@ -56,6 +56,7 @@ class PromptAnswerCollator:
     keys: tuple[str, ...] = ("input_ids", "attention_mask", "labels")
 
     def __call__(self, rows: Sequence[dict]) -> dict[str, torch.Tensor]:
+        """The batch of rows: tensors (B, T) of `keys`, and whatever else is asked for."""
         width = max(len(row["input_ids"]) for row in rows)
         fill = {"input_ids": self.pad_token_id, "prompt_mask": 0, "labels": -100}
         batch = {
@@ -245,8 +246,8 @@ def train(
 
     History: [{"step", "loss", ...what evaluate(model) gives}], one entry every evaluate_every steps. A
     checkpoint is kept in `folder` at each entry; the same call continues from the last one with bit-identical
-    numbers (one thread, one device). Within a probe it ends after the first steps. Raises LabError for a damaged checkpoint and for a disk that cannot be
-    written.
+    numbers (one thread, one device). Within a probe it ends after the first steps. Raises LabError for a
+    damaged checkpoint and for a disk that cannot be written.
     """
     folder = Path(folder)
     logging.disable_progress_bar()
@@ -303,7 +304,7 @@ def history(log: list[dict]) -> list[dict]:
 def seconds_per_step(step: Callable[[], object], repeats: int = 5, warmup: int = 2) -> float:
     """CPU-quiet time of step(): the minimum over repeats after warmup calls, seconds."""
     times = []
-    for index in range(warmup + repeats):
+    for index in range(warmup + repeats):  # noqa: B007
         start = time.perf_counter()
         step()
         times.append(time.perf_counter() - start)

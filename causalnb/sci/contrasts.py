@@ -275,8 +275,10 @@ class ConstructionTransformer(SCITransformer):
         """The number of each prompt's construction (B,), of ids (B, P) under mask (B, P)."""
         unknown = len(self._known)
         numbers = [
-            self._known.get(tuple(self._classes[token] for token, kept in zip(row, keep) if kept), unknown)
-            for row, keep in zip(input_ids.tolist(), mask.tolist())
+            self._known.get(
+                tuple(self._classes[token] for token, kept in zip(row, keep, strict=False) if kept), unknown
+            )
+            for row, keep in zip(input_ids.tolist(), mask.tolist(), strict=False)
         ]
         return torch.tensor(numbers, device=input_ids.device)
 

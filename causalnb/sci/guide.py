@@ -20,6 +20,7 @@ class AbstractionLayer(nn.Module):
         self.residual_gate = nn.Parameter(torch.tensor(0.1))
 
     def forward(self, x):
+        """x * scores(x) + gate * x, for x (B, N, D)."""
         structural_scores = self.structural_detector(x)  # (B, N, D)
         return x * structural_scores + self.residual_gate * x
 
@@ -32,6 +33,7 @@ class EdgePredictor(nn.Module):
         self.query, self.key = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
 
     def forward(self, slots):
+        """Edge weights (B, K, K) of slots (B, K, D)."""
         scores = self.query(slots) @ self.key(slots).transpose(1, 2)
         return torch.sigmoid(scores / slots.shape[-1] ** 0.5)  # (B, K, K)
 
@@ -45,7 +47,8 @@ class StructuralGNN(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(n_layers))
 
     def forward(self, slots, edge_weights):
-        for linear, norm in zip(self.linears, self.norms):
+        """New slots (B, K, D) from slots (B, K, D) and edge weights (B, K, K)."""
+        for linear, norm in zip(self.linears, self.norms, strict=False):
             slots = norm(slots + F.gelu(linear(edge_weights.transpose(1, 2) @ slots)))
         return slots
 
@@ -62,6 +65,7 @@ class StructuralEncoder(nn.Module):
         self.cross_attention = nn.MultiheadAttention(d_model, 4, batch_first=True)  # completed
 
     def forward(self, hidden_states, attention_mask):
+        """Slots and edges from hidden states (B, N, D) and their mask (B, N)."""
         abstracted = self.abstraction_layer(hidden_states)  # (B, N, D)
         queries = self.structure_queries.expand(len(hidden_states), -1, -1)  # (B, K, D)
         slot_values, _ = self.cross_attention(
@@ -79,6 +83,7 @@ class OrthogonalProjector(nn.Module):
         self.d_model = d_model
 
     def forward(self, content, structure):
+        """Content (B, N, D) less its part along each slot of structure (B, K, D)."""
         for s in structure.unbind(1):
             s_norm = s / (s.norm(dim=-1, keepdim=True) + 1e-8)
             content = content - (content * s_norm).sum(dim=-1, keepdim=True) * s_norm
@@ -97,6 +102,7 @@ class ContentEncoder(nn.Module):
         self.orthogonal_projector = OrthogonalProjector(d_model)
 
     def forward(self, input_ids, structural_features=None):
+        """Content (B, N, D) of input_ids (B, N), orthogonal to structural features (B, K, D) if given."""
         content = self.content_refiner(self.content_embedding(input_ids))
         if structural_features is not None:
             content = self.orthogonal_projector(content, structural_features)
@@ -115,6 +121,7 @@ class CausalInterventionLayer(nn.Module):
         self.update_fn = nn.GRUCell(d_model, d_model)
 
     def forward(self, slot_values, edge_weights):
+        """Slots (B, K, D) after the messages along edge weights (B, K, K)."""
         B, K, D = slot_values.shape
         h = slot_values
         for _ in range(self.n_iterations):
@@ -141,6 +148,7 @@ class CausalBindingMechanism(nn.Module):
         self.output_proj = nn.Linear(d_model * 2, d_model)
 
     def forward(self, structural_graph, content, hidden_states):
+        """Features (B, N, D) of a graph (B, K, D), content (B, N, D) and hidden states (B, N, D)."""
         bound, _ = self.binding_attention(structural_graph, content, content)  # (B, K, D)
         intervened = self.intervention_layer(bound, self.edge_predictor(structural_graph))
         reads = (hidden_states @ intervened.transpose(1, 2) / hidden_states.shape[-1] ** 0.5).softmax(-1)
@@ -156,6 +164,7 @@ class StructuralContrastiveLoss(nn.Module):
         self.temperature = temperature
 
     def forward(self, structural_reps, pair_labels):
+        """The loss, a scalar, of slots (B, K, D) and pair labels (B, B)."""
         B = structural_reps.shape[0]
         z = F.normalize(structural_reps.mean(dim=1), dim=-1)
         similarity = z @ z.T / self.temperature

@@ -105,7 +105,7 @@ class StructuralGNN(nn.Module):
 
     def forward(self, slots: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
         """Slots (B, K, D) after message passing over edges (B, K, K)."""
-        for linear, norm in zip(self.linears, self.norms):
+        for linear, norm in zip(self.linears, self.norms, strict=False):
             slots = norm(slots + F.gelu(linear(edges.transpose(1, 2) @ slots)))
         return slots
 

@@ -42,7 +42,7 @@ ON_THE_HUB = {
 
 
 def load(name: str, path: str | Path | Mapping[str, str | Path] | None = None, **options) -> DatasetDict:
-    """Data of a task of NAMES, with the options of its own load(); or of a file that you have, at `path`.
+    """Data of a task of NAMES, with the options of its own loader; or of a file that you have, at `path`.
 
     path, or {part: path}, is for sentence pairs: see pair_files. DataError on an unknown name or option, and
     where a source of the hub cannot be had.

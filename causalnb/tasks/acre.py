@@ -128,7 +128,7 @@ def solve_all(problems: Sequence[Problem]) -> np.ndarray:
     return np.array(
         [
             [_label(frozenset(query.objects), *facts) for query in problem.queries]
-            for problem, facts in zip(problems, known)
+            for problem, facts in zip(problems, known, strict=False)
         ]
     ).reshape(len(problems), _QUERIES)
 
@@ -298,7 +298,7 @@ def prompt(problem: Problem, query: Query, format: str = "text") -> tuple[str, s
     """(prompt, answer) in the source's words, "text" or "symbolic"; DataError on another format."""
     _check_format(format)
     before, after = (" -> ", "") if format == "symbolic" else (" The light is ", ".")
-    said = dict(zip(STATES, _ANSWERS[format]))
+    said = dict(zip(STATES, _ANSWERS[format], strict=False))
     lines = [f"{_shown(view.objects, format)}{before}{said[view.state]}{after}" for view in problem.views]
     asked = before if format == "symbolic" else " The state of the light is "
     return (
@@ -550,5 +550,5 @@ def load(
             for query in problem.queries
         ]
         columns = ("prompt", "response", "label", "type", "problem")
-        parts[part] = Dataset.from_dict(dict(zip(columns, map(list, zip(*said)))))
+        parts[part] = Dataset.from_dict(dict(zip(columns, map(list, zip(*said, strict=False)), strict=False)))
     return DatasetDict(parts)

@@ -1,6 +1,6 @@
-"""Reading an answer out of a response and comparing it with the one on record: numbers, choices, mathematics.
+r"""Reading an answer out of a response and comparing it with the one recorded: numbers, choices, mathematics.
 
-A marked answer wins over an unmarked one: <answer>...</answer>, \\boxed{...}, "#### ...", "the answer is".
+A marked answer wins over an unmarked one: <answer>...</answer>, \boxed{...}, "#### ...", "the answer is".
 Mathematics is compared as text after LaTeX has been brought into one form, then piece by piece (tuples, sets,
 intervals, matrices, unions), and each piece by its value, letters standing for fixed random numbers.
 """
@@ -35,7 +35,7 @@ _FUNCTIONS = {
 
 
 def boxed(text: str) -> str | None:
-    """Content of the last \\boxed{...} whose braces close; None if there is none."""
+    r"""Content of the last \boxed{...} whose braces close; None if there is none."""
     for found in reversed(list(re.finditer(r"\\f?box(?:ed)?\s*\{", text))):
         depth = 1
         for i in range(found.end(), len(text)):
@@ -52,9 +52,9 @@ def _marked(text: str) -> str | None:
 
 
 def read_number(text: str) -> Fraction | None:
-    """The answer as an exact number: the marked one, else the last one of the text; None if there is none.
+    r"""The answer as an exact number: the marked one, else the last one of the text; None if there is none.
 
-    Marks are <answer>, \\boxed, #### and "the answer is", the last of a kind; commas, $ and % do not count.
+    Marks are <answer>, \boxed, #### and "the answer is", the last of a kind; commas, $ and % do not count.
     """
     said = _marked(text)
     if said is None:
@@ -179,12 +179,12 @@ def _same(left: str, right: str) -> bool:
         return exact[0] == exact[1]
     computed = [_computed(side) for side in (left, right)]
     return None not in computed and all(
-        cmath.isclose(a, b, rel_tol=1e-11, abs_tol=1e-11) for a, b in zip(*computed)
+        cmath.isclose(a, b, rel_tol=1e-11, abs_tol=1e-11) for a, b in zip(*computed, strict=False)
     )
 
 
 def same_math(left: str, right: str) -> bool:
-    """Whether two LaTeX answers say the same: 0.5 and \\frac12, \\{1, 2\\} and \\{2, 1\\}, 2(k+1) and 2k+2.
+    r"""Whether two LaTeX answers say the same: 0.5 and \frac12, \{1, 2\} and \{2, 1\}, 2(k+1) and 2k+2.
 
     Units, degrees, money and "x =" are dropped. What cannot be computed must be equal as text.
     """

@@ -170,7 +170,9 @@ def load(source: str = "generator", n_train: int = 400, n_test: int = 400, seed:
     said = {part: [prompt(problem) for problem in problems] for part, problems in parts.items()}
     return DatasetDict(
         {
-            part: Dataset.from_dict(dict(zip(("prompt", "response"), map(list, zip(*pairs)))))
+            part: Dataset.from_dict(
+                dict(zip(("prompt", "response"), map(list, zip(*pairs, strict=False)), strict=False))
+            )
             for part, pairs in said.items()
         }
     )

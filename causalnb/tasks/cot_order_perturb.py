@@ -75,10 +75,10 @@ def _evaluate(zorin, vortex) -> dict:
 
 def values(zorin: int, vortex: int) -> dict[str, int]:
     """Value of each of the 15 variables; DataError unless both are integers from 0 to 100."""
-    for name, value in zip(SOURCES, (zorin, vortex)):
+    for name, value in zip(SOURCES, (zorin, vortex), strict=False):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value not in RANGE:
             raise DataError(f"{name} is {value!r}; give an integer from 0 to {RANGE[-1]}.")
-    return dict(zip(VARIABLES, table()[zorin * len(RANGE) + vortex].tolist()))
+    return dict(zip(VARIABLES, table()[zorin * len(RANGE) + vortex].tolist(), strict=False))
 
 
 @lru_cache(maxsize=1)
@@ -162,7 +162,10 @@ def _pieces(found: dict[str, int], mode: str, encoding: str) -> tuple[list, list
             "",
             "",
         ),
-        *((name, f"{name} (value: ", found[name], f"){end}") for name, end in zip(SOURCES, (" and ", "."))),
+        *(
+            (name, f"{name} (value: ", found[name], f"){end}")
+            for name, end in zip(SOURCES, (" and ", "."), strict=False)
+        ),
     ]
     rest = [(name, f"{name} = {FORMULAS[name]} = ", found[name], "\n") for name in order(mode)]
     closing = [(None, "Therefore, the final answer is ", found[TARGET], ".\n")] if rest else []
@@ -260,5 +263,8 @@ def load(
         )
 
     return DatasetDict(
-        {part: rows(pairs) for part, pairs in zip(("train", "test"), split(n_train, n_test, seed))}
+        {
+            part: rows(pairs)
+            for part, pairs in zip(("train", "test"), split(n_train, n_test, seed), strict=False)
+        }
     )

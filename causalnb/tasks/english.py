@@ -251,7 +251,7 @@ def load(
     return DatasetDict(
         {
             part: Dataset.from_dict({"sentence": texts, "structure": [*map(structure, texts)]})
-            for part, texts in zip(("train", "test"), parts)
+            for part, texts in zip(("train", "test"), parts, strict=False)
         }
     )
 

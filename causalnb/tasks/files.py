@@ -33,7 +33,7 @@ def read(name: str) -> bytes:
 def verify(names: Iterable[str] | None = None) -> list[tuple[str, str]]:
     """(name, state) of every file without downloading: "ok", "missing", or the sentence why it is refused."""
     return [
-        (name, _state(lambda: "ok" if _local(_known(name)) else "missing"))
+        (name, _state(lambda: "ok" if _local(_known(name)) else "missing"))  # noqa: B023  (called at once)
         for name in (REGISTRY if names is None else names)
     ]
 
@@ -44,7 +44,7 @@ def fetch_all(
     """Fetches every file; (name, "ok" or why not) of each. report(done, total, name) is called after each."""
     names, states = list(REGISTRY if names is None else names), []
     for name in names:
-        states.append((name, _state(lambda: "ok" if fetch(name) else "missing")))
+        states.append((name, _state(lambda: "ok" if fetch(name) else "missing")))  # noqa: B023  (called at once)
         if report:
             report(len(states), len(names), name)
     return states

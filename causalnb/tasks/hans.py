@@ -81,7 +81,7 @@ def report(rows: Sequence[dict], predictions: Sequence[int | str]) -> dict:
         raise DataError(f"{len(predictions)} predictions for {len(rows)} rows: give one for each row.")
     said = {"entailment": 0, "non-entailment": 1, "neutral": 1, "contradiction": 1, 0: 0, 1: 1}
     groups: dict[tuple, list[bool]] = {}
-    for row, prediction in zip(rows, predictions):
+    for row, prediction in zip(rows, predictions, strict=False):
         if prediction not in said:
             raise DataError(
                 f"{prediction!r} is no prediction on HANS; give one of {', '.join(map(repr, said))}."
@@ -164,7 +164,7 @@ def parse_runs(text: str, source: str) -> dict[str, np.ndarray]:
             f"{source}: expected a line of names, then lines that begin with 'Run' and have a "
             f"number for each; take a fresh copy of the file."
         )
-    return dict(zip(head[1:], values.T))
+    return dict(zip(head[1:], values.T, strict=False))
 
 
 def contradicting() -> list[dict]:

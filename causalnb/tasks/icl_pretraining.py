@@ -41,7 +41,7 @@ def _lookup(draw: np.random.Generator) -> dict:
     keys = _some(draw, int(draw.integers(2, 9)))
     values = [_PLAIN[i] for i in draw.integers(0, len(_PLAIN), len(keys))]
     asked = draw.permutation(len(keys))
-    pieces = icl_rows.plain([word for pair in zip(keys, values) for word in (*pair, ";")])
+    pieces = icl_rows.plain([word for pair in zip(keys, values, strict=False) for word in (*pair, ";")])
     for i in asked:
         pieces += [*icl_rows.plain([keys[i], ">"]), (values[i], icl_rows.ANSWER)]
     return icl_rows.make(pieces)
@@ -91,7 +91,8 @@ def _contexts(n: int, seed: int) -> list[dict]:
         panels = [
             problem
             for of_each in zip(
-                *(raven.generate(kind, several, [seed, block], "balanced") for kind in raven.CONFIGURATIONS)
+                *(raven.generate(kind, several, [seed, block], "balanced") for kind in raven.CONFIGURATIONS),
+                strict=False,
             )
             for problem in of_each
         ]

@@ -73,8 +73,10 @@ def match_lengths(
         )
     draw = np.random.default_rng(seed)
     more = draw.integers(0, extra + 1, len(left))
-    lengths = [max(prompt_length(a), prompt_length(b)) + int(m) for a, b, m in zip(left, right, more)]
-    return tuple([pad(row, n, draw) for row, n in zip(rows, lengths)] for rows in (left, right))
+    lengths = [
+        max(prompt_length(a), prompt_length(b)) + int(m) for a, b, m in zip(left, right, more, strict=False)
+    ]
+    return tuple([pad(row, n, draw) for row, n in zip(rows, lengths, strict=False)] for rows in (left, right))
 
 
 def without_fillers(row: dict) -> dict:

@@ -54,7 +54,9 @@ def encode(row: dict) -> dict[str, list[int]]:
     n = icl_rows.prompt_length(row) + 1
 
     def labels(wanted: list[bool]) -> list[int]:
-        return [token if said else -100 for token, said in zip(tokens, [False, *wanted, wanted[-1]])]
+        return [
+            token if said else -100 for token, said in zip(tokens, [False, *wanted, wanted[-1]], strict=False)
+        ]
 
     return {
         "input_ids": tokens,

@@ -127,7 +127,7 @@ def _table(text: str, path) -> Iterator[tuple[int, dict]]:
                     f"copy of the file."
                 )
             if cells:
-                yield lines.line_num + 1, dict(zip(names, cells))
+                yield lines.line_num + 1, dict(zip(names, cells, strict=False))
     except csv.Error as error:
         raise DataError(
             f"{path}, line {lines.line_num + 1}: {error}; take a fresh copy of the file."

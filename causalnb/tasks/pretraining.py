@@ -79,7 +79,7 @@ def _lookup(draw: random.Random) -> Pair:
     keys = draw.sample(_plain_words(), draw.randint(2, 8))
     values = [str(draw.choice(words.NUMBERS)) for _ in keys]
     which = draw.randrange(len(keys))
-    said = " ".join(f"{key} {value}" for key, value in zip(keys, values))
+    said = " ".join(f"{key} {value}" for key, value in zip(keys, values, strict=False))
     return f"{said} ? {keys[which]}", values[which]
 
 
@@ -93,7 +93,7 @@ def _squares() -> list[tuple[int, ...]]:
             (*above, row)
             for above in found
             for row in rows
-            if all(a != b for other in above for a, b in zip(other, row))
+            if all(a != b for other in above for a, b in zip(other, row, strict=False))
         ]
     squares = [sum(square, ()) for square in found]
     boxes = [[4 * (i + a) + j + b for a in (0, 1) for b in (0, 1)] for i in (0, 2) for j in (0, 2)]

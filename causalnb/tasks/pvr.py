@@ -64,7 +64,7 @@ def parse_prompt(text: str) -> Problem:
     head, *lines = text.split("\n")
     found = [_LINE.fullmatch(line) for line in lines]
     lists = [one and tuple(map(int, one[1].split(", "))) for one in found]
-    for i, (one, digits) in enumerate(zip(found, lists)):
+    for i, (one, digits) in enumerate(zip(found, lists, strict=False)):
         if not one or one[2] != ("" if i + 1 == len(lines) else str(solve(digits))):
             raise DataError(
                 f"Line {i + 2} of a prompt of pointer value retrieval, {lines[i][:60]!r}, is "
@@ -132,4 +132,10 @@ def load(source: str = "generator", n: int = 250, seed: int = 0, examples: int =
         )
     problems = read(examples) if source == "file" else generate(n, seed, examples)
     said = [prompt(problem) for problem in problems]
-    return DatasetDict({"train": Dataset.from_dict(dict(zip(("prompt", "response"), map(list, zip(*said)))))})
+    return DatasetDict(
+        {
+            "train": Dataset.from_dict(
+                dict(zip(("prompt", "response"), map(list, zip(*said, strict=False)), strict=False))
+            )
+        }
+    )

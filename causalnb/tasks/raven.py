@@ -217,7 +217,7 @@ def allowed(context: Sequence[Panel]) -> tuple[Allowed, ...]:
     changes, theirs are drawn anew, and any are allowed.
     """
     left = []
-    for component in zip(*context):
+    for component in zip(*context, strict=False):
         rows = [
             [frozenset(one.position for one in component[i]) for i in range(start, min(start + 3, 8))]
             for start in (0, 3, 6)
@@ -251,7 +251,7 @@ def consistent(problem: Problem) -> tuple[int, ...]:
     return tuple(
         i
         for i, panel in enumerate(problem.candidates)
-        if all(one.fits(component) for one, component in zip(left, panel))
+        if all(one.fits(component) for one, component in zip(left, panel, strict=False))
     )
 
 
@@ -271,8 +271,12 @@ def _features(panel: Panel) -> list:
 def majority_vote(candidates: Sequence[Panel]) -> int:
     """The candidate with the most common attributes among the candidates; the matrix is not seen."""
     features = [_features(panel) for panel in candidates]
-    votes = [Counter(values) for values in zip(*features)]
-    return int(np.argmax([sum(vote[value] for vote, value in zip(votes, values)) for values in features]))
+    votes = [Counter(values) for values in zip(*features, strict=False)]
+    return int(
+        np.argmax(
+            [sum(vote[value] for vote, value in zip(votes, values, strict=False)) for values in features]
+        )
+    )
 
 
 # The source's prompts.
@@ -338,7 +342,7 @@ def parse_panel(text: str, format: str = "text") -> Panel:
     panel = tuple(
         tuple(
             Entity(
-                *(_SHOWN[format][name].index(word) for name, word in zip(LEVELS, said)),
+                *(_SHOWN[format][name].index(word) for name, word in zip(LEVELS, said, strict=False)),
                 names.get(said[4], ""),
             )
             for said in _ENTITY[format].findall(part)
@@ -354,7 +358,7 @@ def prompt(problem: Problem, format: str = "text", open: bool = False) -> tuple[
     """(prompt, answer): a letter of eight panels, or with `open` the ninth panel; DataError as show_panel."""
     marks = [*map(str, range(1, 9)), *LETTERS]
     panels = problem.context if open else (*problem.context, *problem.candidates)
-    lines = [f"{mark}. {show_panel(panel, format)}" for mark, panel in zip(marks, panels)]
+    lines = [f"{mark}. {show_panel(panel, format)}" for mark, panel in zip(marks, panels, strict=False)]
     said = show_panel(problem.answer, format) if open else LETTERS[problem.target]
     return "\n".join((_WRITE if open else _CHOOSE, *lines, _LAST[open])), said
 
@@ -613,7 +617,9 @@ def _tell(draw: np.random.Generator, plan: _Plan) -> list[Told]:
 
 
 def _built(told: Told) -> Component:
-    return tuple(Entity(*values) for values in zip(*(told[name] for name in (*LEVELS, "position"))))
+    return tuple(
+        Entity(*values) for values in zip(*(told[name] for name in (*LEVELS, "position")), strict=False)
+    )
 
 
 def _other(draw: np.random.Generator, told: Told, name: str, levels: dict[str, range], alike: bool) -> Told:
@@ -637,7 +643,7 @@ def _other(draw: np.random.Generator, told: Told, name: str, levels: dict[str, r
 def _changeable(told: list[Told], plans: list[_Plan], halved: bool = False) -> list[tuple[int, str]]:
     """(component, what) in which an answer can be made wrong; halved: number or position, not both."""
     options = []
-    for i, (said, plan) in enumerate(zip(told, plans)):
+    for i, (said, plan) in enumerate(zip(told, plans, strict=False)):
         if said["position"] != ("",):
             movable = not plan.counted and len(said["position"]) < len(PLACES)
             options += [(i, "number")] if not (halved and movable) else []
@@ -697,7 +703,7 @@ def _balanced(draw: np.random.Generator, told: list[Told], plans: list[_Plan]) -
     ]
     for kept in product((True, False), repeat=3):
         copy = [dict(said) for said in told]
-        for (i, name, other), same in zip(changes, kept):
+        for (i, name, other), same in zip(changes, kept, strict=False):
             if not same:
                 copy[i][name] = other[name]
         found.append(_panel([_resized(said) for said in copy]))
@@ -720,7 +726,9 @@ def generate(
     components, problems = range(2 if configuration == CONFIGURATIONS[2] else 1), []
     while len(problems) < n:
         plans = [_plan(draw, configuration, i) for i in components]
-        *context, answer = (list(panel) for panel in zip(*(_tell(draw, plan) for plan in plans)))
+        *context, answer = (
+            list(panel) for panel in zip(*(_tell(draw, plan) for plan in plans), strict=False)
+        )
         candidates = _ANSWERS[answer_set](draw, answer, plans)
         if candidates:
             order = draw.permutation(len(LETTERS)).tolist()
@@ -856,5 +864,8 @@ def load(
     }
     columns = ("prompt", "response", "target")
     return DatasetDict(
-        {part: Dataset.from_dict(dict(zip(columns, map(list, zip(*rows))))) for part, rows in said.items()}
+        {
+            part: Dataset.from_dict(dict(zip(columns, map(list, zip(*rows, strict=False)), strict=False)))
+            for part, rows in said.items()
+        }
     )

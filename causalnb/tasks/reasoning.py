@@ -1,10 +1,10 @@
-"""Reasoning: six small synthetic tasks in the shape of C2DLM's table 5, and loaders of the real test sets.
+r"""Reasoning: six small synthetic tasks in the shape of C2DLM's table 5, and loaders of the real test sets.
 
 The synthetic tasks are written in separate words over a small vocabulary; every response shows its steps, and
 every row names its concepts and what each follows from, in words that stand in the row exactly once:
 
     purchases   numbers in a story           for GSM8K       #### 11
-    equations   linear equations             for MATH500     \\\\boxed{ 5 }
+    equations   linear equations             for MATH500     \\boxed{ 5 }
     ordering    who is oldest, of a chain    for GPQA        Answer : B
     formulas    a formula of physics         for MMLU STEM   Answer : B
     kinds       what follows from its kind   for ARC-C       Answer : B
@@ -109,7 +109,7 @@ def _row(question: str, steps: dict[str, list[str]], answer: str, close: str, la
 def _choose(draw: random.Random, right: str, wrong: list[str]) -> tuple[str, str]:
     options = [right, *wrong]
     draw.shuffle(options)
-    said = " ".join(f"( {letter} ) {option}" for letter, option in zip(_LETTERS, options))
+    said = " ".join(f"( {letter} ) {option}" for letter, option in zip(_LETTERS, options, strict=False))
     return said, _LETTERS[options.index(right)]
 
 
@@ -151,7 +151,7 @@ def _equations(draw: random.Random) -> dict:
 
 def _ordering(draw: random.Random) -> dict:
     chain = draw.sample(PEOPLE, 4)
-    facts = [f"{a} is older than {b}" for a, b in zip(chain, chain[1:])]
+    facts = [f"{a} is older than {b}" for a, b in zip(chain, chain[1:], strict=False)]
     said = draw.sample(facts, 3)
     options, letter = _choose(draw, chain[0], chain[1:])
     steps = {" > ".join(chain[:3]): facts[:2]}
@@ -192,7 +192,7 @@ def _kinds(draw: random.Random) -> dict:
         f"Every {kinds[0]} is a {kinds[1]}",
         f"Every {kinds[1]} is {colours[0]}",
     ]
-    others = [f"Every {kind} is {colour}" for kind, colour in zip(kinds[2:], colours[1:])]
+    others = [f"Every {kind} is {colour}" for kind, colour in zip(kinds[2:], colours[1:], strict=False)]
     options, letter = _choose(draw, colours[0], colours[1:])
     steps = {f"{pet} is a {kinds[1]}": facts[:2]}
     steps[f"{pet} is {colours[0]}"] = [*steps, facts[2]]
@@ -307,7 +307,7 @@ def parse(task: str, text: str, source: str) -> list[dict]:
     number, rows = 0, []
     try:
         raw = json.loads(text) if text.lstrip().startswith("[") else map(json.loads, StringIO(text))
-        for number, row in enumerate(raw, 1):
+        for number, row in enumerate(raw, 1):  # noqa: B007  (named in the error)
             rows.append(_READERS[task](row))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise DataError(
@@ -355,7 +355,9 @@ def _from_hub(task: str, seed: int) -> dict[str, list[dict]]:
             question, letter = raw["Question"], _LETTERS[options.index(raw["Correct Answer"])]
         else:
             question, options, letter = raw["question"], raw["choices"], _LETTERS[int(raw["answer"])]
-        said = "\n".join([question, *(f"({name}) {option}" for name, option in zip(_LETTERS, options))])
+        said = "\n".join(
+            [question, *(f"({name}) {option}" for name, option in zip(_LETTERS, options, strict=False))]
+        )
         return {"prompt": said, "response": f"The answer is ({letter}).", "answer": letter}
 
     try:

@@ -325,7 +325,7 @@ def load(
                     "n_actions": [_n_actions(pair) for pair in pairs],
                 }
             )
-            for part, pairs in zip(("train", "test"), parts)
+            for part, pairs in zip(("train", "test"), parts, strict=False)
         }
     )
 

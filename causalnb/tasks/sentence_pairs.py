@@ -31,8 +31,10 @@ def overlap(sentence1: str, sentence2: str) -> float:
 
 
 def statistics(rows: Iterable[dict], label: int = 0) -> dict[str, float]:
-    """How far overlap tells `label`: pairs, and its share (0 to 1) among all, among those whose overlap is 1,
-    and among those where it is below 0.5. DataError if there is no such pair.
+    """How far overlap tells `label`: the number of pairs, and the label's share (0 to 1) among them.
+
+    Among all, among those whose overlap is 1, and among those where it is below 0.5. DataError if there is no
+    such pair.
     """
     found = [(overlap(row["sentence1"], row["sentence2"]), row["label"] == label) for row in rows]
     groups = {
@@ -65,7 +67,7 @@ def table(text: str, source: str, columns: Sequence[str]) -> list[tuple[int, dic
                 f"({', '.join(columns)}) with tabs between them, found {line[:60]!r}; take a "
                 f"fresh copy of the file."
             )
-        rows.append((number, dict(zip(columns, cells))))
+        rows.append((number, dict(zip(columns, cells, strict=False))))
     return rows[1:]
 
 
@@ -175,7 +177,7 @@ def from_hub(
     def rows(part: str) -> list[dict]:
         return [
             {"sentence1": one, "sentence2": two, "label": label}
-            for one, two, label in zip(*(data[part][column] for column in (*columns, "label")))
+            for one, two, label in zip(*(data[part][column] for column in (*columns, "label")), strict=False)
             if label >= 0
         ]
 

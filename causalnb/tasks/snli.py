@@ -101,7 +101,7 @@ def _caption(draw: random.Random, label: int) -> dict:
 def generate(n: int = 3000, seed: int | str = 0, seen: set[str] | None = None) -> list[dict]:
     """n captions, each with a second sentence, labels in turn; no caption comes twice, nor one of `seen`."""
     draw, seen = random.Random(f"captions {seed}"), set() if seen is None else seen
-    return [sentence_pairs.fresh(lambda: _caption(draw, i % 3), seen) for i in range(n)]
+    return [sentence_pairs.fresh(lambda: _caption(draw, i % 3), seen) for i in range(n)]  # noqa: B023  (called at once)
 
 
 def parse_snli(text: str, source: str) -> list[dict]:

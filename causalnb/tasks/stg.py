@@ -124,9 +124,11 @@ def generate(
         causes = [draw.randint(1, 10) for _ in CAUSES]
         follow = [
             draw.randint(1, 10) if ood else int(factor * value)
-            for factor, value in zip((1.5, 1, 0.5), causes)
+            for factor, value in zip((1.5, 1, 0.5), causes, strict=False)
         ]
-        said = list(zip(ATTRIBUTES, (*causes, *follow, *(draw.randint(1, 10) for _ in IRRELEVANT))))
+        said = list(
+            zip(ATTRIBUTES, (*causes, *follow, *(draw.randint(1, 10) for _ in IRRELEVANT)), strict=False)
+        )
         draw.shuffle(said)
         return _prompt(said), risk(*causes, middle)
 
@@ -149,14 +151,14 @@ def _draw_h(draw: np.random.Generator, n: int, ood: bool) -> list[Pair]:
         axis=1,
     )
     rows = np.concatenate([causes, follow, rest], axis=1)  # (n, 14)
-    return [(_prompt_h(row), str(answer)) for row, answer in zip(rows.tolist(), index.tolist())]
+    return [(_prompt_h(row), str(answer)) for row, answer in zip(rows.tolist(), index.tolist(), strict=False)]
 
 
 def _prompt_h(row: list[float]) -> str:
     said = [
         f"{name}: {round(value) if name in _WHOLE else format(value, '.1f')}{_UNITS.get(name, '')}"
         f"{_ENDS.get(name, '; ')}"
-        for name, value in zip(ATTRIBUTES_H, row)
+        for name, value in zip(ATTRIBUTES_H, row, strict=False)
     ]
     return (
         "".join(said) + "Given these diverse conditions, what is the projected Air Quality Index (AQI) "
@@ -169,7 +171,10 @@ def generate_h(
 ) -> dict[str, list[Pair]]:
     """(prompt, index) of train, test (i.i.d.) and ood of size H, distributed as in the published files."""
     draw = np.random.default_rng(seed)
-    return {part: _draw_h(draw, n, part == "ood") for part, n in zip(_PARTS, (n_train, n_test, n_ood))}
+    return {
+        part: _draw_h(draw, n, part == "ood")
+        for part, n in zip(_PARTS, (n_train, n_test, n_ood), strict=False)
+    }
 
 
 def _found(prompt: str) -> list[re.Match]:
@@ -269,7 +274,10 @@ def load(
             f"Unknown encoding {encoding!r} of the spurious token game; choose one of {', '.join(ENCODINGS)}."
         )
     if source == "file" and seed == 42 and middle == "published":
-        parts = {part: parse_lines(files.read(name).decode(), name) for part, name in zip(_PARTS, names)}
+        parts = {
+            part: parse_lines(files.read(name).decode(), name)
+            for part, name in zip(_PARTS, names, strict=False)
+        }
     elif source == "generator" and size == "H":
         parts = generate_h(seed)
     elif source == "generator":

@@ -121,7 +121,7 @@ def _clash(puzzle: str) -> str:
 def _unique() -> np.ndarray:
     bits = 1 << np.arange(CELLS)
     unique = np.empty((len(grids()), 1 << CELLS), dtype=bool)
-    for grid, row in zip(grids(), unique):
+    for grid, row in zip(grids(), unique, strict=False):
         shared = np.zeros(1 << CELLS, dtype=bool)  # masks that another grid fits as well
         shared[(grid == grids()) @ bits] = True
         shared[-1] = False  # the grid itself
@@ -187,7 +187,7 @@ def _at(masks: np.ndarray, ranks: np.ndarray) -> list[Pair]:
         mask[which == i] = np.flatnonzero(masks[i])[within[which == i]]
     solved = grids()[which]
     puzzles = solved * ((mask[:, None] >> np.arange(CELLS)) & 1).astype(np.uint8)
-    return list(zip(_texts(puzzles), _texts(solved)))
+    return list(zip(_texts(puzzles), _texts(solved), strict=False))
 
 
 def _texts(cells: np.ndarray) -> list[str]:
@@ -211,7 +211,7 @@ def ambiguity(puzzles: Sequence[str]) -> dict:
         blanks, whole = blanks + int(empty.sum()), whole + 1 / len(found)
     return {
         "n_solutions": dict(sorted(counts.items())),
-        "several": [p for p, n in zip(puzzles, count_solutions(puzzles)) if n > 1],
+        "several": [p for p, n in zip(puzzles, count_solutions(puzzles), strict=False) if n > 1],
         "cell_ceiling": float(cells / max(1, blanks)),
         "puzzle_ceiling": whole / max(1, len(puzzles)),
     }

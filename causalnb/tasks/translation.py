@@ -158,7 +158,7 @@ def parse(english: str, german: str, source: str) -> list[Pair]:
             f"fresh copies of both."
         )
     pairs = []
-    for number, said in enumerate(zip(*sides), 1):
+    for number, said in enumerate(zip(*sides, strict=False), 1):
         pair = tuple(" ".join(one.split()) for one in said)
         if not all(pair):
             raise DataError(

@@ -134,7 +134,10 @@ def structure(nb: dict) -> list[str]:
         for bad, message in [
             (not nb["cells"] or not text(nb["cells"][0]).startswith("# "), "the first cell is not the title"),
             (levels.count(1) != 1, f"{levels.count(1)} titles of level 1 (one)"),
-            (any(after > before + 1 for before, after in zip(levels, levels[1:])), "a heading skips a level"),
+            (
+                any(after > before + 1 for before, after in zip(levels, levels[1:], strict=False)),
+                "a heading skips a level",
+            ),
             (bool(pictures), "a picture without alt text"),
             (not hidden, "no cell is tagged `solution`"),
             (not all(hidden), "a solution is not collapsed (metadata jupyter.source_hidden)"),

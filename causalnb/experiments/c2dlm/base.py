@@ -49,7 +49,7 @@ def answers_right(model, rows: list[dict], config: dict) -> float:
     said = decode(model, rows, {**config, **lengths})
     names = list(words.VOCABULARY)
     wanted = [
-        [names[i] for i, prompt in zip(row["input_ids"], row["prompt_mask"]) if not prompt][:-1]
+        [names[i] for i, prompt in zip(row["input_ids"], row["prompt_mask"], strict=False) if not prompt][:-1]
         for row in rows
     ]
     last = [-2 if answer[-1] == "}" else -1 for answer in wanted]  # \boxed{ 5 }

@@ -28,7 +28,7 @@ BERT_RUNS = {
     "accuracy": ("Overall accuracy",),
     **{
         label: tuple(f"{kind} ({half})" for kind in ("Lexical", "Subseq", "Constituent"))
-        for label, half in zip(overlap.LABELS, HALVES)
+        for label, half in zip(overlap.LABELS, HALVES, strict=False)
     },
 }
 
@@ -87,7 +87,10 @@ def run_published(run: Run) -> dict:
             name: sum(found[column] for column in columns) / len(columns)
             for name, columns in BERT_RUNS.items()
         }
-        runs = [dict(zip(means, map(float, values))) for values in zip(*means.values())]
+        runs = [
+            dict(zip(means, map(float, values), strict=False))
+            for values in zip(*means.values(), strict=False)
+        ]
         return {"metrics": {"runs": float(len(runs))}, "history": runs}
     read, label = PAIRS[source]
     rows = read(run.config["n"], run.config["minority"])

@@ -142,7 +142,9 @@ def example_maps(model, tokenizer) -> list[dict]:
     """`shown_map` of both stacks: the encoder reads the paper's premise, the decoder the hypothesis."""
     import torch
 
-    ((_, given),) = by_batch(model, encoded([dict(zip(("source", "target"), EXAMPLE))], tokenizer))
+    ((_, given),) = by_batch(
+        model, encoded([dict(zip(("source", "target"), EXAMPLE, strict=False))], tokenizer)
+    )
     model.eval()
     with torch.no_grad():
         out = model(**given, output_attentions=True)

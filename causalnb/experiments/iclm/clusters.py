@@ -73,7 +73,7 @@ def run_clusters(run: Run) -> dict:
     model = build_base(config).eval()
     layers = (-1, -2)
     metrics, history = {}, []
-    for layer, states in zip(layers, pooled_states(model, rows, layers)):
+    for layer, states in zip(layers, pooled_states(model, rows, layers), strict=False):
         states = states.double().numpy()
         clusters, found = cluster_scores(states, names, run.seed)
         metrics |= {f"{name}_layer{-layer}": value for name, value in found.items()}

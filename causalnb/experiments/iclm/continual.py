@@ -141,7 +141,7 @@ def run_continual(run: Run) -> dict:
     if run.config["map_rows"]:
         history += [
             {"task": task, **row}
-            for task, config in zip(TASKS, (first, second))
+            for task, config in zip(TASKS, (first, second), strict=False)
             for row in followed(model, config)
         ]
     return {"metrics": metrics, "history": history}

@@ -223,7 +223,7 @@ def train(config: dict, seed: int, intervened: bool) -> list[tuple[dict, float]]
     model, found, information = build(config, seed), [], float("nan")
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     optimiser = getattr(torch.optim, config["optimiser"])(trained, lr=config["lr"])
-    for step, (domains, batch) in enumerate(zip(plan(config), batches(config, seed))):
+    for step, (domains, batch) in enumerate(zip(plan(config), batches(config, seed), strict=False)):
         if step == config["before"]:
             found.append((weights(model), information))
         acts = intervened and step == config["before"]

@@ -89,7 +89,11 @@ def panels_answered(
         chosen = order[start : start + batch]
         target = torch.tensor([rows[i]["target"] for i in chosen])
         prompts = [
-            [token for token, read in zip(ready[i]["input_ids"], ready[i]["prompt_mask"]) if read]
+            [
+                token
+                for token, read in zip(ready[i]["input_ids"], ready[i]["prompt_mask"], strict=False)
+                if read
+            ]
             for i in chosen
         ]
         said = [[[*icl_words.ids(words), EOS] for words in rows[i]["candidates"]] for i in chosen]
@@ -130,7 +134,7 @@ def candidates_told(model, prompts: list[list[int]], said: list[list[list[int]]]
         for k, words in enumerate(candidates, 1):
             row += [
                 (token, k, len(prompt) + i, label)
-                for i, (token, label) in enumerate(zip([last, *words], [-100, *words]))
+                for i, (token, label) in enumerate(zip([last, *words], [-100, *words], strict=False))
             ]
         rows.append(torch.tensor(row))
     device = next(model.parameters()).device

@@ -22,12 +22,12 @@ def augmented_data(split, validation_rows, test_rows, level, names, primitives: 
         chosen = draw.permutation(primitives)[: len(verbs)].tolist()
         swap = {
             old: size + 2 * i + part
-            for i, pair in zip(chosen, verbs.values())
+            for i, pair in zip(chosen, verbs.values(), strict=False)
             for part, old in enumerate(pair)
         }
         ids = [swap.get(token, token) for token in row["input_ids"]]
         labels = [swap.get(token, token) for token in row["labels"]]
-        named = dict(zip(verbs, chosen))
+        named = dict(zip(verbs, chosen, strict=False))
         text = " ".join(f"verb{named[word]}" if word in named else word for word in row["text"].split())
         more.append({**row, "input_ids": ids, "labels": labels, "text": text})
     return rows + more, validation, test

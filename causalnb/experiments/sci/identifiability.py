@@ -268,7 +268,7 @@ def run_identifiability(run: Run) -> dict:
 
             def measure(model):
                 names = ("cosine_same", "cosine_different", "retrieval")
-                return dict(zip(names, invariance(*_means(model, task, unseen))))
+                return dict(zip(names, invariance(*_means(model, task, unseen)), strict=False))
 
             settings = TrainingSettings.of(config, seed=number)
             folder = run.folder / f"encoder{number}"
@@ -278,7 +278,7 @@ def run_identifiability(run: Run) -> dict:
         encoders.append(encoder.eval())
     history = [
         first | {f"second_{name}": value for name, value in second.items() if name != "step"}
-        for first, second in zip(*histories or ([], []))
+        for first, second in zip(*histories or ([], []), strict=False)
     ]
     return {"metrics": measures(config, task, encoders, unseen, new, factors_of), "history": history}
 
@@ -308,7 +308,10 @@ def measures(config, task, encoders, unseen, new, factors_of) -> dict:
         "linear_r2": linear_r2(one, other, fit),
         "rsa": rsa(one[first], other[first]),
     }
-    each = [_measure(task, *parts, unseen, new, factors_of, fit) for parts in zip(encoders, slots, means)]
+    each = [
+        _measure(task, *parts, unseen, new, factors_of, fit)
+        for parts in zip(encoders, slots, means, strict=False)
+    ]
     for name in each[0]:
         values = [one[name] for one in each]
         found[name] = None if None in values else float(np.mean(values))
@@ -329,7 +332,7 @@ def _measure(task, encoder, slots, means, unseen, new, factors_of, fit) -> dict:
     }
     names = ("new_cosine_same", "new_cosine_different", "new_retrieval")
     values = invariance(*_means(encoder, task, [pair[::-1] for pair in new])) if new else (None,) * 3
-    found |= dict(zip(names, values))
+    found |= dict(zip(names, values, strict=False))
     factors = [factors_of(text) for group in unseen for text in group]
     for name in factors[0]:
         labels = np.array([one[name] for one in factors])

@@ -71,7 +71,11 @@ def guide_parts(config: dict):
         content = guide.ContentEncoder(width, config["vocabulary"])
         binding = guide.CausalBindingMechanism(width, slots, batch_first=True)  # as printed it needs N = K
     embedding = parameters(content.content_embedding)
-    sizes = dict(zip(PARTS, (parameters(structure), parameters(content) - embedding, parameters(binding))))
+    sizes = dict(
+        zip(
+            PARTS, (parameters(structure), parameters(content) - embedding, parameters(binding)), strict=False
+        )
+    )
 
     def operations(tokens: int) -> dict[str, int]:
         with torch.device("meta"):
@@ -82,7 +86,7 @@ def guide_parts(config: dict):
             flops(lambda: content(ids, slot_values)),
             len(config["cbm_layers"]) * flops(lambda: binding(slot_values, states, states)),
         )
-        return dict(zip(PARTS, counts))
+        return dict(zip(PARTS, counts, strict=False))
 
     return sizes | {"projection": 0}, embedding, operations
 
@@ -103,7 +107,7 @@ def package_parts(config: dict, base):
         ).eval()
     modules = [getattr(model, part) for part in PARTS]
     projection = (model.down_proj, model.down_norm)
-    sizes = {part: parameters(module) for part, module in zip(PARTS, modules)}
+    sizes = {part: parameters(module) for part, module in zip(PARTS, modules, strict=False)}
     sizes["projection"] = parameters(*projection)
     if parameters(model) - parameters(model.base) != sum(sizes.values()):
         raise ValueError("the parts do not add up to the model: name the module that is missing here")

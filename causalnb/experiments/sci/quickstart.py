@@ -73,12 +73,12 @@ class Settings:
 
 
 def option(name: str) -> str:
-    """ "--batch-size" for "batch_size"."""
+    """The option of a setting: "--batch-size" for "batch_size"."""
     return f"--{name.replace('_', '-')}"
 
 
 def layers(text: str | None) -> tuple[int, ...] | None:
-    """ "6,11,16" -> (6, 11, 16), in order, each once; LabError for anything else."""
+    """Layers as typed: "6,11,16" -> (6, 11, 16), in order, each once; LabError for anything else."""
     if text is None:
         return None
     if not re.fullmatch(r"\s*\d+\s*(,\s*\d+\s*)*", text):
@@ -465,7 +465,7 @@ def _train(settings, plan, output, say, progress, device, rank, processes) -> di
 
 
 def best_device() -> str:
-    """ "cuda" where there is a GPU, unless accelerate was told to use the CPU."""
+    """The device: "cuda" where there is a GPU, unless accelerate was told to use the CPU."""
     import torch
     from accelerate.utils import parse_flag_from_env
 
@@ -473,7 +473,7 @@ def best_device() -> str:
 
 
 def at(entry: dict, steps: int | None = None) -> str:
-    """ "step 40 of 100: exact match 0.81 on validation, 0.02 on a sample of the test rows"."""
+    """In words: "step 40 of 100: exact match 0.81 on validation, 0.02 on a sample of the test rows"."""
     return (
         f"step {entry['step']:,}" + (f" of {steps:,}" if steps else "") + f": exact match "
         f"{entry['validation']:.3f} on validation, {entry['test_sample']:.3f} on a sample of the test rows"

@@ -200,7 +200,7 @@ def invariance(model, test, train, collator, probe_rows: int) -> dict:
     }
     if len(pairs) < 2:
         return {"cosine_same": None, "cosine_different": None, "structure_retrieval": None}
-    queries, keys = zip(*list(pairs.values())[:probe_rows])
+    queries, keys = zip(*list(pairs.values())[:probe_rows], strict=False)
     cosines = representations(model, list(queries), collator) @ representations(model, list(keys), collator).T
     same = np.eye(len(cosines), dtype=bool)
     return {

@@ -32,7 +32,7 @@ def literal(graph, spans, offsets, start, step_rule, rows="response"):
         here = {c for c in graph.concepts for a, b in spans[c] if s < b and e > a and e > s}
         owner.append(here.pop() if len(here) == 1 else None)
     mask = torch.zeros(len(offsets), len(offsets), dtype=torch.int8)
-    for i, (s, e) in enumerate(offsets):
+    for i, (_, e) in enumerate(offsets):
         for j in range(len(offsets)):
             q, k = owner[i], owner[j]
             if q is None or k is None or q == k or (rows == "response" and e <= start):
@@ -155,7 +155,10 @@ def test_cycles_are_found_and_named():
     knots = looped.cycles()
     assert [set(cycle) for cycle in knots] == [{"a", "b", "c"}, {"d", "e"}]
     for cycle in knots:
-        assert all(cause in looped.edges[effect] for cause, effect in zip(cycle, [*cycle[1:], cycle[0]]))
+        assert all(
+            cause in looped.edges[effect]
+            for cause, effect in zip(cycle, [*cycle[1:], cycle[0]], strict=False)
+        )
 
 
 def test_a_cyclic_graph_is_reported_and_both_directions_cancel():

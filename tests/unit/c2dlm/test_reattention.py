@@ -148,7 +148,7 @@ def test_gradients_by_finite_differences():
     leaves = layer(7)[0]
     for form in ("rows", "mass"):
 
-        def run(*tensors):
+        def run(*tensors, form=form):
             return loss_of(form, [(tensors, None)], given, alpha=3.0, lam=10.0).loss
 
         assert torch.autograd.gradcheck(run, leaves, fast_mode=True)
@@ -242,7 +242,7 @@ def test_no_whole_map_is_kept_for_the_backward_pass():
     given["relation"][:, 0, 1], given["step"] = 1, given["step"][:, :8]
     for form, lam in (("eager", 1.0), ("rows", 1.0), ("mass", 0.0)):
         sizes = []
-        with saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+        with saved_tensors_hooks(lambda t, sizes=sizes: sizes.append(t.numel()) or t, lambda t: t):
             loss_of(form, [layer(9, tokens)], given, alpha=3.0, lam=lam).loss.backward()
         kept[form] = max(sizes)
     assert kept["eager"] >= B * H * tokens * tokens

@@ -140,7 +140,7 @@ def test_half_precision_is_measured_in_float32(keep):
     slow = [part.requires_grad_() for part in exact]
     output, rows, _ = attention_with_excess(*slow, Visible(), 4, keep)
     (output.sum() + rows.square().sum()).backward()
-    for one, other in zip(given, slow):
+    for one, other in zip(given, slow, strict=False):
         assert one.grad.dtype == torch.bfloat16
         torch.testing.assert_close(one.grad.double(), other.grad, rtol=0.1, atol=0.05)
 
@@ -160,6 +160,6 @@ def test_half_precision_is_measured_in_float32(keep):
     ],
 )
 def test_bad_input_is_named(change, message):
-    given = dict(zip(("query", "key", "value"), leaves())) | change
+    given = dict(zip(("query", "key", "value"), leaves(), strict=False)) | change
     with pytest.raises(ValueError, match=message):
         attention_with_tau(**given)

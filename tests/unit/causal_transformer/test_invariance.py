@@ -161,11 +161,11 @@ def test_answers_are_literal(parents, double):
             gathered = []
             for h in range(heads):
                 part = slice(h * width, (h + 1) * width)
-                sides = (lambda j: place[i] - place[j]) if h == 0 else (lambda j: place[j] - place[i])
+                sides = [(place[i] - place[j]) * (1 if h == 0 else -1) for j in range(8)]
                 seen = [
                     j
                     for j in range(8)
-                    if parents is None or TYPES[0, i] == TYPES[0, j] and 0 <= sides(j) <= parents
+                    if parents is None or TYPES[0, i] == TYPES[0, j] and 0 <= sides[j] <= parents
                 ]
                 chance = torch.stack([q[i][part] @ k[j][part] / width**0.5 for j in seen]).softmax(0)
                 gathered.append(sum(w * v[j][part] for w, j in zip(chance, seen, strict=True)))

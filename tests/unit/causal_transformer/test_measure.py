@@ -36,7 +36,7 @@ def test_tau_is_definition_1(double, causal, valid):
 
 def test_tau_in_float32_is_that_in_float64():
     attention = maps().double()
-    for found, expected in zip(tau(attention.float()), literal_tau(attention, None)):
+    for found, expected in zip(tau(attention.float()), literal_tau(attention, None), strict=False):
         torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-6)
 
 
@@ -44,7 +44,7 @@ def test_padding_changes_nothing(double):
     attention, valid = maps(tokens=4, batch=1), torch.tensor([[False, True, True, True, True, False]])
     wide = torch.eye(6).expand(1, 2, 6, 6).clone()
     wide[:, :, 1:5, 1:5] = attention
-    for narrow, padded_one in zip(tau(attention), tau(wide, valid)):
+    for narrow, padded_one in zip(tau(attention), tau(wide, valid), strict=False):
         torch.testing.assert_close(padded_one[..., 1:5], narrow, rtol=0, atol=1e-14)
         assert (padded_one[..., [0, 5]] == 0).all()
 

@@ -509,7 +509,7 @@ def test_the_plain_trainer_serves(make, width, tmp_path):
     labels = CLASSES if make is classifier else labels_of()
     rows = [
         dict(input_ids=ids, attention_mask=mask, labels=label)
-        for ids, mask, label in zip(batch["input_ids"], batch["attention_mask"], labels)
+        for ids, mask, label in zip(batch["input_ids"], batch["attention_mask"], labels, strict=False)
     ]
     trainer = Trainer(
         model,

@@ -93,7 +93,7 @@ def test_gradients_reach_every_weight_through_output_and_tau(double, gcn):
     torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-12)
     assert all(
         (part.abs().max() > 1e-9)
-        for name, part in zip(dict(layer.named_parameters()), fast)
+        for name, part in zip(dict(layer.named_parameters()), fast, strict=False)
         if name != "k_proj.bias"
     )  # a constant on all keys moves no softmax
 

@@ -115,13 +115,13 @@ def slow_loss(model, batch):
         mine = [(share[:, k] > 0) | (config.information == "all") for k in range(count)]
         parts["mutual_information"] = sum(
             mutual_information(invariant[rows], h[rows], config.direction, config.clamp)
-            for rows, h in zip(mine, domains)
+            for rows, h in zip(mine, domains, strict=False)
             if rows.any()
         )
         if config.weights["delta"]:
             parts["alignment"] = sum(
                 linear_cka(invariant[rows], h[rows]).clamp(min=0)
-                for rows, h in zip(mine, domains)
+                for rows, h in zip(mine, domains, strict=False)
                 if rows.sum() >= 4
             )
     names = {
@@ -152,7 +152,7 @@ def test_equation_4_and_its_gradients_from_modules_run_alone(double, variant):
     trained = [p for p in model.parameters() if p.requires_grad]
     fast, slow = (torch.autograd.grad(loss, trained, allow_unused=True) for loss in (out.loss, total))
     reached = 0
-    for one, other in zip(fast, slow):
+    for one, other in zip(fast, slow, strict=False):
         one, other = (torch.zeros(()) if g is None else g for g in (one, other))
         reached += bool(one.abs().max() > 0)
         torch.testing.assert_close(*torch.broadcast_tensors(one, other), rtol=1e-7, atol=1e-10)
@@ -219,7 +219,7 @@ def test_the_router_learns_from_its_own_loss_alone():
     whole = torch.autograd.grad(out.loss, trained, retain_graph=True)
     own = torch.autograd.grad(0.1 * out.routing.loss, trained)
     place = model.number("router")
-    for one, other in zip(whole[:-1], own[:-1]):
+    for one, other in zip(whole[:-1], own[:-1], strict=False):
         assert other[place].abs().max() > 0 and (other[:place] == 0).all()
         torch.testing.assert_close(one[place], other[place], rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(whole[-1], own[-1])

@@ -33,6 +33,7 @@ def test_equation_1_and_its_gradients(double, nu_on):
     for found, wanted in zip(
         torch.autograd.grad(loss, [states, router.codebook]),
         torch.autograd.grad(expected, [states, router.codebook]),
+        strict=False,
     ):
         assert found.abs().max() > 0
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-14)

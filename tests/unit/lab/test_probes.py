@@ -168,7 +168,7 @@ def test_a_refactoring_is_verified(line, traced):
          "run.config['learning_rate'] * 1.001}, seed", r"first.steps\[1\].update"),
         ("* i}", "* i + 0.001}", r"first.steps\[0\].loss: 2 stored, 2.00"),
         ("return sum(rows)", "return sum(rows) + 1", "first.metrics.sum: 3 stored, 4 now"),
-        ('"sum": sums([1, 2])', '"sum": sums([1, 2]), "more": 1', "first.metrics.more: nothing stored, 1 now"),
+        ('"sum": sums([1, 2])', '"sum": sums([1, 2]), "more": 1', "metrics.more: nothing stored, 1 now"),
     ],
 )  # fmt: skip
 def test_the_first_number_that_differs_is_named(line, traced, old, new, words):
@@ -278,7 +278,8 @@ def test_a_child_takes_the_first_steps_only(line, monkeypatch):
     folder = line[0].parent
     start = (
         f"import sys, pathlib; sys.path.insert(0, {str(folder)!r}); import toyline; "
-        f"from causalnb.lab import codebase; codebase.roots = lambda: {{'toyline': pathlib.Path({str(folder)!r})}}; "
+        "from causalnb.lab import codebase; "
+        f"codebase.roots = lambda: {{'toyline': pathlib.Path({str(folder)!r})}}; "
     )
     monkeypatch.setattr(probes, "COMMAND", [*probes.COMMAND[:-1], start + probes.COMMAND[-1]])
     assert [one.outcome for one in probes.verify([("toy.line", "one")], 1, create=True)] == ["made"]

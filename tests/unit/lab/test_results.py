@@ -301,7 +301,12 @@ def test_frames_hold_the_seeds_asked_for(lab):
             runner.execute("toy.sum", arm, seed)
     frame = results.frame("toy.sum")
     assert list(frame.columns) == ["arm", "seed", "total", "resumed"]
-    assert list(zip(frame["arm"], frame["seed"])) == [("one", 0), ("one", 1), ("two", 0), ("two", 1)]
+    assert list(zip(frame["arm"], frame["seed"], strict=False)) == [
+        ("one", 0),
+        ("one", 1),
+        ("two", 0),
+        ("two", 1),
+    ]
     assert frame["total"].tolist() == pytest.approx([4 / 3, 8 / 3, 10 + 4 / 3, 10 + 8 / 3])
     one = results.read("toy.sum", "one", 0)
     results.write(replace(one, metrics={"total": None, "resumed": 0.0}))

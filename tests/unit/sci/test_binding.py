@@ -252,7 +252,9 @@ def test_slots_are_repeated_for_beams_in_order():
     bound = mechanism().bind(**inputs())
     assert bound.expand(B) is bound
     wide = bound.expand(2 * B)
-    for part, repeated in zip((bound.keys, bound.values, bound.slots), (wide.keys, wide.values, wide.slots)):
+    for part, repeated in zip(
+        (bound.keys, bound.values, bound.slots), (wide.keys, wide.values, wide.slots), strict=False
+    ):
         assert torch.equal(repeated[::2], part) and torch.equal(repeated[1::2], part)
     with pytest.raises(ValueError, match="prepared for 3 prompts, but the model runs 4 rows"):
         bound.expand(4)

@@ -104,7 +104,7 @@ def test_slot_attention_by_loops():
     network, given = encoder("slot_attention"), tokens()
     ordered = network.token_norm(network.ordered(given, MASK))
     expected = []
-    for row, keep in zip(ordered, MASK):
+    for row, keep in zip(ordered, MASK, strict=False):
         row, slots = row[keep], network.queries
         for _ in range(3):
             queries = [network.query(network.slot_norm(slot)) for slot in slots]
@@ -112,11 +112,12 @@ def test_slot_attention_by_loops():
                 [torch.stack([q @ network.key(x) / D**0.5 for q in queries]).softmax(0) + 1e-8 for x in row]
             )
             reads = [
-                sum(share[k] * network.value(x) for share, x in zip(shares, row)) / shares[:, k].sum()
+                sum(share[k] * network.value(x) for share, x in zip(shares, row, strict=False))
+                / shares[:, k].sum()
                 for k in range(K)
             ]
             slots = torch.stack(
-                [network.update(read[None], slot[None])[0] for read, slot in zip(reads, slots)]
+                [network.update(read[None], slot[None])[0] for read, slot in zip(reads, slots, strict=False)]
             )
         expected.append(slots)
     torch.testing.assert_close(network(given, MASK)[0], torch.stack(expected), rtol=0, atol=1e-6)

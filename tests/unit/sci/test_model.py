@@ -167,7 +167,7 @@ def test_gradient_checks_of_the_sci_part_in_the_model():
     values = [dict(model.named_parameters())[name].detach().clone().requires_grad_() for name in names]
 
     def losses(*tensors):
-        out = torch.func.functional_call(model, dict(zip(names, tensors)), (), given)
+        out = torch.func.functional_call(model, dict(zip(names, tensors, strict=False)), (), given)
         return out.loss, torch.nn.functional.cross_entropy(out.logits[:, 2:-1].flatten(0, 1), answer)
 
     assert torch.autograd.gradcheck(losses, values, fast_mode=True)

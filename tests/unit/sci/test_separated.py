@@ -41,7 +41,7 @@ def literal_logits(model, input_ids, prompt_mask):
     table = torch.stack([model.abstraction_layer(word) for word in head])
     total = sum(feature.var() for feature in table.T)
     found = []
-    for ids, seen in zip(input_ids, prompt_mask.bool()):
+    for ids, seen in zip(input_ids, prompt_mask.bool(), strict=False):
         abstracted = torch.stack([model.abstraction_layer(words[token]) for token in ids])
         hidden = model.base.base_model(inputs_embeds=abstracted[None]).last_hidden_state[0]
         prompt = model.down_norm(model.down_proj(abstracted[seen]))[None]
@@ -53,9 +53,11 @@ def literal_logits(model, input_ids, prompt_mask):
             query = model.token_query(state)
             share = torch.stack([query @ model.slot_key(slot) for slot in structure]) / WIDTH**0.5
             votes = [torch.zeros(()) for _ in head]
-            for weight, slot in zip(share.softmax(0), structure):
+            for weight, slot in zip(share.softmax(0), structure, strict=False):
                 binding = (keys @ model.slot_query(slot) / WIDTH**0.5).softmax(0)
-                bound = sum(part * content_of(model, token) for part, token in zip(binding, ids[seen]))
+                bound = sum(
+                    part * content_of(model, token) for part, token in zip(binding, ids[seen], strict=False)
+                )
                 for word in range(len(head)):
                     unit = content_of(model, word)
                     votes[word] = votes[word] + weight * model.content_scale * (bound @ unit)
@@ -67,9 +69,9 @@ def literal_logits(model, input_ids, prompt_mask):
 def literal_within(votes, table, total, width=0.1):
     """What each word's vote is worth among its kin, a pair of words at a time."""
     worth = []
-    for vote, word in zip(votes, table):
+    for vote, word in zip(votes, table, strict=False):
         kin = [torch.exp(-((word - other) ** 2).sum() / (2 * width**2 * total)) for other in table]
-        worth.append(vote - torch.log(sum(k * other.exp() for k, other in zip(kin, votes))))
+        worth.append(vote - torch.log(sum(k * other.exp() for k, other in zip(kin, votes, strict=False))))
     return torch.stack(worth)
 
 
@@ -81,9 +83,9 @@ def literal_invariance(tokens, mask, ids):
     """Squared distances to the mean of each place of each structure, a place at a time."""
     distances = []
     for structure in {int(i) for i in ids if i >= 0}:
-        rows = [[t for t, kept in zip(row, keep) if kept]
-                for row, keep, i in zip(tokens, mask, ids) if i == structure]  # fmt: skip
-        for place in zip(*rows):
+        rows = [[t for t, kept in zip(row, keep, strict=False) if kept]
+                for row, keep, i in zip(tokens, mask, ids, strict=False) if i == structure]  # fmt: skip
+        for place in zip(*rows, strict=False):
             if len(place) > 1:
                 mean = sum(place) / len(place)
                 distances += [((state - mean) ** 2).sum() for state in place]
@@ -353,7 +355,7 @@ def test_in_float32_the_classes_are_the_same_bits():
             worth = sci.within_classes(votes, kin)
         (worth * torch.arange(worth.numel()).view_as(worth).cos()).sum().backward()
         found.append((kin, worth, table.grad, votes.grad))
-    assert all(torch.equal(one, other) for one, other in zip(*found))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=False))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -111,9 +111,9 @@ def check_gradients(module, *inputs, call=None, **fixed):
 
     def run(*tensors):
         given = list(inputs)
-        for place, tensor in zip(moving, tensors[len(names) :]):
+        for place, tensor in zip(moving, tensors[len(names) :], strict=False):
             given[place] = tensor
-        return functional_call(module, dict(zip(names, tensors)), tuple(given), fixed)
+        return functional_call(module, dict(zip(names, tensors, strict=False)), tuple(given), fixed)
 
     tensors = [p.detach().clone().requires_grad_() for p in module.parameters()]
     tensors += [inputs[i].detach().double().clone().requires_grad_() for i in moving]
@@ -143,7 +143,7 @@ def into(attention, multihead):
     parts = (attention.query, attention.key, attention.value)
     with torch.no_grad():
         for part, weight, bias in zip(
-            parts, multihead.in_proj_weight.chunk(3), multihead.in_proj_bias.chunk(3)
+            parts, multihead.in_proj_weight.chunk(3), multihead.in_proj_bias.chunk(3), strict=False
         ):
             part.weight.copy_(weight)
             part.bias.copy_(bias)

@@ -243,7 +243,7 @@ def test_objects_are_renamed_anew_for_each_row(problems):
 def test_dense_rows_ask_everything_and_leak_nothing(problems):
     """An answered query is a view that follows from the others: adding it changes the label of no other."""
     symbolic, text = (acre.rows(problems[:60], format, dense=True, sets=4) for format in ("symbolic", "text"))
-    for row, other, problem in zip(symbolic, text, problems):
+    for row, other, problem in zip(symbolic, text, problems, strict=False):
         views, asked = acre.read_row(row)
         assert (views, asked) == acre.read_row(other) and views == problem.views and row["query"] == -1
         assert {objects[0] for objects, _ in asked if len(objects) == 1} == {*problem.objects}

@@ -20,7 +20,7 @@ RENAMED = {
     "arc/ARC-Challenge_test_llm_adapters.json": "ARC-Challenge/test.json",  # in a mirror, at home
     "arc_agi/symbolic_hard_train.jsonl": "symbolic_hard/train.jsonl",
     "arc_agi/symbolic_hard_test.jsonl": "symbolic_hard/test.jsonl",
-    "hans/berts_of_a_feather_accuracies_by_run.csv": "berts_of_a_feather/berts_of_a_feather_accuracies_by_run.csv",
+    **{f"hans/{name}": f"berts_of_a_feather/{name}" for name in ["berts_of_a_feather_accuracies_by_run.csv"]},
     "paws/paws_qqp_dev_and_test.tsv": "paws_qqp/dev_and_test.tsv",
     "snli/becel_snli_test.tsv": "snli/test.tsv",
     "snli/becel_snli_validation.tsv": "snli/validation.tsv",

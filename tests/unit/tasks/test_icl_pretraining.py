@@ -13,7 +13,7 @@ def drawn(skill, n=100):
 
 
 def said(row):
-    return [word for word, answer in zip(row["words"], row["answer"]) if answer]
+    return [word for word, answer in zip(row["words"], row["answer"], strict=False) if answer]
 
 
 def test_lists_are_copied_and_what_is_lacking_is_named():

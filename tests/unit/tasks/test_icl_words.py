@@ -54,7 +54,7 @@ def test_masks_of_encoded_rows(rows):
             for key, mask in (("labels", "answer"), ("supervised", "supervised")):
                 wanted = [
                     icl_words.VOCABULARY[word] if said else -100
-                    for word, said in zip(words, [*row[mask], row[mask][-1]])
+                    for word, said in zip(words, [*row[mask], row[mask][-1]], strict=False)
                 ]
                 assert encoded[key] == [-100, *wanted]
             n = encoded["prompt_mask"].index(0)
@@ -74,7 +74,9 @@ def test_fillers(rows):
             assert icl_rows.prompt_length(longer) == icl_rows.prompt_length(row) + 7
             assert longer["words"].count(icl_rows.FILLER) == 7 and icl_rows.without_fillers(longer) == row
             assert not any(
-                said for word, said in zip(longer["words"], longer["supervised"]) if word == icl_rows.FILLER
+                said
+                for word, said in zip(longer["words"], longer["supervised"], strict=False)
+                if word == icl_rows.FILLER
             )
             asked = [i for i, said in enumerate(longer["supervised"]) if said]
             assert all(longer["words"][i - 1] != icl_rows.FILLER for i in asked if not row["supervised"][0])
@@ -96,7 +98,8 @@ def test_matched_lengths(rows, key):
     lengths = [icl_rows.prompt_length(row) for row in a]
     assert lengths == [icl_rows.prompt_length(row) for row in b]
     added = {
-        n - max(icl_rows.prompt_length(x), icl_rows.prompt_length(y)) for n, x, y in zip(lengths, left, right)
+        n - max(icl_rows.prompt_length(x), icl_rows.prompt_length(y))
+        for n, x, y in zip(lengths, left, right, strict=False)
     }
     assert min(added) == 0 and max(added) <= 9 and len(added) > 5
     assert [icl_rows.without_fillers(row) for row in a] == left and a == icl_rows.match_lengths(

@@ -35,7 +35,7 @@ def test_problems_prompts_and_rows():
     assert problems == pvr.generate(300, seed=1) != pvr.generate(300, seed=2)
     digits = Counter(digit for problem in problems for digit in problem.query)
     assert {*digits} == {*range(10)} and max(digits.values()) < 1.4 * min(digits.values())
-    for problem, row in zip(problems, pvr.rows(problems)):
+    for problem, row in zip(problems, pvr.rows(problems), strict=False):
         assert pvr.parse_prompt(pvr.prompt(problem)[0]) == problem and len(problem.examples) == 4
         assert len(row["words"]) == 5 * 13 + 4 and sum(row["answer"]) == 1 and sum(row["supervised"]) == 5
         assert row["words"][-1] == str(pvr.solve(problem.query)) and row["answer"][-1]
@@ -93,7 +93,7 @@ def test_the_published_files():
         problems = pvr.read(examples)
         assert len(problems) == n and {len(problem.examples) for problem in problems} == {examples}
         rows = [json.loads(one) for one in files.read(pvr.FILES[examples]).decode().splitlines()]
-        for row, problem in zip(rows, problems):
+        for row, problem in zip(rows, problems, strict=False):
             assert pvr.prompt(problem) == (
                 "\n".join(one["content"] for one in row["input"]),
                 str(row["ideal"]),

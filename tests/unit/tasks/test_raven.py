@@ -26,7 +26,16 @@ LEVELS = ("DBFF FBDF BABF BBFG DBDG FABG FAFC BADC", "DABC DAFC DAEC CABC DBBC D
 
 def panels(said):
     return tuple(
-        ((Entity(*(raven.LEVELS[name].index(letter) for name, letter in zip(raven.LEVELS, one))),),)
+        (
+            (
+                Entity(
+                    *(
+                        raven.LEVELS[name].index(letter)
+                        for name, letter in zip(raven.LEVELS, one, strict=False)
+                    )
+                ),
+            ),
+        )
         for one in said.split()
     )
 
@@ -170,7 +179,7 @@ def test_the_first_published_problem_by_hand():
 def test_drawn_problems_are_solved_by_their_rules(drawn, configuration, answer_set):
     problems = drawn[configuration, answer_set]
     found = [raven.consistent(problem) for problem in problems]
-    assert all(problem.target in left for problem, left in zip(problems, found))
+    assert all(problem.target in left for problem, left in zip(problems, found, strict=False))
     assert np.mean([len(left) == 1 for left in found]) > 0.97
     for problem in problems:
         assert len({*problem.candidates}) == 8 and len(problem.context) == 8
@@ -197,7 +206,7 @@ def test_only_published_answers_give_themselves_away(drawn, configuration):
 def differing(problem, panel):
     return {
         (i, name)
-        for i, (ours, theirs) in enumerate(zip(problem.answer, panel))
+        for i, (ours, theirs) in enumerate(zip(problem.answer, panel, strict=False))
         for name in raven.LEVELS
         if ours[0].position == "" and getattr(ours[0], name) != getattr(theirs[0], name)
     }
@@ -228,7 +237,7 @@ def test_balanced_answers_on_grids(drawn):
 @pytest.mark.parametrize(("configuration", "format"), [*product(raven.CONFIGURATIONS, raven.FORMATS)])
 def test_prompts_and_rows_can_be_undone(drawn, configuration, format):
     problems = drawn[configuration, "published"][:60]
-    for problem, row in zip(problems, raven.rows(problems, format)):
+    for problem, row in zip(problems, raven.rows(problems, format), strict=False):
         text, answer = raven.prompt(problem, format)
         assert raven.parse_prompt(text, format) == (problem.context, problem.candidates)
         assert raven.LETTERS.index(answer) == problem.target
@@ -239,7 +248,9 @@ def test_prompts_and_rows_can_be_undone(drawn, configuration, format):
         assert [raven.read_words(words, format) for words in row["candidates"]] == [*problem.candidates]
         asked = row["answer"].index(True)
         assert row["words"][asked:] == row["candidates"][row["target"]] and all(row["answer"][asked:])
-        assert [word for word, said in zip(row["words"], row["supervised"]) if not said] == [*"||;||;||"]
+        assert [word for word, said in zip(row["words"], row["supervised"], strict=False) if not said] == [
+            *"||;||;||"
+        ]
     if configuration == SINGLE:
         lengths = {len(row["words"]) for row in raven.rows(problems, format)}
         assert lengths == {9 * (4 if format == "symbolic" else 6) + 8}
@@ -405,8 +416,8 @@ def test_the_solver_and_the_vote_on_published_problems(configuration):
     problems = published(configuration, "test", "symbolic")
     left = [raven.consistent(problem) for problem in problems]
     votes = [raven.majority_vote(problem.candidates) == problem.target for problem in problems]
-    assert all(problem.target in one for problem, one in zip(problems, left))
-    solved = np.mean([one[0] == problem.target for one, problem in zip(left, problems)])
+    assert all(problem.target in one for problem, one in zip(problems, left, strict=False))
+    solved = np.mean([one[0] == problem.target for one, problem in zip(left, problems, strict=False)])
     shares = (solved, np.mean([len(one) == 1 for one in left]), np.mean(votes))
     card = (Path(__file__).parents[3] / "data" / "README.md").read_text()
     said = " | ".join(f"{100 * share:.2f} %" for share in shares)
@@ -422,7 +433,7 @@ def test_the_published_formats_say_the_same(configuration):
     assert all(
         raven.read_row(row)[8] == problem.answer
         for format in raven.FORMATS
-        for problem, row in zip(text[:20], raven.rows(text[:20], format))
+        for problem, row in zip(text[:20], raven.rows(text[:20], format), strict=False)
     )
 
 
@@ -435,7 +446,7 @@ def test_published_prompts_are_written_again(format):
     name = f"raven/{format}{{}}/center_single_val.jsonl"
     for end, opened in (("", False), ("-open", True)):
         rows = [json.loads(one) for one in files.read(name.format(end)).decode().splitlines()[:100]]
-        for row, problem in zip(rows, choice):
+        for row, problem in zip(rows, choice, strict=False):
             assert raven.prompt(problem, format, opened) == (
                 "\n".join(one["content"] for one in row["input"]),
                 row["ideal"],

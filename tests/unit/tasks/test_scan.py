@@ -162,7 +162,7 @@ def test_structures_by_hand():
 
 @given(command_text, st.permutations(scan.VERBS))
 def test_structure_ignores_which_verb(command, verbs):
-    renamed = " ".join(dict(zip(scan.VERBS, verbs)).get(word, word) for word in command.split())
+    renamed = " ".join(dict(zip(scan.VERBS, verbs, strict=False)).get(word, word) for word in command.split())
     for level in scan.LEVELS:
         assert scan.structure(command, level) == scan.structure(renamed, level)
     assert len(scan.interpret(command).split()) == len(scan.interpret(renamed).split())
@@ -198,8 +198,8 @@ def test_splits_have_the_published_size_in_characters(name):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_splits_equal_the_files(name):
     real = load("scan", split=name, source="file")
-    for part, pairs in zip(("train", "test"), scan.split(name)):
-        assert Counter(zip(real[part]["command"], real[part]["actions"])) == Counter(pairs)
+    for part, pairs in zip(("train", "test"), scan.split(name), strict=False):
+        assert Counter(zip(real[part]["command"], real[part]["actions"], strict=False)) == Counter(pairs)
 
 
 def test_template_splits_drop_the_turning_commands():
@@ -248,7 +248,7 @@ def test_load_has_the_columns():
     assert {part: rows.column_names for part, rows in data.items()} == dict.fromkeys(
         ("train", "test"), ["command", "actions", "structure", "n_actions"]
     )
-    assert list(zip(data["test"]["command"], data["test"]["actions"])) == test
+    assert list(zip(data["test"]["command"], data["test"]["actions"], strict=False)) == test
     assert data["train"].num_rows == len(train)
     row = data["test"][-1]
     assert row["structure"] == scan.structure(row["command"], "verb_coindexed")

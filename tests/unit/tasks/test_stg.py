@@ -144,7 +144,9 @@ def test_a_number_just_below_zero_keeps_its_sign():
 @pytest.mark.parametrize("part", PUBLISHED_H)
 def test_size_h_has_the_published_moments(part):
     found = numbers(stg.generate_h()[part])
-    for column, (name, (mean, deviation)) in enumerate(zip(stg.ATTRIBUTES_H, PUBLISHED_H[part])):
+    for column, (name, (mean, deviation)) in enumerate(
+        zip(stg.ATTRIBUTES_H, PUBLISHED_H[part], strict=False)
+    ):
         error = deviation * (1 / len(found) + 1 / (3000 if part == "train" else 1000)) ** 0.5
         assert abs(found[:, column].mean() - mean) < 4 * error, name
         assert 0.93 < found[:, column].std() / deviation < 1.07, name
@@ -234,7 +236,9 @@ def test_size_h_is_distributed_as_the_files():
 
     real, ours = load("stg", size="H", source="file"), load("stg", size="H")
     for part in ("train", "ood"):
-        pairs = [list(zip(data[part]["prompt"], data[part]["response"])) for data in (real, ours)]
+        pairs = [
+            list(zip(data[part]["prompt"], data[part]["response"], strict=False)) for data in (real, ours)
+        ]
         left, right = map(numbers, pairs)
         assert min(ks_2samp(left[:, i], right[:, i]).pvalue for i in range(14)) > 0.001
         assert ks_2samp(*([int(answer) for _, answer in some] for some in pairs)).pvalue > 0.001

@@ -141,7 +141,7 @@ def test_the_hub_is_asked_by_name(direction, part, monkeypatch):
         assert names == ("wmt/wmt16", part)
         sides = part.split("-")
         rows = [
-            dict(zip(sides, pair))
+            dict(zip(sides, pair, strict=False))
             for pair in (("eins", "one"), (" ", "two"), ("drei", ""), ("eins zwei drei", "one two three"))
         ]
         return datasets.DatasetDict({"train": datasets.Dataset.from_dict({"translation": rows})})
