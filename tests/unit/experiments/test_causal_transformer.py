@@ -444,7 +444,7 @@ def test_the_whole_method_at_its_gcns_rate_has_its_best_try(task):
         found = json.loads(file.read_text())["metrics"]
         scores.append(found["validation_accuracy"] + found["challenge_accuracy"])
     chosen = grid.GCN_USED[task]
-    assert scores[picked] == max(scores)
+    assert scores[chosen] == max(scores)
     used = config("both", f"causal_transformer.rate.{task}", "laptop")
     tried = config(f"both_{chosen}", f"causal_transformer.search.rate.{task}", "laptop")
     assert {key for key in used if used[key] != tried[key]} - {"map_rows"} == {
