@@ -90,9 +90,11 @@ class Schedule:
         """From now on, this piece is made."""
         self.now, self.since = name, time.monotonic()
 
-    def ends(self, seconds: float) -> None:
-        """The piece took that long; kept for the next time."""
+    def ends(self, seconds: float, failed: bool = False) -> None:
+        """The piece took that long; kept for the next time unless it failed."""
         self.left.pop(self.now, None)
+        if failed:
+            return
         self.took[self.now] = round(seconds, 1)
         with suppress(LabError):  # an estimate is not worth a failure
             files.write_atomic(self.file, json.dumps(self.took, indent=1).encode())
@@ -146,12 +148,12 @@ def _reproduce(profile: str | None, jobs: int | None, fresh: bool, cell_timeout:
             start = time.perf_counter()
             made = building.build_all(scale.name, [id])[0]
             rows.append((id, time.perf_counter() - start, made["error"], "done"))
-            schedule.ends(rows[-1][1])
+            schedule.ends(rows[-1][1], failed=bool(rows[-1][2]))
             step(id, made["error"] or "built", 1.0, done=True)
         for book in books:
             schedule.starts(book.name)
             rows.append((shown(book), *execute(book, scale, step, schedule, fresh, cell_timeout)))
-            schedule.ends(rows[-1][1])
+            schedule.ends(rows[-1][1], failed=bool(rows[-1][2]))
     failed = [row for row in rows if row[2]]
     show(
         ("what", "seconds", "outcome"),

@@ -46,6 +46,8 @@ def test_the_expected_end_follows_what_each_piece_took(cache, monkeypatch):
     clock[0] = 500.0
     assert "about 10 min" in str(schedule)  # late, but the notebook is still to come
     schedule.ends(500.0)
+    schedule.starts("new")
+    schedule.ends(1.0, failed=True)
     schedule.starts("book")
     schedule.ends(300.0)
     assert "about 1 s" in str(schedule) and f"{datetime.now():%H}:" in str(schedule)
