@@ -122,6 +122,8 @@ class Arm(Values):
     def by_seed(self, at, metric=None):
         """As Values.by_seed."""
         metric = metric if self.metric is None else self.metric
+        if metric is None:
+            raise LabError(f"the arm {self.name} of {self.experiment} is read in no metric: name one.")
         found = at.frame(self.experiment, self.name)
         if not callable(metric):
             metric = metric.format_map(defaultdict(str, self.words))
@@ -359,7 +361,8 @@ class Reader:
             raise LabError(
                 f"the row {row.label!r} has values by column: give it those that decide its claim."
             )
-        found = list(row.value.by_seed(self, claim["our_metric"]).values())
+        metric = claim["our_metric"] if isinstance(claim["our_metric"], str) else None
+        found = list(row.value.by_seed(self, metric).values())
         if not found:
             return verdicts.not_attempted(f"there is nothing to compare: {row.label}")
         return by_claim(found, claim)

@@ -204,7 +204,7 @@ def test_artefacts_are_built(id, files, two_files, monkeypatch, tmp_path):
 def test_sources_are_counted_one_by_one_and_read_back(two_files, monkeypatch):
     import pandas as pd
 
-    from causalnb.lab import results
+    from causalnb.lab import evidence
     from causalnb.lab.registry import Run
 
     rows = []
@@ -212,7 +212,7 @@ def test_sources_are_counted_one_by_one_and_read_back(two_files, monkeypatch):
         config = registry.config("c2dlm.coverage", arm, "quick")
         run = Run("c2dlm.coverage", arm, 0, "quick", config, None, "", None)
         rows.append({"arm": arm, "seed": 0, **c2dlm_coverage.run_coverage(run)["metrics"]})
-    monkeypatch.setattr(results, "require", lambda *_: pd.DataFrame(rows))
+    monkeypatch.setattr(evidence, "require", lambda *_: pd.DataFrame(rows))
     monkeypatch.setattr(artefacts, "TITLES", {row["arm"]: row["arm"] for row in rows})
     found = artefacts.stored_coverage()
     assert found["svamp_train"] == c2dlm_coverage.count_records(reasoning.annotations("svamp_train"))

@@ -206,5 +206,7 @@ def test_values_for_figures_and_prose_and_what_columns_share():
     assert cells(columns, Row((), {}))[0] == ["", ""]
     ((bare,),) = cells([Measured("x", "{way}score")], Row((), A))
     assert bare == percent(mean_ci(SCORES["c2dlm"]))
-    found = table(VERDICTS, [Row("x", A - B, claim="c2dlm.claim16"), ["finished"] * 5]).verdicts("quick")
-    assert [*found] == ["c2dlm.claim16"] and found["c2dlm.claim16"].summary.n == 2
+    found = table(VERDICTS, [Row("x", A - B, claim="c2dlm.claim13"), ["finished"] * 5]).verdicts("quick")
+    assert [*found] == ["c2dlm.claim13"] and found["c2dlm.claim13"].summary.n == 2
+    with pytest.raises(LabError, match="the arm c2dlm of c2dlm.sudoku.n200 is read in no metric"):
+        table(VERDICTS, [Row("x", A, claim="c2dlm.claim16")]).verdicts("quick")
