@@ -22,9 +22,9 @@ class CausalTransformerConfig(PretrainedConfig):
     (Definition 2 gives the decoder none), blanket_settings are further ones of the loss. The loss has weight
     causal_weight >= 0; causal_ramp = [first, last] raises it from 0 to that between two counts of training
     passes. pattern ("full", "band", "dilated", "block", "random", "star") with pattern_width, pattern_share,
-    pattern_seed and pattern_global (attention_pattern's global_tokens), and relative, are the encoder's
-    sparse attention and relative positions. dropout in [0, 1) stands everywhere but inside attention;
-    pre_norm puts norms before the sublayers. Raises ValueError for settings out of range.
+    pattern_seed and pattern_global (attention_pattern's seed and global_tokens), and relative, are the
+    encoder's sparse attention and relative positions. dropout in [0, 1) stands everywhere but inside
+    attention; pre_norm puts norms before the sublayers. Raises ValueError for settings out of range.
     """
 
     model_type = "causal_transformer"
