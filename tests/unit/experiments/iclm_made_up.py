@@ -3,7 +3,7 @@
 import numpy as np
 
 from causalnb.experiments.iclm import grid as iclm_grid
-from causalnb.experiments.iclm.artefacts.routing import SIX
+from causalnb.experiments.iclm.artefacts.maps import SIX
 from causalnb.lab import registry
 from tests.unit.experiments.made_up import counted, number, write
 

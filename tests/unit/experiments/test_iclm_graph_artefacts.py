@@ -8,7 +8,9 @@ import torch
 
 from causalnb.errors import LabError
 from causalnb.experiments.iclm import interventions
+from causalnb.experiments.iclm.artefacts import claims_graph
 from causalnb.experiments.iclm.artefacts import graphs as artefacts
+from causalnb.experiments.iclm.artefacts import interventions as effect
 from causalnb.iclm import Node, check_claims, graphs, temporal_graph
 from causalnb.lab import building, registry, results
 from causalnb.paths import figures_dir
@@ -139,7 +141,7 @@ def rows_of(table):
 
 
 def test_the_claims_as_a_table():
-    table = artefacts.claims_table()
+    table = claims_graph.claims_table()
     found = {
         name: "".join({"holds": "h", "": "-"}.get(cell) or cell[-1] for cell in list(row.values())[1:])
         for name, row in rows_of(table).items()
@@ -162,10 +164,13 @@ def test_the_claims_as_a_table():
         "1111",
         "1111",
     ]
-    assert list(found) == list(artefacts.SETTINGS) and "do(HSm)" in table.columns[3]
-    paths = artefacts.paths_table().rows
+    assert list(found) == list(claims_graph.SETTINGS) and "do(HSm)" in table.columns[3]
+    paths = claims_graph.paths_table().rows
     fails = [
-        one for name in artefacts.SETTINGS for one in check_claims(artefacts.graph_of(name)) if not one.holds
+        one
+        for name in claims_graph.SETTINGS
+        for one in check_claims(claims_graph.graph_of(name))
+        if not one.holds
     ]
     assert len(paths) == len(fails) > 20 and all(" > " in path for _, _, path in paths)
 
@@ -224,12 +229,12 @@ def effects():
 
 
 def test_effects_as_table_and_figure(effects):
-    row = rows_of(artefacts.interventions_table(effects))
+    row = rows_of(effect.interventions_table(effects))
     alone, joined = row["no invariant module"], row["invariant module"]
     assert (alone["domain 1"], alone["router"], alone["invariant"]) == ("0", "0", "")
     assert joined["router"] == "0" and joined["domain 1"].endswith(" after 2")
     assert joined["domain 0"].endswith(" after 1") and alone["changed though separated"] == "0 of 8"
-    fig, alt = artefacts.interventions_figure(effects)
+    fig, alt = effect.interventions_figure(effects)
     zeros = [text for text in fig.axes[0].texts if text.get_text() == "0"]
     assert len(zeros) == 4 + 3
     assert "no invariant module: domain_1 1, domain_1 2, router 1, router 2; " in alt

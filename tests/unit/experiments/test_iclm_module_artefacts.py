@@ -4,13 +4,13 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from causalnb.experiments.iclm.artefacts import modules as artefacts
+from causalnb.experiments.iclm.artefacts import fig1, parameters
 from causalnb.lab import building
 
 
 @pytest.fixture(scope="module")
 def found():
-    return artefacts.reach()
+    return fig1.reach()
 
 
 def test_each_loss_trains_the_parts_of_the_drawing_and_no_other(found):
@@ -25,7 +25,7 @@ def test_each_loss_trains_the_parts_of_the_drawing_and_no_other(found):
 
 
 def test_a_share_of_the_total_is_the_gradient_of_its_own_loss(found):
-    model, inputs = artefacts.tiny_model()
+    model, inputs = fig1.tiny_model()
     weights = dict(model.config.weights)
     out = model(**inputs)
     assert out.module.tolist() == [0]
@@ -43,9 +43,9 @@ def test_a_share_of_the_total_is_the_gradient_of_its_own_loss(found):
 
 
 def test_the_drawing_has_the_parts_and_its_text_says_what_it_shows(found):
-    named = {name for flow in artefacts.FLOWS + artefacts.SHARED for name in flow}
-    assert named == set(artefacts.BOXES)
-    fig, alt = artefacts.figure()
+    named = {name for flow in fig1.FLOWS + fig1.SHARED for name in flow}
+    assert named == set(fig1.BOXES)
+    fig, alt = fig1.architecture_figure()
     zeros = [text.get_text() for text in fig.axes[1].texts].count("0")
     plt.close(fig)
     assert zeros == sum(size == 0 for parts in found.values() for size in parts.values()) == 26
@@ -54,7 +54,7 @@ def test_the_drawing_has_the_parts_and_its_text_says_what_it_shows(found):
 
 def test_parameters_at_full_size_are_those_of_the_formulas():
     width, vocabulary, layers, inner, rank = 4096, 32_000, 32, 11_008, 8
-    counts = artefacts.parameter_counts()
+    counts = parameters.parameter_counts()
     assert (
         counts["base"]
         == (2 * vocabulary * width + width + layers * (4 * width**2 + 3 * width * inner + 2 * width))
@@ -68,7 +68,7 @@ def test_parameters_at_full_size_are_those_of_the_formulas():
 
 
 def test_the_table_adds_up():
-    table = artefacts.parameters_table()
+    table = parameters.parameters_table()
     cells = {row[0]: row[1:] for row in table.rows}
     assert cells["all that is trained"] == ["295,968,960", "4.39%", "100.00%"]
     assert cells["fused head"][1:] == ["3.89%", "88.57%"] and cells["centroids"][1] == "below 0.01%"

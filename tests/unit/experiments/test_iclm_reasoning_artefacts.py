@@ -10,11 +10,11 @@ import pytest
 
 from causalnb.errors import LabError
 from causalnb.experiments.iclm import grid as iclm_grid
-from causalnb.experiments.iclm.artefacts import reasoning as made
+from causalnb.experiments.iclm.artefacts import gate, scores, search, shift_rows, shifts, table1, table1_paper
 from causalnb.lab import building, evidence, registry, results
-from causalnb.lab.statistics import mean_ci, wilson
-from causalnb.lab.tables import estimate, percent
-from causalnb.lab.verdicts import decide
+from causalnb.lab.statistics import mean_ci, sign_flip, wilson
+from causalnb.lab.tables import estimate, percent, points
+from causalnb.lab.verdicts import claims, decide
 from tests.unit.experiments.iclm_made_up_scores import history, metrics, store
 from tests.unit.experiments.made_up import number
 
@@ -35,20 +35,15 @@ def stored(tmp_path_factory):
                     "iclm.raven",
                     "iclm.gate.acre",
                     "iclm.gate.raven",
-                    *made.SHIFTS,
-                    *made.SHIFT_ROWS,
+                    *shifts.TRUE,
+                    *(id.replace("shift", "shift_rows") for id in shifts.TRUE),
                 ),
                 SEEDS,
             )
-            | dict.fromkeys(made.SEARCHES.values(), 1),
+            | dict.fromkeys(("iclm.search.acre", "iclm.search.raven"), 1),
         )
         with evidence.stored_only():
             yield
-
-
-@pytest.fixture(scope="module")
-def found():
-    return made.measured()
 
 
 def values(experiment, arm, cells, score="exact") -> list[float]:
@@ -57,7 +52,7 @@ def values(experiment, arm, cells, score="exact") -> list[float]:
         mean(
             number(experiment, arm, seed, f"{cell}_{format}", score)
             for cell in cells
-            for format in made.FORMATS
+            for format in scores.FORMATS
         )
         for seed in range(SEEDS)
     ]
@@ -71,16 +66,16 @@ def by_label(table) -> dict[str, dict[str, str]]:
 
 
 def test_the_papers_tests_had_101_items():
-    assert made.implied_items() == (101, 59, 60)
-    assert 0.732 not in made.shares_of(101) and 0.653 in made.shares_of(101)
-    assert set(made.starred()) == {row for _, _, row in made.ROWS.values() if row} - {
+    assert table1_paper.implied_items() == (101, 59, 60)
+    assert 0.732 not in table1_paper.shares_of(101) and 0.653 in table1_paper.shares_of(101)
+    assert set(table1_paper.starred()) == {row for _, _, row in scores.ROWS.values() if row} - {
         "LLaMA2-Base",
         "LLaMA2-Finetuned-Oracle-Router",
     }
 
 
 def test_every_printed_gain_of_iclm_is_within_chance():
-    found = made.fisher("ICLM", made.BASELINE)
+    found = table1_paper.fisher("ICLM", table1_paper.BASELINE)
     assert found["ACRE", "Text"] == (66 - 84, pytest.approx(0.0059, abs=5e-5))
     assert [cell for cell, (gain, p) in found.items() if p < 0.05] == [
         ("ACRE", "Text"),
@@ -88,17 +83,17 @@ def test_every_printed_gain_of_iclm_is_within_chance():
         ("ACRE-Sys", "Text"),
         ("RAVEN-In-Center", "Text"),
     ]
-    assert made.wins("ICLM", made.BASELINE) == {
+    assert table1_paper.wins("ICLM", table1_paper.BASELINE) == {
         "more": 6,
         "fewer": 6,
         "significantly more": 0,
         "significantly fewer": 4,
     }
-    assert "better on 0 and worse on 4" in made.printed_remark()
+    assert "better on 0 and worse on 4" in table1_paper.printed_remark()
 
 
 def test_the_printed_table_has_wilsons_intervals():
-    rows = by_label(made.printed_table())
+    rows = by_label(table1_paper.printed_table())
     p, z = 66 / 101, 1.959964
     middle, half = p + z**2 / 202, z * sqrt(p * (1 - p) / 101 + z**2 / (4 * 101**2))
     low, high = ((middle + sign * half) / (1 + z**2 / 101) for sign in (-1, 1))
@@ -110,8 +105,8 @@ def test_the_printed_table_has_wilsons_intervals():
 # As measured
 
 
-def test_table_1_puts_the_papers_rows_over_ours(found):
-    rows = by_label(made.table1("raven", found))
+def test_table_1_puts_the_papers_rows_over_ours():
+    rows = by_label(table1.accuracies("raven")())
     assert rows["paper: ICLM-Domain"]["RAVEN-In-Center Symb"] == "0.228"
     for name, arm, score in (
         ("ICLM", "iclm", "exact"),
@@ -123,9 +118,9 @@ def test_table_1_puts_the_papers_rows_over_ours(found):
     assert len(rows) == 7 + 9
 
 
-def test_the_choice_among_eight_has_modules_alone_too(found):
-    table = made.table1("raven", found, "choice")
-    assert table.notes.endswith(made.gate_remark({"raven": found["raven"]})) and "our gate" in table.notes
+def test_the_choice_among_eight_has_modules_alone_too():
+    table = table1.accuracies("raven", "choice")()
+    assert table.notes.endswith(table1.gate_remark(["raven"])) and "our gate" in table.notes
     rows = by_label(table)
     of = [number("iclm.raven", "oracle", seed, "center_symbolic", "choice") for seed in range(SEEDS)]
     assert rows["ours: oracle router"]["RAVEN Symb"] == estimate(mean_ci(of))
@@ -134,43 +129,43 @@ def test_the_choice_among_eight_has_modules_alone_too(found):
     assert len(rows) == 7 + 9 and table.id == "iclm.table1_raven_choice"
 
 
-def test_contrasts_pair_seeds(found):
-    rows = by_label(made.contrasts_table(found))
+def test_contrasts_pair_seeds():
+    rows = by_label(table1.contrasts()())
     gap = np.subtract(
         values("iclm.acre", "iclm", ["Comp", "Sys"]), values("iclm.acre", "finetuned", ["Comp", "Sys"])
     )
-    assert rows["ICLM - fine-tuned"]["ACRE o.o.d., exact"] == made.points(mean_ci(gap))
+    assert rows["ICLM - fine-tuned"]["ACRE o.o.d., exact"] == points(mean_ci(gap))
     gap = np.subtract(
         values("iclm.raven", "iclm", ["center"], "choice"),
         values("iclm.raven", "oracle", ["center"], "choice"),
     )
-    assert rows["ICLM - oracle router"]["RAVEN i.i.d., choice"] == made.points(mean_ci(gap))
+    assert rows["ICLM - oracle router"]["RAVEN i.i.d., choice"] == points(mean_ci(gap))
     gap = np.subtract(
         values("iclm.raven", "iclm", ["center"], "invariant_choice"),
         values("iclm.raven", "finetuned", ["center"], "choice"),
     )
-    assert rows["invariant module alone - fine-tuned"]["RAVEN i.i.d., choice"] == made.points(mean_ci(gap))
+    assert rows["invariant module alone - fine-tuned"]["RAVEN i.i.d., choice"] == points(mean_ci(gap))
 
 
-def test_the_gate_is_read_from_the_results(found):
+def test_the_gate_is_read_from_the_results():
     value = mean(values("iclm.acre", "finetuned", ["IID"]))
-    assert f"{value:.1%} of the i.i.d. problems exactly, below our gate of 90%" in made.gate_remark(found)
-    assert "at or above our gate" in made.gate_remark({"acre": found["acre"]}, value / 2)
+    assert f"{value:.1%} of the i.i.d. problems exactly, below our gate of 90%" in table1.gate_remark()
+    assert "at or above our gate" in table1.gate_remark(["acre"], wanted=value / 2)
 
 
 def test_the_gates_rows_are_of_one_module_in_four_settings():
-    table = made.gate_table()
+    table = gate.gate_table()()
     rows = by_label(table)
-    assert len(rows) == len(made.GATE) == 4 and table.columns[3:] == [
+    assert len(rows) == len(gate.GATE) == 4 and table.columns[3:] == [
         "ACRE Text",
         "ACRE Symb",
         "RAVEN Text",
         "RAVEN Symb",
     ]
-    for name, (experiment, arm) in made.GATE.items():
+    for name, (experiment, arm) in gate.GATE.items():
         told = [number(f"{experiment}.raven", arm, seed, "center_symbolic", "exact") for seed in range(SEEDS)]
         assert rows[name]["RAVEN Symb"] == percent(mean_ci(told)) and rows[name]["trained parameters"] == "7"
-    for name, (experiment, arm) in made.GATE.items():
+    for name, (experiment, arm) in gate.GATE.items():
         times = 2 if arm == "longer" else 1
         steps = {
             f"{times * registry.config(f'{experiment}.{family}', arm)['steps']:,}": family
@@ -179,50 +174,51 @@ def test_the_gates_rows_are_of_one_module_in_four_settings():
         assert rows[name]["steps"].split(", ") == [*steps]
 
 
-def test_claims_are_decided_over_both_families(found):
-    told = made.contrasts(found)
-    assert set(told) == {f"iclm.claim{n}" for n in range(1, 7)}
+def test_claims_are_decided_over_both_families():
+    rows = {row.claim: row for row in table1.claims().all_rows()}
+    assert set(rows) == {f"iclm.claim{n}" for n in range(1, 7)}
+    told = {claim: row.value.of() for claim, row in rows.items()}
     ood = [
-        values(f"iclm.{family}", arm, [*made.SETS[family]][1:], made.CHOSEN[family])
+        values(f"iclm.{family}", arm, [*scores.SETS[family]][1:], scores.CHOSEN[family])
         for arm in ("iclm", "finetuned")
-        for family in made.FAMILIES
+        for family in scores.FAMILIES
     ]
-    assert list(told["iclm.claim1"][1]) == pytest.approx(
-        list(np.mean(ood[:2], axis=0) - np.mean(ood[2:], axis=0))
-    )
+    assert told["iclm.claim1"] == pytest.approx(list(np.mean(ood[:2], axis=0) - np.mean(ood[2:], axis=0)))
     won = [
         sum(
             np.sign(
-                number(f"iclm.{family}", "iclm", seed, f"{cell}_{format}", made.CHOSEN[family])
-                - number(f"iclm.{family}", "finetuned", seed, f"{cell}_{format}", made.CHOSEN[family])
+                number(f"iclm.{family}", "iclm", seed, f"{cell}_{format}", scores.CHOSEN[family])
+                - number(f"iclm.{family}", "finetuned", seed, f"{cell}_{format}", scores.CHOSEN[family])
             )
-            for family in made.FAMILIES
-            for cell in made.SETS[family]
-            for format in made.FORMATS
+            for family in scores.FAMILIES
+            for cell in scores.SETS[family]
+            for format in scores.FORMATS
         )
         for seed in range(SEEDS)
     ]
-    assert list(told["iclm.claim3"][1]) == won
-    scores = {"acre": ("invariant", "exact"), "raven": ("invariant_choice", "choice")}
+    assert told["iclm.claim3"] == won
+    alike = {"acre": ("invariant", "exact"), "raven": ("invariant_choice", "choice")}
     alone, tuned = (
         [
             mean(pair)
             for pair in zip(
                 *(
-                    values(f"iclm.{family}", arm, made.SETS[family], score[i])
-                    for family, score in scores.items()
+                    values(f"iclm.{family}", arm, scores.SETS[family], score[i])
+                    for family, score in alike.items()
                 )
             )
         ]
         for i, arm in enumerate(("iclm", "finetuned"))
     )
-    assert list(told["iclm.claim4"][1]) == pytest.approx(list(np.subtract(alone, tuned)))
-    assert len(made.verdict_table("iclm.table1_verdicts", told).rows) == 6
+    assert told["iclm.claim4"] == pytest.approx(list(np.subtract(alone, tuned)))
+    assert len(table1.claims()().rows) == 6
 
 
-def test_claims_csv_names_the_same_contrasts(found):
+def test_claims_csv_names_the_same_contrasts():
     decided = 0
-    for row, _, verdict in made.verdicts(made.contrasts(found)).values():
+    rows = claims("iclm").set_index("id", drop=False)
+    for claim, verdict in table1.claims().verdicts().items():
+        row = rows.loc[claim]
         if isinstance(row.experiment, str):
             said, decided = decide(row), decided + 1
             assert (said.label, said.summary.mean) == (verdict.label, pytest.approx(verdict.summary.mean))
@@ -267,25 +263,25 @@ def test_modules_are_asked_alone_where_a_table_has_rows_for_it(tmp_path):
 
 
 def test_shifts_stand_beside_what_does_not_shift():
-    found = made.shift_scores()
+    found = shifts.shift_scores()
     cells = {(cell, score) for cell, _, score in found}
     assert cells == {
         *product(("comp_iid", "comp_true", "sys_iid", "sys_true"), ["exact"]),
         *product(("center", "four", "in_center"), ["exact", "choice"]),
     }
-    groups = made.shift_groups(found)
+    groups = shifts.shift_groups()
     assert {
         "ACRE shifted, exact",
         "ACRE i.i.d., exact",
         "RAVEN shifted, choice",
         "RAVEN i.i.d., choice",
     } <= groups.keys()
-    table = found["sys_true", "text", "exact"]
-    assert table.loc[1, "strong"] == number("iclm.shift.acre_sys", "strong", 1, "sys_true_text", "exact")
+    each = found["sys_true", "text", "exact"]["strong"].of()
+    assert each[1] == number("iclm.shift.acre_sys", "strong", 1, "sys_true_text", "exact")
 
 
 def test_the_table_of_shifts_pairs_seeds_and_means():
-    rows = by_label(made.shifts_table())
+    rows = by_label(shifts.shifts_table()())
     pair = [
         [number("iclm.shift.raven", arm, seed, "four_text", "choice") for seed in range(SEEDS)]
         for arm in ("strong", "finetuned_wide")
@@ -293,7 +289,7 @@ def test_the_table_of_shifts_pairs_seeds_and_means():
     gap = np.subtract(*pair)
     head = "ICLM, best try - fine-tuned, ICLM's size, points"
     line = rows["RAVEN, one to four figures, text, choice"]
-    assert line[head] == f"{made.points(mean_ci(gap))}, p {made.sign_flip(gap):.2g}"
+    assert line[head] == f"{points(mean_ci(gap))}, p {sign_flip(gap):.2g}"
     both = [
         [
             mean(
@@ -305,7 +301,7 @@ def test_the_table_of_shifts_pairs_seeds_and_means():
                             ),  # alone shifted
                             *(
                                 number("iclm.shift.acre_sys", arm, s, f"sys_true_{format}", "exact")
-                                for format in made.FORMATS
+                                for format in scores.FORMATS
                             ),
                         ]
                     ),
@@ -317,15 +313,15 @@ def test_the_table_of_shifts_pairs_seeds_and_means():
         for arm in ("strong", "finetuned_wide")
     ]
     line = rows["mean: ACRE shifted, exact and RAVEN shifted, choice"]
-    assert line[head].startswith(made.points(mean_ci(np.subtract(*both))))
+    assert line[head].startswith(points(mean_ci(np.subtract(*both))))
     assert "ACRE, unseen objects, symbolic (no shift), exact" in rows
-    assert "RAVEN shifted, exact:" in made.shifts_remark()
+    assert "RAVEN shifted, exact:" in shifts.shifts_remark()
 
 
 def test_the_rows_of_table_1_stand_on_the_true_shifts():
-    table = made.shift_rows_table()
+    table = shift_rows.shift_rows_table()()
     rows = by_label(table)
-    assert [*rows] == [name for name in made.ROWS if name != "no invariant module, ICLM's head"]
+    assert [*rows] == [name for name in scores.ROWS if name != "no invariant module, ICLM's head"]
     assert len(table.columns) == 1 + 2 * (4 + 3)
     for name, arm, id, cell, score in (
         ("fine-tuned, ICLM's size", "finetuned_wide", "shift.acre_comp", "comp_true_text", "exact"),
@@ -336,17 +332,17 @@ def test_the_rows_of_table_1_stand_on_the_true_shifts():
     ):
         place, _, format = cell.rpartition("_")
         told = [number(f"iclm.{id}", arm, seed, cell, score) for seed in range(SEEDS)]
-        assert rows[name][f"{made.NAMED[place]}, {format}"] == estimate(mean_ci(told))
+        assert rows[name][f"{shifts.NAMED[place]}, {format}"] == estimate(mean_ci(told))
 
 
 def test_every_try_is_shown_and_the_used_one_marked():
-    table = made.tries_table()
+    table = search.tries_table()()
     assert len(table.rows) == sum(map(len, iclm_grid.TRIES.values())) == 8
     assert len({len(some) for some in iclm_grid.TRIES.values()}) == 1  # as many for each side
     for family, column in (("ACRE", -1), ("RAVEN", -1)):
         assert sum(family in row[column] for row in table.rows) == 2
     told = mean(
-        number("iclm.search.acre", "strong_2", 0, f"comp_iid_{format}", "exact") for format in made.FORMATS
+        number("iclm.search.acre", "strong_2", 0, f"comp_iid_{format}", "exact") for format in scores.FORMATS
     )
     (line,) = [row for row in table.rows if row[1] == "aggregation logit"]
     shifted = number("iclm.search.acre", "strong_2", 0, "comp_iid_text", "exact")
@@ -356,13 +352,14 @@ def test_every_try_is_shown_and_the_used_one_marked():
 def test_each_side_uses_its_best_try(monkeypatch):
     """Of the stored search, not of the made-up one."""
     monkeypatch.delenv("CAUSALNB_RESULTS")
-    for family in made.FAMILIES:
+    for family, (arm, tries) in product(scores.FAMILIES, iclm_grid.TRIES.items()):
         try:
-            told = made.tries(family, "laptop")
+            told = [
+                search.tried(family, arm, i, True).summary(profile="laptop").mean for i in range(len(tries))
+            ]
         except LabError as missing:
             pytest.skip(str(missing))
-        best = {arm: max(range(len(some)), key=lambda i, some=some: some[i][2]) for arm, some in told.items()}
-        assert best == iclm_grid.USED[family]
+        assert told.index(max(told)) == iclm_grid.USED[family][arm]
 
 
 # Built
@@ -375,7 +372,7 @@ def test_the_tables_are_built_and_a_missing_arm_is_named():
     kept = gone.read_bytes()
     gone.unlink()
     try:
-        with pytest.raises(LabError, match="1 of 6 quick results of iclm.shift.raven are not there"):
-            made.shifts_table()
+        with pytest.raises(LabError, match="1 of 3 quick results of iclm.shift.raven are not there"):
+            shifts.shifts_table()()
     finally:
         gone.write_bytes(kept)

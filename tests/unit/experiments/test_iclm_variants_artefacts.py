@@ -10,11 +10,12 @@ import torch
 
 from causalnb.errors import LabError
 from causalnb.experiments.iclm import grid as iclm_grid
+from causalnb.experiments.iclm.artefacts import fig8, scores, table4, table5, table6, table7
 from causalnb.experiments.iclm.artefacts import variants as made
 from causalnb.iclm import ProbabilityAggregation
 from causalnb.lab import building, evidence, figures, registry
 from causalnb.lab.statistics import mean_ci, paired
-from causalnb.lab.tables import points
+from causalnb.lab.tables import estimate, points
 from causalnb.lab.verdicts import claims, decide
 from tests.unit.experiments.iclm_made_up import STEPS, information, real, store
 from tests.unit.experiments.made_up import number
@@ -28,10 +29,13 @@ def stored(tmp_path_factory):
     plt.close("all")
 
 
+TABLES = (table4, table5, table6, table7)
+
+
 def accuracies(family, arm, seed, score="exact"):
     return [
-        number(made.home(family, arm), arm, seed, f"{cell}_{format}", score)
-        for cell, format in made.places(family)
+        number(scores.home(family, arm), arm, seed, f"{cell}_{format}", score)
+        for cell, format in scores.headings(family).values()
     ]
 
 
@@ -40,7 +44,7 @@ def by_label(table) -> dict[str, dict]:
 
 
 def test_a_table_has_the_papers_rows_and_ours():
-    rows = by_label(made.scores_table("iclm.table4"))
+    rows = by_label(table4.scores())
     assert [*rows] == [
         "paper: ICLM",
         "paper: ICLM-Weighted",
@@ -55,23 +59,22 @@ def test_a_table_has_the_papers_rows_and_ours():
     )
     ours = rows["ours: ICLM, exact"]
     each = [accuracies("acre", "iclm", seed) for seed in range(4)]
-    assert ours["ACRE-Comp Symb"].mean == pytest.approx(mean(one[3] for one in each))
-    assert ours["mean of 6"].mean == pytest.approx(mean(map(mean, each))) and ours["mean of 6"].n == 4
+    assert ours["ACRE-Comp Symb"] == estimate(mean_ci([one[3] for one in each]))
+    assert ours["mean of 6"] == estimate(mean_ci([*map(mean, each)])) and len(each) == 4
 
 
 def test_the_formats_are_apart_by_the_shares_of_the_modules():
-    rows = by_label(made.scores_table("iclm.table4"))
+    rows = by_label(table4.scores())
     apart = rows["ours: ICLM-K-Means, exact"]["formats apart"]
-    assert (apart.mean, apart.n) == (pytest.approx(0.75), 3)  # shares of 7/8 and 1/8, in turn
+    assert apart == "0.750 ± 0.000 (3)"  # shares of 7/8 and 1/8, in turn
     assert rows["ours: ICLM-Weighted, exact"]["formats apart"] == "soft"  # the largest weight is no route
 
 
 def test_raven_is_scored_twice():
-    rows = by_label(made.scores_table("iclm.table7"))
+    rows = by_label(table7.scores())
     chosen = rows["ours: ICLM-Logits, choice of eight"]
-    assert chosen["RAVEN-Four Text"].mean == pytest.approx(
-        mean(accuracies("raven", "logit", seed, "choice")[2] for seed in range(3))
-    )
+    each = [accuracies("raven", "logit", seed, "choice")[2] for seed in range(3)]
+    assert chosen["RAVEN-Four Text"] == estimate(mean_ci(each))
     assert chosen["formats apart"] == chosen["loss at the end, nats"] == ""
 
 
@@ -87,17 +90,17 @@ def test_no_word_is_surer_than_the_floor_allows(weights):
 
 
 def test_probabilities_have_their_floor_beside_them():
-    table = made.scores_table("iclm.table6")
+    table = table6.scores()
     rows, vocabulary = by_label(table), made.vocabularies()
     assert rows["paper: ICLM-Probas"]["floor, nats"] == "8.18" and vocabulary["LLaMA2"] == 32_000
     ours = rows["ours: ICLM-Probas, exact"]
     assert ours["floor, nats"] == f"{math.log((vocabulary['ours'] + 8) / 9):.2f}"
-    assert ours["loss at the end, nats"].mean == pytest.approx(3 - STEPS[-1] / 500)
+    assert ours["loss at the end, nats"] == f"{3 - STEPS[-1] / 500:.3f} ± 0.000 (3)"
     assert rows["ours: ICLM, exact"]["floor, nats"] == "" and f"V = {vocabulary['ours']}" in table.notes
 
 
 def test_contrasts_pair_seeds_with_the_default():
-    rows = by_label(made.contrasts_table("iclm.table5"))
+    rows = by_label(table5.contrasts())
     assert [*rows] == ["ICLM-Weighted − ICLM", "ICLM-K-Means − ICLM", "ICLM-Weighted and ICLM-K-Means − ICLM"]
     wanted = paired(
         [mean(accuracies("raven", "weighted", seed, "choice")) for seed in range(3)],
@@ -117,22 +120,21 @@ def test_what_the_paper_prints_is_compared_cell_by_cell():
 
 
 def test_sides_count_intervals_beyond_0():
-    found = pd.DataFrame({"a": [1, 1.1, 0.9], "b": [-1, -1.1, -0.9], "c": [-1, 0, 1], "d": [2, 2.1, 2]})
-    assert made.sides(found) == "2 above, 1 below"
+    found = [[1, 1.1, 0.9], [-1, -1.1, -0.9], [-1, 0, 1], [2, 2.1, 2]]
+    assert made.sides(map(mean_ci, found)) == "2 above, 1 below"
 
 
-@pytest.mark.parametrize("table", made.CLAIMS)
+@pytest.mark.parametrize("table", TABLES)
 def test_the_claims_are_those_of_the_table(table):
-    family, _, decisive = made.CLAIMS[table]
-    rows = claims("iclm").set_index("id")
-    assert set(decisive) == set(rows.index[rows["artefact"] == table])
+    family, rows = table.made.family, claims("iclm").set_index("id")
     score = {"acre": "exact", "raven": "choice"}[family]
-    six = "+".join(f"{cell}_{format}_{score}" for cell, format in made.places(family))
-    for claim, arms in decisive.items():
-        row = rows.loc[claim]
-        assert row["our_metric"] == six and row["our_treatment"] == "+".join(arms)
-        said = made.gap(family, arms).mean(axis=1).mean()
-        assert decide(row).summary.mean == pytest.approx(said)
+    six = "+".join(f"{cell}_{format}_{score}" for cell, format in scores.headings(family).values())
+    claimed = [row for row in table.contrasts.all_rows() if row.claim]
+    assert {row.claim for row in claimed} == set(rows.index[rows["artefact"] == table.made.id])
+    for row in claimed:
+        claim = rows.loc[row.claim]
+        assert claim["our_metric"] == six and set(claim["our_treatment"].split("+")) <= set(table.made.arms)
+        assert decide(claim).summary.mean == pytest.approx(row.value.summary().mean)
 
 
 @pytest.mark.parametrize("family, arm", [("acre", "weighted"), ("raven", "logit")])
@@ -145,14 +147,18 @@ def test_a_quick_run_measures_what_is_read_here(family, arm, tmp_path):
         for metric in row.our_metric.split("+")
     }
     wanted |= {
-        f"{cell}_{format}_{score}" for cell, format in made.places(family) for score in made.SCORES[family]
+        f"{cell}_{format}_{score}"
+        for cell, format in scores.headings(family).values()
+        for score in made.SCORES[family]
     }
     assert wanted <= set(found["metrics"]) and {"step", "loss", "forward"} <= set(found["history"][0])
-    assert all(f"{cell}_{format}_module1" in found["metrics"] for cell, format in made.places(family))
+    assert all(
+        f"{cell}_{format}_module1" in found["metrics"] for cell, format in scores.headings(family).values()
+    )
 
 
 def test_remarks_give_both_numbers():
-    first, second = made.remarks("iclm.table4")
+    first, second = table4.remarks()
     assert first.startswith("ICLM-Weighted differs from ICLM on ACRE by ") and "+9.6." in first
     assert "K-Means" in second
 
@@ -162,28 +168,26 @@ def test_remarks_give_both_numbers():
 
 def test_a_spike_stands_above_its_neighbours():
     curve = pd.Series([1.0, 1, 1, 4, 1, 1, 1.4], index=range(0, 70, 10))
-    assert made.spikes(curve) == made.Spikes(1, 4.0) and made.spikes(curve[::-1]) == made.spikes(curve)
-    assert made.spikes(curve, after=40) == made.Spikes(0, pytest.approx(1 / 1.2))  # 1 before 1 and 1.4
-    assert made.spikes(curve, factor=4.1).count == 0
-    assert made.spikes(pd.Series([16.0, 8, 4, 2, 1])) == made.Spikes(0, pytest.approx(8 / 16))  # a fall
-    assert made.spikes(pd.Series([1.0, 1, 1, 4, 4, 1, 1, 1])).count == 2  # both of a wide one
+    assert fig8.spikes(curve) == fig8.Spikes(1, 4.0) and fig8.spikes(curve[::-1]) == fig8.spikes(curve)
+    assert fig8.spikes(curve, after=40) == fig8.Spikes(0, pytest.approx(1 / 1.2))  # 1 before 1 and 1.4
+    assert fig8.spikes(curve, factor=4.1).count == 0
+    assert fig8.spikes(pd.Series([16.0, 8, 4, 2, 1])) == fig8.Spikes(0, pytest.approx(8 / 16))  # a fall
+    assert fig8.spikes(pd.Series([1.0, 1, 1, 4, 4, 1, 1, 1])).count == 2  # both of a wide one
     with pytest.raises(LabError, match="2 evaluations"):  # as of a quick run, which notebook 34 then tells
-        made.spikes(curve[:2])
+        fig8.spikes(curve[:2])
 
 
 def test_the_steadier_aggregation_has_fewer_spikes():
-    rows = made.spikes_table().rows
+    rows = fig8.spikes_table().rows
     spike = information("logit", 240) / information("logit", 160)  # of 120, 160, 200
     at = {row[1]: row for row in rows if row[0] == "RAVEN"}
-    assert at["logits"][3].mean == 1 and at["logits"][4] == f"{spike:.2f}"
-    assert at["one head for both"][3].mean == 0 and at["one head for both"][2] == "0.0091"
-    differences, verdict = made.steadier()
-    assert differences == {0: -1, 1: -1, 2: -1} and rows[-1][4] == str(verdict)
-    assert made.spike_start() == 100 and verdict.label == "reproduced"
+    assert at["logits"][3].startswith("1.000 ") and at["logits"][4] == f"{spike:.2f}"
+    assert at["one head for both"][3].startswith("0.000 ") and at["one head for both"][2] == "0.0091"
+    assert fig8.steadier.of() == [-1, -1, -1] and rows[-1][4] == "reproduced" and fig8.spike_start() == 100
 
 
 def test_curves_are_drawn_for_each_aggregation():
-    fig, alt = made.curves_figure()
+    fig, alt = fig8.curves_figure()
     assert [ax.get_title() for ax in fig.axes] == ["ACRE", "RAVEN"]
     lines = {line.get_label(): line.get_ydata() for line in fig.axes[1].lines}
     assert lines["logits"][5] == pytest.approx(information("logit", 240))
@@ -196,7 +200,7 @@ def test_curves_are_drawn_for_each_aggregation():
 
 def test_every_artefact_is_built(monkeypatch):
     monkeypatch.setattr(figures, "render", lambda fig, format: b"a picture")
-    for id in (*made.CLAIMS, "iclm.fig8"):
+    for id in (*(table.made.id for table in TABLES), "iclm.fig8"):
         assert all(file.is_file() for file in building.build(id))
         assert registry.find(id).notebook == "34_routing_and_variants"
 
@@ -204,11 +208,11 @@ def test_every_artefact_is_built(monkeypatch):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: made.scores_table("iclm.table4"),
-        lambda: made.contrasts_table("iclm.table7"),
+        table4.scores,
+        table7.contrasts,
         lambda: made.final_loss("acre", made.SOFT),
-        made.curves_figure,
-        made.spikes_table,
+        fig8.curves_figure,
+        fig8.spikes_table,
     ],
 )
 def test_missing_results_are_named(make, tmp_path, monkeypatch):
@@ -220,7 +224,6 @@ def test_missing_results_are_named(make, tmp_path, monkeypatch):
 
 
 def test_columns_are_the_papers():
-    for table, (family, arms, _) in made.CLAIMS.items():
-        assert len(made.headings(table)) == len(made.places(family)) == 6
-        assert [*made.printed_rows(table)] == [made.NAMES[arm] for arm in ("iclm", *arms)]
-        assert set(arms) <= set(iclm_grid.VARIANTS)
+    for table in TABLES:
+        assert [*made.printed_rows(table.made.id)] == [made.NAMES[arm] for arm in ("iclm", *table.made.arms)]
+        assert set(table.made.arms) <= set(iclm_grid.VARIANTS)

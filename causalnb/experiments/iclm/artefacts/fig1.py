@@ -1,6 +1,6 @@
-"""Figure 1 of ICLM drawn from the code, with what each loss trains; and what the paper's size trains."""
+"""Figure 1 of ICLM drawn from the code, with what each loss trains."""
 
-from causalnb.lab.registry import artefact
+from causalnb.lab.report import builds, draw
 
 LOSSES = {
     "output": "$L_o$",
@@ -18,7 +18,6 @@ PARTS = (
     "other domain",
     "fused head",
 )
-PAPER = {"num_modules": 2, "router_trainable": True, "router_projection": 64}  # the published code's router
 
 
 def tiny_model(seed: int = 0):
@@ -69,7 +68,7 @@ def gradients_by_part(model, inputs, loss: str) -> dict[str, float]:
         gradients = found()
         if loss != "output":
             alone = found(**{weights[loss]: paper[weights[loss]]})
-            gradients = [one - none for one, none in zip(alone, gradients)]
+            gradients = [one - none for one, none in zip(alone, gradients, strict=True)]
     finally:
         model.config.weights = paper
     names = [name for name, p in model.named_parameters() if p.requires_grad]
@@ -79,7 +78,7 @@ def gradients_by_part(model, inputs, loss: str) -> dict[str, float]:
         groups[part] += float(gradient.square().sum())
 
     domains = {"chosen domain": 0, "other domain": 1, "invariant": "invariant", "router": "router"}
-    for name, gradient in zip(names, gradients):
+    for name, gradient in zip(names, gradients, strict=True):
         if name.startswith("base"):
             for part, module in domains.items():
                 add(part, gradient[model.number(module)])
@@ -164,7 +163,7 @@ def draw_reach(ax, found: dict[str, dict[str, float]]):
     shown = np.full_like(matrix, np.nan)
     np.log10(matrix, out=shown, where=matrix > 0)
     image = ax.imshow(shown, aspect="auto")
-    for row, column in zip(*np.nonzero(matrix == 0)):
+    for row, column in np.argwhere(matrix == 0):
         ax.text(column, row, "0", ha="center", va="center", color="0.4")
     ax.set_xticks(range(len(PARTS)), [part.replace(" ", "\n") for part in PARTS], fontsize=7)
     ax.set_yticks(range(len(LOSSES)), LOSSES.values())
@@ -173,7 +172,7 @@ def draw_reach(ax, found: dict[str, dict[str, float]]):
     return image
 
 
-def figure(seed: int = 0):
+def architecture_figure(seed: int = 0):
     """(figure, alt): the architecture, and the gradient of each loss in each part."""
     import matplotlib.pyplot as plt
 
@@ -195,100 +194,8 @@ def figure(seed: int = 0):
     return fig, alt
 
 
-# Parameters at the paper's size
-
-
-def full_size(**settings):
-    """An ICLM on a decoder of LLaMA2-7B's shape, without memory: its tensors have shapes and no numbers."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    from causalnb.iclm import ICLMForCausalLM
-
-    shape = LlamaConfig(
-        vocab_size=32_000,
-        hidden_size=4096,
-        intermediate_size=11_008,
-        num_hidden_layers=32,
-        num_attention_heads=32,
-        tie_word_embeddings=False,
-    )
-    with torch.device("meta"):
-        return ICLMForCausalLM.from_base(LlamaForCausalLM(shape), **settings)
-
-
-def parameter_counts() -> dict[str, int]:
-    """{part: number of parameters} of the paper's model, counted on our classes at full size."""
-    model = full_size(**PAPER)
-    modules = len(model.modules_in_order())
-    adapters = sum(layer.A.numel() + layer.B.numel() for layer in model._adapted.values())
-    return {
-        "base": sum(p.numel() for p in model.base.parameters()) - adapters,
-        "one module's adapters": adapters // modules,
-        "all adapters": adapters,
-        "router projection": sum(p.numel() for p in model.router.project.parameters()),
-        "centroids": model.router.choose.codebook.numel(),
-        "fused head": model.aggregation.head.weight.numel(),
-        "normalisation": sum(p.numel() for p in model.aggregation.norm.parameters()),
-    }
-
-
-def parameters_table():
-    """What is trained and what is held, beside the base of 6.7 billion."""
-    from causalnb.iclm.configuration import LORA
-    from causalnb.lab.tables import Table
-
-    counts = parameter_counts()
-    base = counts.pop("base")
-    counts.pop("one module's adapters")
-    trained, modules = sum(counts.values()), PAPER["num_modules"] + 2
-
-    def share(part, whole):
-        return f"{part / whole:.2%}" if part / whole >= 5e-5 else "below 0.01%"
-
-    rows = [[name, f"{n:,}", share(n, base), share(n, trained)] for name, n in counts.items()]
-    rows += [
-        ["all that is trained", f"{trained:,}", share(trained, base), share(trained, trained)],
-        ["base, frozen, held once here", f"{base:,}", share(base, base), ""],
-        [f"base, {modules} copies in the published code", f"{modules * base:,}", share(modules, 1), ""],
-    ]
-    return Table(
-        "iclm.parameters",
-        ["part", "parameters", "of the base", "of what is trained"],
-        rows,
-        "Parameters of ICLM on LLaMA2-7B",
-        f"{PAPER['num_modules']} domain modules, an invariant one and the router; LoRA of rank "
-        f"{LORA['r']} on q, k, v and o; the router's {PAPER['router_projection']} features as in "
-        "the published code. Counted on our classes at full size, without their numbers.",
-    )
-
-
-@artefact(
-    "iclm.fig1",
-)
+@builds("iclm.fig1")
 def fig1(profile):
     """Figure 1: the architecture, and which loss trains which part."""
-    from causalnb.lab.figures import save_figure
-
-    fig, alt = figure()
-    save_figure(
-        fig,
-        "iclm.fig1",
-        alt=alt,
-        profile=profile,
-        caption="The architecture for one input, and the gradients of each loss in a tiny model.",
-    )
-
-
-@artefact(
-    "iclm.parameters",
-    extra=True,
-    printed_as="Section 5.1",
-    notebook="30_iclm_modules",
-    shows="parameters that ICLM trains and holds on LLaMA2-7B",
-)
-def parameters(profile):
-    """Section 5.1's sentence on parameters, counted."""
-    from causalnb.lab.tables import save_table
-
-    save_table(parameters_table(), profile)
+    caption = "The architecture for one input, and the gradients of each loss in a tiny model."
+    draw(profile, "iclm.fig1", architecture_figure(), caption)

@@ -1,0 +1,133 @@
+"""What ICLM's tables and figures share: sets and formats, metrics as long rows, the rows of Table 1."""
+
+from collections.abc import Callable, Iterable
+from itertools import product
+
+from causalnb.errors import LabError
+from causalnb.experiments.iclm.grid import TABLE_1, VARIANTS
+from causalnb.lab import evidence, results
+from causalnb.lab.report import Arm, Measured, arm, by_claim
+from causalnb.lab.verdicts import Verdict, claims
+
+FAMILIES = {"acre": "ACRE", "raven": "RAVEN"}
+SETS = {  # cell -> heading in the paper, the i.i.d. one first
+    "acre": {"IID": "ACRE", "Comp": "ACRE-Comp", "Sys": "ACRE-Sys"},
+    "raven": {"center": "RAVEN", "four": "RAVEN-Four", "in_center": "RAVEN-In-Center"},
+}
+FORMATS = {"text": "Text", "symbolic": "Symb"}
+CHOSEN = {"acre": "exact", "raven": "choice"}  # as the paper scores: one of three words, one of eight panels
+ROWS = {  # row of Table 1 -> arm, score, row in the paper ("" for ours)
+    "base": ("base", "exact", "LLaMA2-Base"),
+    "fine-tuned": ("finetuned", "exact", "LLaMA2-Finetuned-All"),
+    "fine-tuned, ICLM's size": ("finetuned_wide", "exact", ""),
+    "ICLM": ("iclm", "exact", "ICLM"),
+    "no invariant module": ("no_invariant", "exact", "ICLM-No-Inv"),
+    "no invariant module, ICLM's head": ("no_invariant_head", "exact", ""),
+    "invariant module alone": ("iclm", "invariant", "ICLM-Invariant"),
+    "domain module alone": ("iclm", "domain", "ICLM-Domain"),
+    "oracle router": ("oracle", "exact", "LLaMA2-Finetuned-Oracle-Router"),
+}
+NAME = r"^(?:(?P<when>\w+)_(?:acre|raven)_)?(?P<cell>\w+?)_(?P<format>text|symbolic)_(?P<measure>\w+)$"
+
+
+def long(frame):
+    """Long rows of metrics by seed, which are called [when_task_]cell_format_measure: a column for each part.
+
+    when is "" where there is none; metrics without a cell are left out, and so are missing values.
+    """
+    rows = frame.filter(regex=NAME).melt(var_name="name", ignore_index=False).reset_index()
+    return rows.join(rows.pop("name").str.extract(NAME).fillna({"when": ""})).dropna(subset="value")
+
+
+def _chosen(frame, cells: str | Iterable[str], formats: str | Iterable[str], when: str):
+    cells, formats = ([part] if isinstance(part, str) else [*part] for part in (cells, formats))
+    rows = long(frame)
+    return rows[rows.cell.isin(cells) & rows.format.isin(formats) & (rows.when == when)]
+
+
+def scored(measure: str, cells, formats=tuple(FORMATS), when: str = "") -> Callable:
+    """A metric of arms: a measure on a cell and format, or its mean over several."""
+
+    def read(frame):
+        rows = _chosen(frame, cells, formats, when)
+        rows = rows[rows.measure == measure]
+        if rows.empty:
+            raise LabError(f"there is no {measure!r} of {cells} in {formats}: correct the table or the arm.")
+        return rows.groupby("seed").value.mean()
+
+    return read
+
+
+def shares(frame, cell: str, formats=tuple(FORMATS), when: str = ""):
+    """DataFrame of a row for each seed and a column for each domain module: its share of a cell's inputs."""
+    rows = _chosen(frame, cell, formats, when)
+    rows = rows[rows.measure.str.startswith("module")]
+    return rows.groupby(["seed", rows.measure.str.removeprefix("module").astype(int)]).value.mean().unstack()
+
+
+def symbolic_module(frame, family: str):
+    """Series by seed: the module, 0 or 1, that gets a larger share of symbolic i.i.d. prompts than of others.
+
+    It is the paper's n = 0; which number it has is chance.
+    """
+    first = next(iter(SETS[family]))
+    return (shares(frame, first, "symbolic")[0] < shares(frame, first, "text")[0]).astype(int)
+
+
+def headings(family: str) -> dict[str, tuple[str, str]]:
+    """{heading of the paper: (cell, format)} of the six columns of a family."""
+    return {
+        f"{SETS[family][cell]} {FORMATS[format]}": (cell, format)
+        for cell, format in product(SETS[family], FORMATS)
+    }
+
+
+def columns(family: str, format: Callable | None = None) -> list[Measured]:
+    """A column for each set and format of a family, with the paper's rows beside ours."""
+    return [
+        Measured(head, format=format, paper={"group": SETS[family][cell], "column": FORMATS[its]})
+        for head, (cell, its) in headings(family).items()
+    ]
+
+
+def in_columns(family: str, experiment: str, name: str, measure: str, when: str = "") -> dict[str, Arm]:
+    """{heading: an arm in a measure} of the columns of a family."""
+    return {
+        head: arm(experiment, name, scored(measure, *place, when)) for head, place in headings(family).items()
+    }
+
+
+def measure_of(row: str, score: str) -> str:
+    """What a row of ROWS is scored by: "exact" or "choice", of the model or of a module alone."""
+    own = ROWS[row][1]
+    return own if score == "exact" else score if own == "exact" else f"{own}_{score}"
+
+
+def home(family: str, name: str) -> str:
+    """The experiment that trains an arm on a family."""
+    part = "" if name in TABLE_1 else "variants." if name in VARIANTS else "controls."
+    return f"iclm.{part}{family}"
+
+
+def frame_of(family: str, name: str, profile: str | None = None):
+    """DataFrame of an arm's metrics by seed; LabError where results are missing."""
+    return evidence.require(home(family, name), profile, [name]).set_index("seed")
+
+
+def history(family: str, name: str, profile: str | None = None, column: str = ""):
+    """DataFrame of an arm's histories, or of those rows that have a column; LabError as frame_of."""
+    evidence.require(home(family, name), profile, [name])
+    rows = results.curves(home(family, name), profile, [name])
+    return rows[rows[column].notna()].dropna(axis=1, how="all") if column else rows
+
+
+def stated(column: str) -> float:
+    """A number that the paper has in its text."""
+    from causalnb.lab.tables import paper
+
+    return float(paper("iclm.text").set_index("column")["value"][column])
+
+
+def decided(claim: str, differences: Iterable[float]) -> Verdict:
+    """The verdict on a claim of ICLM from differences, by the direction and the size of claims.csv."""
+    return by_claim([*differences], claims("iclm").set_index("id").loc[claim])
