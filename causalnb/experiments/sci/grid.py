@@ -73,10 +73,6 @@ SCAN_ARMS = {
     "sci_separated": {"model": "sci_separated", "structural_slots": 8},
 }
 THREE_ARMS = {arm: SCAN_ARMS[arm] for arm in ("plain", "sci", "sci_separated")}
-MODULES = {
-    "sci_separated": ("causalnb.sci.separated",),
-    "guide": ("causalnb.sci.guide", "causalnb.sci.guide_model"),
-}
 APPROACHES = ("information_bottleneck", "slot_attention", "relational_attention", "causal_vae")
 
 

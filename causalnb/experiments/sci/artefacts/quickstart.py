@@ -1,6 +1,6 @@
 """The guide's quick start as a table: its flags, the flags of our runs, and what those measured."""
 
-from causalnb.experiments.sci import quickstart as sci_quickstart
+from causalnb.apps.sci import option
 from causalnb.lab.registry import artefact
 
 ARMS = {"sci": "ours: 3 layers", "sci_22": "ours: 22 layers"}
@@ -20,7 +20,7 @@ def command(config: dict) -> str:
     said = {name: config[name] for name in FLAGS if config[name] is not None}
     if "cbm_layers" in said:
         said["cbm_layers"] = ",".join(map(str, said["cbm_layers"]))
-    return " ".join(["causalnb train sci", *(f"{sci_quickstart.option(n)} {v}" for n, v in said.items())])
+    return " ".join(["causalnb train sci", *(f"{option(n)} {v}" for n, v in said.items())])
 
 
 def printed_flags() -> dict[str, str]:
@@ -48,7 +48,7 @@ def quickstart_table(profile: str | None = None):
     from causalnb.lab.tables import Table
 
     id, guide = "sci.quickstart", printed_flags()
-    found, runs = evidence.require(id, profile), results.fresh(id, profile)
+    found, runs = evidence.require(id, profile), results.usable(id, profile)
     configs = {arm: registry.config(id, arm, profile) for arm in ARMS}
 
     def flag(name, value):
@@ -56,7 +56,7 @@ def quickstart_table(profile: str | None = None):
             return "27, 50, 73 % of depth" if value is None else ",".join(map(str, value))
         return str(value)
 
-    rows = [[sci_quickstart.option(n), guide[n], *(flag(n, configs[arm][n]) for arm in ARMS)] for n in FLAGS]
+    rows = [[option(n), guide[n], *(flag(n, configs[arm][n]) for arm in ARMS)] for n in FLAGS]
     for metric, name in MEASURED.items():
         values = [found[found.arm == arm][metric] for arm in ARMS]
         whole = metric in ("steps", "parameters", "sci_parameters")
