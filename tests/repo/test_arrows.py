@@ -1,4 +1,4 @@
-"""Imports point one way: notebooks, cli -> experiments -> apps -> {rooms, tasks, lab}; no profile branches."""
+"""Imports point one way, notebooks, cli > experiments > apps > {rooms, tasks, lab}; no profile branches."""
 
 import ast
 import subprocess
