@@ -40,15 +40,15 @@ def train_sci(
     output: Annotated[Path, typer.Option(help="Folder of the model.")] = Path("outputs/sci"),
 ) -> None:
     """SCI on SCAN, with the flags of the guide's quick start; interrupted, the same command resumes."""
-    from causalnb.experiments.sci import quickstart
+    from causalnb.apps import sci
 
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    settings = quickstart.Settings(
+    settings = sci.Settings(
         base_model,
         dataset,
         split,
         n_structural_slots,
-        quickstart.layers(cbm_layers),
+        sci.layers(cbm_layers),
         scl_weight,
         epochs,
         learning_rate,
@@ -61,7 +61,7 @@ def train_sci(
         lora,
     )
     with one_training() as (say, progress):
-        quickstart.train_sci(settings, output, say, progress)
+        sci.train_sci(settings, output, say, progress)
         say(
             f"saved in {output}; now: causalnb evaluate sci --checkpoint {output} --dataset {dataset} "
             f"--split {split}"
@@ -78,10 +78,10 @@ def evaluate_sci(
     json_: Json = False,
 ) -> None:
     """Exact match of a trained SCI on a split's test rows: answer given (forced) and decoded (greedy)."""
-    from causalnb.experiments.sci import quickstart
+    from causalnb.apps import sci
 
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    found = quickstart.evaluate_sci(checkpoint, dataset, split, rows, decoded)
+    found = sci.evaluate_sci(checkpoint, dataset, split, rows, decoded)
     if json_:
         return say(found)
     show(

@@ -1,4 +1,4 @@
-"""Imports point one way: notebooks -> experiments -> {rooms, tasks, lab}, and no profile is branched on."""
+"""Imports point one way, notebooks, cli > experiments > apps > {rooms, tasks, lab}; no profile branches."""
 
 import ast
 import subprocess
@@ -18,8 +18,9 @@ MAY = {room: {room, "attention", "wrapping"} for room in ROOMS} | {
     "errors": SHARED,
     "lab": SHARED | {"lab"},
     "tasks": SHARED | {"tasks"},
-    "experiments": SHARED | {"experiments", "lab", "tasks", "attention", "wrapping", *ROOMS},
+    "apps": SHARED | {"apps", "lab", "tasks", "attention", "wrapping", *ROOMS},
 }
+MAY["experiments"] = MAY["apps"] | {"experiments"}
 MAY["cli"] = MAY["__main__"] = MAY["experiments"] | {"cli"}
 
 
@@ -84,6 +85,10 @@ def test_imports(path):
         ("from causalnb import sci", "causalnb.tasks.scan"),
         ("def f():\n    import causalnb.sci.model", "causalnb.lab.training"),
         ("from .. import lab", "causalnb.tasks.__init__"),
+        ("from causalnb.experiments.sci import scan", "causalnb.apps.sci.train"),
+        ("from ...cli import common", "causalnb.apps.sci.train"),
+        ("from causalnb.apps import sci", "causalnb.lab.training"),
+        ("from causalnb.apps.sci import Settings", "causalnb.sci.model"),
     ],
 )
 def test_a_wrong_import_is_seen(source, module):
@@ -94,6 +99,9 @@ def test_allowed_imports_pass():
     source = "from .structure import A\nfrom causalnb.attention import tap\nimport torch"
     source += "\nfrom causalnb.wrapping import unwrap"
     assert not wrong_imports(source, "causalnb.sci.model")
+    source = "from causalnb.apps import sci"
+    assert not wrong_imports(source, "causalnb.cli.applications")
+    assert not wrong_imports(source, "causalnb.experiments.sci.quickstart")
 
 
 def circles(edges: dict[str, set[str]]) -> list[set[str]]:

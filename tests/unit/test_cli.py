@@ -430,7 +430,7 @@ def test_the_installed_command_lists_the_real_course(monkeypatch):
 @pytest.fixture
 def quickstart(monkeypatch):
     """What the quick start was asked, instead of training: [(settings, folder, device), ...]."""
-    from causalnb.experiments.sci import quickstart as sci_quickstart
+    from causalnb.apps import sci
 
     asked = []
 
@@ -451,8 +451,8 @@ def quickstart(monkeypatch):
             "rows_trained_on": 0 if split == "length" else 3,
         }
 
-    monkeypatch.setattr(sci_quickstart, "train_sci", train_sci)
-    monkeypatch.setattr(sci_quickstart, "evaluate_sci", evaluate_sci)
+    monkeypatch.setattr(sci, "train_sci", train_sci)
+    monkeypatch.setattr(sci, "evaluate_sci", evaluate_sci)
     monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "error")
     return asked
 
@@ -464,7 +464,7 @@ GUIDE = (
 
 
 def test_train_takes_the_flags_of_the_guide(quickstart):
-    from causalnb.experiments.sci.quickstart import Settings
+    from causalnb.apps.sci import Settings
 
     out, err = call("train", "sci", *GUIDE)
     assert quickstart == [(Settings("base", "scan", "length", 8, (6, 11, 16), 0.1, 20), Path("outputs/sci"))]

@@ -1,5 +1,6 @@
 """SCI on SCAN: a plain decoder, the same with SCI's labels, and SCI, trained alike on a split."""
 
+from causalnb.apps.sci.base import tiny_llama
 from causalnb.lab.probes import scored
 from causalnb.lab.registry import Run
 from causalnb.tasks import scan
@@ -50,23 +51,7 @@ def renaming(seed: int) -> dict:
 
 def small_llama(config: dict, vocabulary_size: int = len(scan.VOCABULARY)):
     """The plain decoder that every arm starts from: a Llama of config's hidden_size, layers and heads."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=vocabulary_size,
-            hidden_size=config["hidden_size"],
-            intermediate_size=4 * config["hidden_size"],
-            num_hidden_layers=config["layers"],
-            num_attention_heads=config["heads"],
-            max_position_embeddings=128,
-            initializer_range=0.4 / config["hidden_size"] ** 0.5,
-            tie_word_embeddings=True,
-            pad_token_id=scan.VOCABULARY["<pad>"],
-            bos_token_id=scan.VOCABULARY["<bos>"],
-            eos_token_id=scan.VOCABULARY["<eos>"],
-        )
-    )
+    return tiny_llama(config["layers"], config["hidden_size"], config["heads"], vocabulary_size)
 
 
 def build_model(config: dict):

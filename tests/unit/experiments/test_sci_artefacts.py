@@ -1,30 +1,29 @@
 """Tables and figures of SCI say what the stored results say: checked on results with known numbers."""
 
-import csv
 import re
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import matplotlib.pyplot as plt
-import pandas as pd
 import pytest
 
-from causalnb.experiments.sci import components as sci_components
-from causalnb.experiments.sci.artefacts import scan as sci_artefacts
-from causalnb.lab import building, figures, registry, results
+from causalnb.errors import LabError
+from causalnb.experiments.sci import components as findings
+from causalnb.experiments.sci.artefacts import ablations, components, extension, scan, search, table2
+from causalnb.experiments.sci.artefacts.names import ARMS, JUMP, MODELS, WITH_OURS, means
+from causalnb.experiments.sci.artefacts.verdicts import on, verdict_table
+from causalnb.lab import building, evidence, figures, registry, results
+from causalnb.lab.report import arm
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims
-from tests.unit.experiments.made_up import write
+from tests.unit.experiments.made_up import counted, number, write
 
-SCAN = tuple(f"sci.scan.{split}" for split in sci_artefacts.SPLITS)
-APART = ("sci.ablations", "sci.contrasts")
-SEEDS = {"quick": 3, "laptop": 3}
-
-
-def number(*parts):
-    """A value in (0, 1) of its own for each text."""
-    return int(results.settings_hash({"of": parts}), 16) / 16**16
+FINDINGS = [finding.__name__ for finding in findings.FINDINGS]
+SCORES = ("exact_match", "greedy_exact_match", "validation_exact_match", "cosine_same", "cosine_different",
+          "structure_retrieval")  # fmt: skip
+SEARCH = "sci.scan.search"
 
 
 def claimed():
@@ -32,24 +31,32 @@ def claimed():
     return {name for text in claims("sci").our_metric.dropna() for name in re.split(r"[-|]", text)}
 
 
-def metrics(experiment, arm, seed):
-    if experiment == "sci.components":
-        return {
-            f"{version}.{finding.__name__}": number(version, finding.__name__, seed)
-            for version in ("guide", "corrected")
-            for finding in sci_components.FINDINGS
-        }
-    names = (
-        "exact_match",
-        "greedy_exact_match",
-        "validation_exact_match",
-        "cosine_same",
-        "cosine_different",
-        "structure_retrieval",
-        "forced_exact_match",
-        *claimed(),
-    )
-    return {name: number(experiment, arm, seed, name) for name in names}
+def metrics(id, arm, seed):
+    names = {*SCORES, "forced_exact_match", *claimed()}
+    names |= {f"{version}.{name}" for version in components.VERSIONS for name in FINDINGS}
+    return {name: number(id, arm, seed, name) for name in names}
+
+
+def measured(id, arm, metric):
+    return mean_ci([number(id, arm, seed, metric) for seed in range(3)])
+
+
+def experiments():
+    registry.load_all()
+    tested = {
+        *claims("sci").experiment.dropna(),
+        "sci.components",
+        "sci.leak",
+        "sci.ablations",
+        "sci.contrasts",
+    }
+    scans = {item.id for item in registry.experiments() if item.id.startswith("sci.scan.")}
+    return sorted(tested | scans)
+
+
+def three_seeds(patch):
+    for id in experiments():
+        counted(patch, id, 1 if id == SEARCH else 3)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +65,21 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("written")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CAUSALNB_RESULTS", str(folder))
-        write_all(patch)
+        three_seeds(patch)
+        for id in experiments():
+            for name in registry.arms(id):
+                for seed in registry.seeds(id, "quick"):
+                    drawn = partial(number, id, name, seed)
+                    history = [
+                        {
+                            "step": step,
+                            "loss": 1.0,
+                            "validation": drawn("v", step),
+                            "test_sample": drawn("t", step),
+                        }
+                        for step in (3, 6)
+                    ]
+                    write(registry.experiment(id), name, seed, metrics(id, name, seed), history)
     return folder
 
 
@@ -69,188 +90,203 @@ def stored(written, tmp_path, monkeypatch):
         monkeypatch.setenv(f"CAUSALNB_{name}", str(tmp_path / name.lower()))
     shutil.copytree(written, tmp_path / "results")
     three_seeds(monkeypatch)
-    yield
+    with figures.style():
+        yield
     plt.close("all")
 
 
-def experiments():
-    registry.load_all()
-    tested = set(claims("sci").experiment.dropna())
-    return sorted({"sci.components", "sci.leak", *SCAN, *APART, "sci.scan.search", *tested})
-
-
-def three_seeds(patch):
-    for id in experiments():
-        if id != "sci.scan.search":
-            patch.setitem(registry._experiments, id, replace(registry.experiment(id), seeds=SEEDS))
-
-
-def write_all(patch):
-    three_seeds(patch)
-    for id in experiments():
-        spec = registry.experiment(id)
-        for arm in spec.arms:
-            for seed in registry.seeds(id, "quick"):
-                history = [
-                    {
-                        "step": step,
-                        "loss": 1.0,
-                        "validation": number("v", id, arm, seed, step),
-                        "test_sample": number("t", id, arm, seed, step),
-                    }
-                    for step in (3, 6)
-                ]
-                write(registry.experiment(id), arm, seed, metrics(id, arm, seed), history)
-
-
 @pytest.mark.parametrize(
-    "id, files",
+    "id, drawn",
     [
-        ("sci.components", {"csv", "md", "png", "svg", "tex"}),
-        ("sci.scan", {"csv", "md", "png", "svg", "tex"}),
-        ("sci.search", {"csv", "md", "tex"}),
-        ("sci.table2", {"csv", "md", "tex"}),
-        ("sci.ablations", {"csv", "md", "png", "svg", "tex"}),
-        ("sci.verdicts", {"csv", "md", "tex"}),
+        ("sci.components", True),
+        ("sci.scan", True),
+        ("sci.search", False),
+        ("sci.table2", False),
+        ("sci.ablations", True),
+        ("sci.verdicts", False),
+        ("sci.extension", True),
     ],
 )
-def test_each_is_built_from_its_results_and_stale_after(id, files, stored):
+def test_each_is_built_from_its_results_and_stale_after(id, drawn, stored):
     assert building.status(id, "quick")[0] == "missing"
     made = building.build(id, "quick")
-    assert files <= {path.suffix[1:] for path in made}
+    assert {path.suffix for path in made} == {".csv", ".md", ".tex", *([".png", ".svg"] if drawn else [])}
     assert building.status(id, "quick")[0] == "built"
     content = {path: path.read_bytes() for path in made}
     assert {path: path.read_bytes() for path in building.build(id, "quick")} == content
-    changed = results.read(
-        registry.find(id).needs[0], registry.arms(registry.find(id).needs[0])[0], 0, "quick"
-    )
+    needed = registry.find(id).needs[0]
+    changed = results.read(needed, registry.arms(needed)[0], 0, "quick")
     results.write(replace(changed, metrics={**changed.metrics, "exact_match": 0.123}))
     assert building.status(id, "quick")[0] == "stale"
 
 
+def test_the_extension_is_an_extra_that_is_marked_as_ours():
+    item = registry.find("sci.extension")
+    assert item.extra and item.printed_as == "ours" and item.notebook == "23_sci_separated"
+    assert item.id not in {other.id for other in registry.artefacts()}
+
+
+def wanted(splits, arms):
+    """(split, arm) in the order of tables."""
+    return [(split, name) for split in splits for name in arms if name in registry.arms(f"sci.scan.{split}")]
+
+
 def test_the_scan_table_holds_the_means_of_each_arm(stored):
-    rows = list(csv.reader(sci_artefacts.scan_table("quick").csv().splitlines()))[1:]
-    order = (
-        "exact_match",
-        "greedy_exact_match",
-        "validation_exact_match",
-        "cosine_same",
-        "cosine_different",
-        "structure_retrieval",
-    )
-    expected = [
-        [estimate(mean_ci([metrics(id, arm, seed)[name] for seed in range(3)])) for name in order]
-        for id in SCAN
-        for arm in sci_artefacts.ARMS
-        if arm in registry.arms(id)
-    ]
-    assert [row[2:] for row in rows] == expected
-    assert [row[1] for row in rows].count("plain decoder") == len(SCAN)
-    assert {row[0] for row in rows} == set(sci_artefacts.SPLITS.values())
+    rows, pairs = scan.scan_table("quick").rows, wanted(scan.SPLITS, ARMS)
+    assert [row[:2] for row in rows] == [[scan.SPLITS[split], ARMS[name]] for split, name in pairs]
+    for row, (split, name) in zip(rows, pairs, strict=True):
+        assert row[2:] == [measured(f"sci.scan.{split}", name, score) for score in SCORES]
+    assert [row[1] for row in rows].count("plain decoder") == len(scan.SPLITS)
+
+
+def test_the_extension_table_holds_every_model_of_every_split_and_every_missing_part(stored):
+    rows, pairs = extension.extension_table("quick").rows, wanted(extension.SPLITS, MODELS)
+    assert any(name == "plain_labels" for _, name in pairs)
+    sources = [(f"sci.scan.{split}", name) for split, name in pairs]
+    sources += [("sci.ablations", name) for name in extension.PARTS]
+    for row, (id, name) in zip(rows, sources, strict=True):
+        assert row[2:] == [measured(id, name, score) for score in SCORES[:3]]
+        expected = extension.SPLITS.get(id.removeprefix("sci.scan."), extension.SPLITS["add_prim_jump"])
+        assert row[0] == expected and row[1].endswith(MODELS.get(name) or extension.PARTS[name])
 
 
 def test_the_tables_of_what_was_taken_apart_hold_the_means_of_each_arm(stored):
-    def means(id, arm, *names):
-        return [mean_ci([metrics(id, arm, seed)[name] for seed in range(3)]) for name in names]
-
-    table = sci_artefacts.contrasts_table("quick")
     names = ("exact_match", "validation_exact_match", "structure_retrieval")
-    for row, (title, (arm, _)) in zip(table.rows, sci_artefacts.CONTRASTS.items()):
-        assert row[0] == title and row[4:] == means("sci.contrasts", arm, *names) and all(row[1:4])
-    assert table.rows[-1][4:] == means("sci.scan.add_prim_jump", "sci_separated", *names)
-    assert {arm for arm, _ in sci_artefacts.CONTRASTS.values()} == set(registry.arms("sci.contrasts"))
-    table = sci_artefacts.ablations_table("quick")
-    assert set(sci_artefacts.ABLATIONS) == set(registry.arms("sci.ablations"))
-    shown = {row[0]: row[1:] for row in table.rows}
-    for arm, title in sci_artefacts.ABLATIONS.items():
-        assert shown[title] == means("sci.ablations", arm, "exact_match", "greedy_exact_match",
-                                     "validation_exact_match", "structure_retrieval")  # fmt: skip
+    rows = table2.contrasts_table("quick").rows
+    for row, (title, (name, _)) in zip(rows, table2.CONTRASTS.items(), strict=False):
+        assert row[0] == title and row[4:] == [measured("sci.contrasts", name, score) for score in names]
+        assert all(row[1:4])
+    assert rows[-1][4:] == [measured(JUMP, "sci_separated", score) for score in names]
+    assert {name for name, _ in table2.CONTRASTS.values()} == set(registry.arms("sci.contrasts"))
+    assert set(ablations.ABLATIONS) == set(registry.arms("sci.ablations"))
+    shown = {row[0]: row[1:] for row in ablations.ablations_table("quick").rows}
+    names = (*SCORES[:3], "structure_retrieval")
+    for name, title in ablations.ABLATIONS.items():
+        assert shown[title] == [measured("sci.ablations", name, score) for score in names]
 
 
 def test_verdicts_are_those_of_the_claims_that_were_tested(stored):
     tested = claims("sci").dropna(subset=["experiment"])
-    table = sci_artefacts.verdict_table("quick")
-    assert [row[0] for row in table.rows] == list(tested.claim) and len(tested) >= 18
+    rows = verdict_table("quick").rows
+    assert [row[0] for row in rows] == list(tested.claim) and len(tested) >= 18
 
     def value(claim, arm, metric, seed):
         experiment, _, arm = arm.rpartition(":")
-        found = metrics(experiment or claim.experiment, arm, seed)
+        scores = metrics(experiment or claim.experiment, arm, seed)
         first, *rest = metric.split("-")
-        return found[first] - sum(found[name] for name in rest)
+        return scores[first] - sum(scores[name] for name in rest)
 
-    for (_, claim), row in zip(tested.iterrows(), table.rows):
+    for (_, claim), row in zip(tested.iterrows(), rows, strict=True):
         ours, _, theirs = claim.our_metric.partition("|")
-        differences = [
+        interval = mean_ci(
             value(claim, claim.our_treatment, ours, seed)
             - value(claim, claim.our_baseline, theirs or ours, seed)
             for seed in range(3)
-        ]
-        interval = mean_ci(differences)
-        assert row[-2] == interval
-        direction = 1 if claim.direction == "+" else -1
-        beyond = interval.low > 0 if direction > 0 else interval.high < 0
-        assert (row[-1].label in ("reproduced", "same direction")) is beyond
-
-
-def test_the_findings_table_has_both_versions_of_each(stored):
-    table = sci_artefacts.findings_table("quick")
-    assert [sci_artefacts.FINDINGS[f.__name__] for f in sci_components.FINDINGS] == [
-        tuple(row[:2]) for row in table.rows
-    ]
-    for row, finding in zip(table.rows, sci_components.FINDINGS):
-        for cell, version in zip(row[2:], ("guide", "corrected")):
-            mean = mean_ci([number(version, finding.__name__, seed) for seed in range(3)]).mean
-            assert cell.startswith(f"{mean:.2g}") and cell.endswith("(3)")
-
-
-def test_the_search_table_has_every_arm_and_its_rate(stored):
-    table = sci_artefacts.search_table("quick")
-    found = {(row[0], float(row[1])): row[2:] for row in table.rows}
-    arms = registry.arms("sci.scan.search")
-    assert len(found) == len(arms)
-    titles = {**sci_artefacts.ARMS, "sci_separated": sci_artefacts.SEPARATED}
-    more = {"weight10": ", invariance weight 10", "noise0": ", abstraction noise 0",
-            "noise0_2": ", abstraction noise 0.2", "slots4": ", structural slots 4",
-            "slots8": ", structural slots 8"}  # fmt: skip
-    for arm in arms:
-        config, measured = (
-            registry.config("sci.scan.search", arm, "quick"),
-            metrics("sci.scan.search", arm, 0),
         )
-        title = titles[config["model"]] + more.get(arm.removeprefix(config["model"] + "_"), "")
-        assert found[title, config["learning_rate"]] == [
-            measured["validation_exact_match"],
-            measured["exact_match"],
-        ]
-
-
-def test_alternative_texts_tell_the_numbers(stored):
-    with figures.style():
-        _, curves = sci_artefacts.scan_figure("quick")
-        _, findings = sci_artefacts.findings_figure("quick")
-        _, apart = sci_artefacts.ablations_figure("quick")
-    for arm, name in sci_artefacts.ARMS.items():
-        end = mean_ci([number("t", "sci.scan.add_prim_jump", arm, seed, 6) for seed in range(3)]).mean
-        assert f"{name} ends at {end:.2f}" in curves
-        found = [metrics("sci.scan.add_prim_jump", arm, seed)["exact_match"] for seed in range(3)]
-        mean = mean_ci(found).mean
-        assert f"{name} on add_prim_jump {mean:.3f}" in curves
-    for arm, name in sci_artefacts.ABLATIONS.items():
-        mean = mean_ci([metrics("sci.ablations", arm, seed)["greedy_exact_match"] for seed in range(3)]).mean
-        assert re.search(rf"{re.escape(name)}: 0.\d\d, {mean:.2f}", apart)
-    for arm in ("prompt", "prompt_and_answer"):
-        forced = mean_ci([metrics("sci.leak", arm, seed)["forced_exact_match"] for seed in range(3)]).mean
-        assert f"forced {forced:.2f}" in findings
-    assert not re.search(r"\bnan\b", curves + findings + apart)
-
-
-def test_what_has_nothing_to_compare_is_a_dash_and_not_a_number():
-    found = pd.DataFrame({"arm": ["sci"] * 2, "exact_match": [0.0, 0.5], "cosine_same": [None, None]})
-    assert sci_artefacts._means(found, "sci", ("exact_match", "cosine_same")) == [mean_ci([0.0, 0.5]), "-"]
+        assert row[-2] == estimate(interval)
+        beyond = interval.low > 0 if claim.direction == "+" else interval.high < 0
+        assert (row[-1].label in ("reproduced", "same direction")) is beyond
 
 
 def test_verdicts_can_be_narrowed_to_artefacts(stored):
     tested = claims("sci").dropna(subset=["experiment"])
-    wanted = tested[tested.artefact.isin(["sci.table2", "sci.components"])]
-    table = sci_artefacts.verdict_table("quick", artefacts=("sci.table2", "sci.components"))
-    assert [row[0] for row in table.rows] == list(wanted.claim) and 0 < len(wanted) < len(tested)
+    some = tested[tested.artefact.isin(["sci.table2", "sci.components"])]
+    table = verdict_table("quick", only=on("sci.table2", "sci.components"))
+    assert [row[0] for row in table.rows] == list(some.claim) and 0 < len(some) < len(tested)
+
+
+def test_the_findings_table_has_both_versions_of_each(stored):
+    rows = components.findings_table("quick").rows
+    assert [tuple(row[:2]) for row in rows] == [components.FINDINGS[name] for name in FINDINGS]
+    for row, name in zip(rows, FINDINGS, strict=True):
+        for cell, version in zip(row[2:], ("guide", "corrected"), strict=True):
+            mean = measured("sci.components", "findings", f"{version}.{name}").mean
+            assert cell.startswith(f"{mean:.2g}") and cell.endswith("(3)")
+
+
+def test_the_search_table_has_every_arm_and_its_rate(stored):
+    rows = {(row[0], float(row[1])): row[2:] for row in search.search_table("quick").rows}
+    assert len(rows) == len(registry.arms(SEARCH))
+    more = {"weight10": ", invariance weight 10", "noise0": ", abstraction noise 0",
+            "noise0_2": ", abstraction noise 0.2", "slots4": ", structural slots 4",
+            "slots8": ", structural slots 8"}  # fmt: skip
+    for name in registry.arms(SEARCH):
+        config = registry.config(SEARCH, name, "quick")
+        title = WITH_OURS[config["model"]] + more.get(name.removeprefix(config["model"] + "_"), "")
+        assert rows[title, config["learning_rate"]] == searched(name)
+
+
+def searched(name):
+    return [f"{number(SEARCH, name, 0, score):.4g}" for score in ("validation_exact_match", "exact_match")]
+
+
+def test_the_settings_are_those_of_the_extension_alone(stored):
+    rows = search.settings_table("quick").rows
+    arms = [a for a in registry.arms(SEARCH) if registry.config(SEARCH, a)["model"] == "sci_separated"]
+    assert len(rows) == len(arms) >= 6
+    for row, name in zip(rows, arms, strict=True):
+        config = registry.config(SEARCH, name, "quick")
+        assert [float(cell) for cell in row[:4]] == [config[setting] for setting in search.SETTINGS]
+        assert row[4:] == searched(name)
+
+
+def test_alternative_texts_tell_the_numbers(stored):
+    _, curves = scan.scan_figure("quick")
+    _, leak = components.findings_figure("quick")
+    _, apart = ablations.ablations_figure("quick")
+    for name, title in ARMS.items():
+        end = mean_ci([number(JUMP, name, seed, "t", 6) for seed in range(3)]).mean
+        assert f"{title} ends at {end:.2f}" in curves
+        assert f"{title} on add_prim_jump {measured(JUMP, name, 'exact_match').mean:.3f}" in curves
+    for name, title in ablations.ABLATIONS.items():
+        mean = measured("sci.ablations", name, "greedy_exact_match").mean
+        assert re.search(rf"{re.escape(title)}: 0.\d\d, {mean:.2f}", apart)
+    for name in ("prompt", "prompt_and_answer"):
+        forced, greedy = (
+            measured("sci.leak", name, f"{way}_exact_match").mean for way in ("forced", "greedy")
+        )
+        assert f"see {name.replace('_', ' ')}: forced {forced:.2f}, greedy {greedy:.2f}" in leak
+    assert not re.search(r"\bnan\b", curves + leak + apart)
+
+
+def dots(ax):
+    return [x for part in ax.collections for x, _ in part.get_offsets()]
+
+
+def test_the_figure_of_the_extension_shows_the_means_and_its_text_tells_them(stored):
+    fig, alt = extension.extension_figure("quick")
+    left, right = fig.axes
+    for split, name in wanted(extension.SPLITS, MODELS):
+        mean = measured(f"sci.scan.{split}", name, "exact_match").mean
+        assert f"{MODELS[name]} on {extension.SPLITS[split]} {mean:.3f}" in alt
+        assert any(abs(x - mean) < 1e-12 for x in dots(left))
+    for name, title in extension.PARTS.items():
+        mean = measured("sci.ablations", name, "exact_match").mean
+        assert f"{title} {mean:.3f}" in alt and any(abs(x - mean) < 1e-12 for x in dots(right))
+    assert [text.get_text() for text in left.get_yticklabels()] == list(extension.SPLITS.values())
+    assert not re.search(r"\bnan\b", alt)
+    assert {text.get_text() for text in fig.legends[0].get_texts()} == {*MODELS.values()}
+    for line in (segment for ax in fig.axes for part in ax.collections if hasattr(part, "get_segments")
+                 for segment in part.get_segments()):  # fmt: skip
+        assert line[:, 0].min() >= -0.03 and line[:, 0].max() <= 1.03
+
+
+def test_one_seed_is_a_dot_without_an_interval(stored, monkeypatch):
+    counted(monkeypatch, "sci.ablations", 1)
+    _, alt = extension.extension_figure("quick")
+    value = number("sci.ablations", "separated_no_invariance", 0, "exact_match")
+    assert f"no aligned invariance {value:.3f}" in alt and "nan" not in alt
+
+
+def test_a_missing_result_is_named(stored):
+    results.path("sci.scan.renamed", "sci_separated", 2, "quick").unlink()
+    with evidence.stored_only(), pytest.raises(LabError, match="1 of 3 quick results of sci.scan.renamed"):
+        extension.extension_table("quick")
+
+
+def test_what_has_nothing_to_compare_is_a_dash_and_not_a_number(stored):
+    assert means([0.0, 0.5]) == mean_ci([0.0, 0.5]) and means([float("nan")] * 2) == "-"
+    result = results.read(JUMP, "sci", 0, "quick")
+    for seed in range(3):
+        write(registry.experiment(JUMP), "sci", seed, {**result.metrics, "cosine_same": None}, result.history)
+    assert means(arm(JUMP, "sci").of("cosine_same", "quick")) == "-"

@@ -1,26 +1,31 @@
 """The guide's quick start as a table: its flags, the flags of our runs, and what those measured."""
 
-from causalnb.experiments.sci import quickstart as sci_quickstart
-from causalnb.lab.registry import artefact
+from causalnb.apps.sci import option
+from causalnb.lab import evidence, registry, results
+from causalnb.lab.report import Report, builds
+from causalnb.lab.statistics import mean_ci
 
+ID = "sci.quickstart"
 ARMS = {"sci": "ours: 3 layers", "sci_22": "ours: 22 layers"}
 FLAGS = ("base_model", "dataset", "split", "n_structural_slots", "cbm_layers", "scl_weight", "epochs")
-MEASURED = {
+SCORES = {
     "exact_match": "test exact match, forced",
     "greedy_exact_match": "test exact match, decoded (sample)",
     "validation_exact_match": "validation exact match",
-    "steps": "steps",
-    "parameters": "parameters",
-    "sci_parameters": "of them SCI's",
 }
+COUNTS = {"steps": "steps", "parameters": "parameters", "sci_parameters": "of them SCI's"}
+DEPTHS = "27, 50, 73 % of depth"  # where SCI binds if it is not told
+
+
+def _flag(value) -> str:
+    """The value of a flag as the command line takes it."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def command(config: dict) -> str:
     """`causalnb train sci` with the flags of a config; those left out have their default."""
-    said = {name: config[name] for name in FLAGS if config[name] is not None}
-    if "cbm_layers" in said:
-        said["cbm_layers"] = ",".join(map(str, said["cbm_layers"]))
-    return " ".join(["causalnb train sci", *(f"{sci_quickstart.option(n)} {v}" for n, v in said.items())])
+    given = (f"{option(n)} {_flag(config[n])}" for n in FLAGS if config[n] is not None)
+    return " ".join(["causalnb train sci", *given])
 
 
 def printed_flags() -> dict[str, str]:
@@ -39,48 +44,46 @@ def printed_flags() -> dict[str, str]:
     }
 
 
-def quickstart_table(profile: str | None = None):
-    """Flags and measurements by row; the guide's column has flags only, since it prints no number."""
+def _rows(profile: str | None = None):
     from statistics import median
 
-    from causalnb.lab import evidence, registry, results
-    from causalnb.lab.statistics import mean_ci
-    from causalnb.lab.tables import Table
+    guide, configs = printed_flags(), _configs(profile)
+    for name in FLAGS:
+        ours = (DEPTHS if config[name] is None else _flag(config[name]) for config in configs)
+        yield [option(name), guide[name], *ours]
+    runs = [(evidence.require(ID, profile, [arm]), results.usable(ID, profile, [arm])) for arm in ARMS]
+    for metric, name in SCORES.items():
+        yield [name, "no number printed", *(mean_ci(frame[metric]) for frame, _ in runs)]
+    for metric, name in COUNTS.items():
+        yield [name, "no number printed", *(f"{int(frame[metric].iloc[0]):,}" for frame, _ in runs)]
+    seconds = (median(result.cpu_seconds for result in found) for _, found in runs)
+    yield ["core-seconds a run", "no number printed", *(f"{value:.0f}" for value in seconds)]
 
-    id, guide = "sci.quickstart", printed_flags()
-    found, runs = evidence.require(id, profile), results.fresh(id, profile)
-    configs = {arm: registry.config(id, arm, profile) for arm in ARMS}
 
-    def flag(name, value):
-        if name == "cbm_layers":
-            return "27, 50, 73 % of depth" if value is None else ",".join(map(str, value))
-        return str(value)
+def _configs(profile: str | None = None) -> list[dict]:
+    return [registry.config(ID, arm, profile) for arm in ARMS]
 
-    rows = [[sci_quickstart.option(n), guide[n], *(flag(n, configs[arm][n]) for arm in ARMS)] for n in FLAGS]
-    for metric, name in MEASURED.items():
-        values = [found[found.arm == arm][metric] for arm in ARMS]
-        whole = metric in ("steps", "parameters", "sci_parameters")
-        cells = [f"{int(value.iloc[0]):,}" if whole else mean_ci(value) for value in values]
-        rows.append([name, "no number printed", *cells])
-    seconds = [median(run.cpu_seconds for run in runs if run.arm == arm) for arm in ARMS]
-    rows.append(["core-seconds a run", "no number printed", *(f"{value:.0f}" for value in seconds)])
-    evaluation = "causalnb evaluate sci --checkpoint outputs/sci --dataset scan --split length"
-    return Table(
-        id,
-        ["", "guide", *ARMS.values()],
-        rows,
-        "The quick start: the guide's flags, ours, and what was measured (mean ± half of the 95 % interval, "
-        "seeds)",
-        f"The guide says {guide['epochs']} epochs and prints no number; ours are random bases trained for "
-        "fewer, so that a run takes minutes. "
-        + "; ".join(f"`{command(config)}`" for config in configs.values())
-        + f"; then `{evaluation}`.",
+
+def _notes(profile: str | None = None) -> str:
+    trained = "; ".join(f"`{command(config)}`" for config in _configs(profile))
+    return (
+        f"The guide says {printed_flags()['epochs']} epochs and prints no number; ours are random bases "
+        f"trained for fewer, so that a run takes minutes. {trained}; then `causalnb evaluate sci "
+        "--checkpoint outputs/sci --dataset scan --split length`."
     )
 
 
-@artefact("sci.quickstart", needs=("sci.quickstart",))
+quickstart_table = Report(
+    ID,
+    ["", "guide", *ARMS.values()],
+    [_rows],
+    "The quick start: the guide's flags, ours, and what was measured (mean ± half of the 95 % interval, "
+    "seeds)",
+    _notes,
+    needs=(ID,),
+)
+
+
+@builds(ID, quickstart_table)
 def quickstart(profile):
     """The quick start as a table."""
-    from causalnb.lab.tables import save_table
-
-    save_table(quickstart_table(profile))

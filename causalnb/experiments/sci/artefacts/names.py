@@ -1,0 +1,45 @@
+"""What the tables and figures of SCI share: names of models and scores, looks, and how means are told."""
+
+from collections.abc import Iterable, Sequence
+
+from causalnb.experiments.sci.grid import SCAN_ARMS
+from causalnb.lab import registry
+from causalnb.lab.report import Arm, Measured, arm
+from causalnb.lab.statistics import Summary, mean_ci
+
+JUMP = "sci.scan.add_prim_jump"
+WHOLE = "sci_separated"
+MODELS = dict(zip(SCAN_ARMS, ("plain decoder", "plain + labels", "SCI", "SCI separated"), strict=True))
+ARMS = {name: MODELS[name] for name in MODELS if name != WHOLE}
+WITH_OURS = MODELS | {WHOLE: f"{MODELS[WHOLE]} (ours)"}
+LOOKS = {  # colour, line, marker
+    "plain": ("black", ":", "o"),
+    "plain_labels": ("orange", "--", "s"),
+    "sci": ("blue", "-", "^"),
+    "sci_separated": ("vermillion", "-.", "D"),
+}
+SCORES = {
+    "exact_match": "test exact match",
+    "greedy_exact_match": "decoded (sample)",
+    "validation_exact_match": "validation",
+    "cosine_same": "cosine same",
+    "cosine_different": "cosine different",
+    "structure_retrieval": "retrieval@1",
+}
+EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured"}
+
+
+def means(values: Sequence[float]) -> Summary | str:
+    """A format of means with their intervals; "-" of what had nothing to compare in any seed."""
+    return "-" if all(value != value for value in values) else mean_ci(values)
+
+
+def scores(*metrics: str) -> list[Measured]:
+    """Columns of means of some SCORES."""
+    return [Measured(SCORES[metric], metric, means) for metric in metrics]
+
+
+def trained(split: str, names: Iterable[str] = MODELS) -> dict[str, Arm]:
+    """Those of the models that are trained on a split."""
+    id = f"sci.scan.{split}"
+    return {name: arm(id, name) for name in names if name in registry.arms(id)}
