@@ -217,3 +217,33 @@ def draw_graph(
     ax.margins(0.15)
     ax.set_axis_off()
     return pos
+
+
+def intervals(
+    ax,
+    places: Sequence[float],
+    summaries: Sequence,
+    colour: str,
+    marker: str = "o",
+    line="",
+    *,
+    across: bool = False,
+    within: tuple[float, float] | None = None,
+    capsize: float = 3,
+    **look,
+) -> None:
+    """Draw means with their intervals at places along x, or along y if `across`; a mean alone has none.
+
+    summaries: Summary each; colour: a name in COLOURS; within: intervals are cut to it; look: of `errorbar`.
+    """
+    means = [summary.mean for summary in summaries]
+    ends = np.nan_to_num([summary.half for summary in summaries])
+    if within is not None:
+        low, high = within
+        below = [summary.mean - max(summary.low, low) for summary in summaries]
+        ends = np.nan_to_num([below, [min(summary.high, high) - summary.mean for summary in summaries]])
+    look |= {"color": COLOURS[colour], "marker": marker, "linestyle": line, "capsize": capsize}
+    if across:
+        ax.errorbar(means, places, xerr=ends, **look)
+    else:
+        ax.errorbar(places, means, yerr=ends, **look)

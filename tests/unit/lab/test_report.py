@@ -1,0 +1,191 @@
+"""Tables by declaration: what each column makes of a row, and what a report needs."""
+
+import pandas as pd
+import pytest
+
+from causalnb.errors import LabError
+from causalnb.lab import building, evidence, registry, report
+from causalnb.lab.report import Claim, Contrast, Decided, Measured, Ours, Printed, Reading, Report, Row, arm
+from causalnb.lab.statistics import mean_ci
+from causalnb.lab.tables import estimate, percent, points
+
+A, B = arm("c2dlm.sudoku.n200", "c2dlm"), arm("c2dlm.sudoku.n200", "diffusion")
+SCORES = {"c2dlm": [0.5, 0.62, 0.7], "diffusion": [0.3, 0.41], "placebo": [0.1, 0.2, 0.35]}
+
+
+@pytest.fixture(autouse=True)
+def made_up(monkeypatch):
+    def require(experiment, profile=None, arms=None):
+        (name,) = arms
+        scores = SCORES.get(name)
+        if scores is None:
+            raise LabError(f"results of {experiment} are not there.")
+        lines = [
+            {"seed": i, "score": s, "half": s / 2, "size": 7, "test_cells": s} for i, s in enumerate(scores)
+        ]
+        return pd.DataFrame(lines)
+
+    monkeypatch.setattr(evidence, "require", require)
+
+
+def table(columns, rows, **more):
+    return Report("c2dlm.table3", columns, rows, "What is shown", **more)
+
+
+def cells(columns, *rows):
+    return [list(row) for row in table(columns, rows)("quick").rows]
+
+
+def test_arms_are_percent_and_differences_points_of_the_seeds_that_both_have():
+    (one, other) = cells(["", Measured("x", "score")], Row("a", A), Row("a - b", A - B))
+    assert one == ["a", percent(mean_ci(SCORES["c2dlm"]))]
+    assert other == ["a - b", points(mean_ci([0.5 - 0.3, 0.62 - 0.41]))] and other[1].endswith("(2)")
+
+
+def test_labels_fill_the_columns_of_texts_and_may_depend_on_the_profile():
+    columns = ["one", "two", Printed("paper", "none"), "three"]
+    row = Row(("a", lambda profile: f"b of {profile}"), printed="5 %")
+    assert cells(columns, row, Row("c")) == [["a", "b of quick", "5 %", ""], ["c", "", "none", ""]]
+
+
+def test_metrics_are_names_patterns_or_functions():
+    columns = [Measured("x", "{which}", report.number(2)), Measured("y", report.mean_of("score", "half"))]
+    (row,) = cells(columns, Row((), arm("c2dlm.sudoku.n200", "c2dlm", which="half")))
+    assert row[0] == "0.30 ± 0.13 (3)" and row[1] == percent(mean_ci([0.375, 0.465, 0.525]))
+    ((own,),) = cells([Measured("x", "score", report.first("{:,.0f}"))], Row((), arm("a.b", "c2dlm", "size")))
+    assert own == "7"
+    with pytest.raises(LabError, match="does not measure 'speed'"):
+        cells([Measured("x", "speed")], Row((), A))
+
+
+def test_columns_may_have_an_experiment_of_their_own():
+    columns = [
+        "",
+        Measured("x", "score", experiment="c2dlm.stg.l"),
+        Measured("y", "score", experiment="c2dlm.cot.normal"),
+    ]
+    rows = Row("a", arm(None, "c2dlm")), Row("b", arm(None, "no_v")), Row("a-b", arm(None, "c2dlm") - B)
+    made = table(columns, rows[:1] + rows[2:])
+    assert made("quick").rows[1][1] == points(mean_ci([0.2, 0.21]))
+    assert registry.arms("c2dlm.stg.l", ["no_v"]) and "no_v" not in registry.arms("c2dlm.cot.normal")
+    assert rows[1].value.within("c2dlm.cot.normal") is None
+    assert made.needed() == ("c2dlm.sudoku.n200", "c2dlm.stg.l", "c2dlm.cot.normal")
+
+
+def test_columns_of_differences():
+    columns = [Measured("m", "score", minus=B), report.Against("g", "score")]
+    first, second = cells(columns, Row((), B, against=arm("a.b", "placebo")), Row((), A))
+    assert first == ["", points(mean_ci([0.3 - 0.1, 0.41 - 0.2]))]
+    assert second == [points(mean_ci([0.5 - 0.3, 0.62 - 0.41])), ""]
+
+
+def test_a_row_may_have_values_by_column_and_other_cells():
+    columns = [Measured("x", "score"), Measured("y", "score"), Reading("reading", "x")]
+    (row,) = cells(columns, Row((), {"x": A - B}, cells={"y": lambda profile: f"in {profile}"}))
+    assert row == [points(mean_ci([0.2, 0.21])), "in quick", "above 0"]
+    assert cells(columns, Row((), {"y": A - B}))[0][2] == ""
+
+
+def test_readings_are_verdicts_where_something_is_claimed_and_else_the_side_of_0():
+    columns = ["", Measured("x", "score"), Reading("reading")]
+    below, reached, small = (
+        Row("", part, size=size) for part, size in ((B - A, None), (A - B, 20), (A - B, 30))
+    )
+    claimed = Row("", A - B, claim="c2dlm.claim13")  # higher by 10.84 points
+    lower = Row("", A - B, claim="c2dlm.claim7")  # lower by 9
+    found = [row[2] for row in cells(columns, below, reached, small, claimed, lower, Row("none"))]
+    assert found == ["below 0", "reproduced", "same direction", "reproduced", "opposite", ""]
+
+
+def test_values_of_a_function_and_means():
+    made = report.values(lambda profile: {0: 0.5, 1: float("nan"), 2: 0.7}, "a.b")
+    both = report.mean(made, A)
+    (row, other) = cells([Measured("x", "score")], Row((), made), Row((), both))
+    assert row == [percent(mean_ci([0.5, 0.7]))] and other == [percent(mean_ci([0.5, 0.7]))]
+    assert both.needs == ("a.b", "c2dlm.sudoku.n200")
+    assert report.tested([0.1, 0.2]) == f"{points(mean_ci([0.1, 0.2]))}, p 0.5"
+
+
+def test_printed_cells_stand_beside_ours():
+    rows = report.printed_row("paper", "c2dlm.table4", row="C2DLM"), Row("ours", A)
+    columns = ["", Measured("S", "score", paper={"group": "STG_S", "column": "IID"}), Measured("x", "score")]
+    paper, ours = cells(columns, *rows)
+    assert paper == ["paper", "88.00%", ""] and ours[1] == ours[2]
+    assert report.cell("c2dlm.table4", "{value:.0f}", row="C2DLM", group="STG_S", column="OOD")() == "88"
+    several = report.cell("c2dlm.table3", "{row}", ", ", row_group="AR", column="n=200")()
+    assert several.startswith("Llama-3.2-1B, ")
+    for where in ({"row": "none"}, {"row": "C2DLM"}):
+        with pytest.raises(LabError, match="name one"):
+            report.cell("c2dlm.table4", **where)()
+    assert report.of_claim("c2dlm.claim16", "+{size:.2f}%")() == "+10.01%"
+    with pytest.raises(LabError, match="no claim 'c2dlm.claim0'"):
+        report.of_claim("c2dlm.claim0", "")()
+
+
+VERDICTS = [
+    Claim("", "id"),
+    Claim("stated", report.higher),
+    Contrast("contrast", "metric"),
+    Ours("ours"),
+    Decided("verdict"),
+]
+
+
+def test_claims_are_decided_by_their_row_or_by_values(monkeypatch):
+    monkeypatch.setitem(SCORES, "diffusion", [0.3, 0.41, 0.5])
+    beside = {
+        "c2dlm.claim16": Row("few - many", report.values(lambda profile: [0.1, 0.12]), claim="c2dlm.claim16")
+    }
+    rows = report.claim_rows("c2dlm", "c2dlm.table3", beside)
+    assert [row.claim for row in rows] == [f"c2dlm.claim{number}" for number in (13, 14, 15, 16, 17)]
+    made = table(VERDICTS, [row for row in rows if row.claim[-2:] in ("13", "16")])
+    decided, computed = made("quick").rows
+    assert decided[:4] == ["c2dlm.claim13", "higher 10.84 pp", "accuracy", estimate(mean_ci([20, 21, 20]), 1)]
+    assert computed[1:4] == ["higher 10.01 pp", "few - many", "11.0 ± 12.7 (2)"]
+    assert [str(row[-1]) for row in (decided, computed)] == ["reproduced", "inconclusive"]
+    assert made.needed() == ("c2dlm.sudoku.n200",)
+    assert report.deciding("c2dlm", "c2dlm.fig6") == ("c2dlm.stg.l",)
+    shown = [*VERDICTS[:3], Ours("ours", lambda summary: f"{summary.mean:.2f}"), *VERDICTS[4:]]
+    assert [row[3] for row in table(shown, made.rows)("quick").rows] == ["20.33", "11.00"]
+
+
+def test_a_claim_without_results_or_without_a_contrast():
+    rows = [Row(claim="c2dlm.claim17"), Row(claim="c2dlm.claim2"),
+            Row("x", report.values(lambda profile: []), claim="c2dlm.claim16")]  # fmt: skip
+    made = table(VERDICTS, rows)
+    with pytest.raises(LabError, match="not there"):
+        made("quick")
+    lacking, reason, empty = made("quick", strict=False).rows
+    assert lacking[2:] == ["accuracy", "", "no result yet"]
+    assert reason[2:4] == ["", ""] and str(reason[4]).startswith("not attempted: ")
+    assert empty[2:4] == ["", ""] and "nothing to compare: x" in str(empty[4])
+    only = made("quick", only=lambda row: row.claim == "c2dlm.claim2")
+    assert len(only.rows) == 1
+
+
+def test_finished_rows_functions_of_the_profile_and_notes():
+    made = table(
+        ["a", "b"], lambda: [["c", 1], lambda profile: [[profile, 2]]], notes=lambda profile: f"In {profile}."
+    )
+    assert list(made("quick").rows) == [["c", 1], ["quick", 2]] and made("quick").notes == "In quick."
+    assert "**What is shown**" in made._repr_markdown_()
+
+
+def test_an_artefact_is_registered_with_what_its_reports_need(monkeypatch, tmp_path):
+    monkeypatch.setattr(registry, "_artefacts", dict(registry._artefacts))
+    monkeypatch.setenv("CAUSALNB_FIGURES", str(tmp_path))
+    monkeypatch.setattr(building, "origin", lambda item, profile: "")
+    shown = Report("c2dlm.made_up", ["", Measured("x", "score")], [Row("a", A)], "Made up")
+    import matplotlib.pyplot as plt
+
+    @report.builds("c2dlm.made_up", shown, needs=["c2dlm.stg.l"], extra=True, printed_as="ours", shows="a")
+    def made_up(profile):
+        """Made up."""
+        figure = plt.figure(), "A figure with nothing on it at all."
+        report.draw(profile, "c2dlm.made_up", figure, "Nothing")
+
+    item = registry.find("c2dlm.made_up")
+    assert item.needs == ("c2dlm.sudoku.n200", "c2dlm.stg.l") and item.build.__name__ == "made_up"
+    files = {path.name for path in building.build("c2dlm.made_up", "quick")}
+    assert {"made_up.md", "made_up.svg"} <= files
+    plt.close("all")
