@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from causalnb.lab import registry, results
+from causalnb.lab import codebase, registry, results
 
 
 def number(*parts) -> float:
     """A value in (0, 1) of its own for each text."""
-    return int(results.config_hash({"of": parts}), 16) / 16**16
+    return int(results.settings_hash({"of": parts}), 16) / 16**16
 
 
 def counted(monkeypatch, id: str, seeds: int) -> registry.Experiment:
@@ -19,16 +19,15 @@ def counted(monkeypatch, id: str, seeds: int) -> registry.Experiment:
 
 def write(spec: registry.Experiment, arm: str, seed: int, metrics: dict, history: list[dict]) -> None:
     """Store these as the fresh result of a run in the quick profile."""
-    config = registry.config(spec.id, arm, "quick")
-    hashes = results.config_hash(config), results.code_hash(spec.code_of(arm))
     results.write(
         results.Result(
             spec.id,
             arm,
             seed,
             "quick",
-            config,
-            *hashes,
+            spec.version,
+            registry.config(spec.id, arm, "quick"),
+            codebase.index().digest(),
             metrics,
             history,
             "cpu",

@@ -16,6 +16,7 @@ from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims
 from causalnb.tasks.reasoning import SYNTHETIC
+from tests.unit.experiments.made_up import write
 
 SEEDS = {"quick": 3, "laptop": 3}
 MORE = {"c2dlm.sudoku.n5000": 5, "c2dlm.cot.normal": 5, "c2dlm.stg.l": 5}  # as registered: pairs are cut
@@ -151,7 +152,7 @@ def test_costs_are_those_of_the_registered_experiments():
 # -------------------------------------------------------------------------------------------- results
 def number(*parts):
     """A value in (0, 1) of its own for each text."""
-    return int(results.config_hash({"of": parts}), 16) / 16**16
+    return int(results.settings_hash({"of": parts}), 16) / 16**16
 
 
 def names():
@@ -184,26 +185,7 @@ def fixed(patch):
 
 
 def put(id, arm, seed, values):
-    spec, config = registry.experiment(id), registry.config(id, arm, "quick")
-    results.write(
-        results.Result(
-            id,
-            arm,
-            seed,
-            "quick",
-            config,
-            results.config_hash(config),
-            results.code_hash(spec.code_of(arm)),
-            values,
-            [{"step": 1, "loss": 1.0}],
-            "cpu",
-            {},
-            {"commit": None, "dirty": None},
-            1.0,
-            1.0,
-            "2000-01-01",
-        )
-    )
+    write(registry.experiment(id), arm, seed, values, [{"step": 1, "loss": 1.0}])
 
 
 @pytest.fixture(scope="module")

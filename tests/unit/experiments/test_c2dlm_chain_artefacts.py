@@ -14,6 +14,7 @@ from causalnb.lab.statistics import mean_ci, paired
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import decide
 from causalnb.tasks import cot_order_perturb as cot
+from tests.unit.experiments.made_up import write
 
 EXPERIMENTS = (made.NORMAL, made.CONTROLS, made.ORDER, made.SCRATCH, made.BASE)
 SEEDS = {made.NORMAL: 4, made.CONTROLS: 3, made.ORDER: 3, made.SCRATCH: 3, made.BASE: 1}
@@ -21,7 +22,7 @@ SEEDS = {made.NORMAL: 4, made.CONTROLS: 3, made.ORDER: 3, made.SCRATCH: 3, made.
 
 def number(*parts) -> float:
     """A value in (0, 1) of its own for each text."""
-    return int(results.config_hash({"of": parts}), 16) / 16**16
+    return int(results.settings_hash({"of": parts}), 16) / 16**16
 
 
 def metrics(experiment: str, arm: str, seed: int) -> dict:
@@ -48,27 +49,8 @@ def stored(tmp_path, monkeypatch):
         spec = replace(registry.experiment(id), seeds={"laptop": SEEDS[id]})
         monkeypatch.setitem(registry._experiments, id, spec)
         for arm in spec.arms:
-            config = registry.config(id, arm, "quick")
             for seed in range(SEEDS[id]):
-                results.write(
-                    results.Result(
-                        id,
-                        arm,
-                        seed,
-                        "quick",
-                        config,
-                        results.config_hash(config),
-                        results.code_hash(spec.code_of(arm)),
-                        metrics(id, arm, seed),
-                        history(arm),
-                        "cpu",
-                        {},
-                        {"commit": None, "dirty": None},
-                        1.0,
-                        1.0,
-                        "2000-01-01",
-                    )
-                )
+                write(registry.experiment(id), arm, seed, metrics(id, arm, seed), history(arm))
     with evidence.stored_only():
         yield
     plt.close("all")

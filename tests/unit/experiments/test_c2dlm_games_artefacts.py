@@ -12,6 +12,7 @@ from causalnb.experiments.c2dlm.artefacts import games
 from causalnb.lab import building, evidence, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.tasks import stg
+from tests.unit.experiments.made_up import write
 
 IDS = (*games.SUDOKU, *games.STG)
 SEEDS = {"quick": 3, "laptop": 3}
@@ -70,27 +71,8 @@ def written(tmp_path_factory):
         for id in IDS:
             spec = registry.experiment(id)
             for arm in spec.arms:
-                config = registry.config(id, arm, "quick")
                 for seed in range(3):
-                    results.write(
-                        results.Result(
-                            id,
-                            arm,
-                            seed,
-                            "quick",
-                            config,
-                            results.config_hash(config),
-                            results.code_hash(spec.code_of(arm)),
-                            metrics(id, arm, seed),
-                            history(arm),
-                            "cpu",
-                            {},
-                            {"commit": None, "dirty": None},
-                            1.0,
-                            1.0,
-                            "2000-01-01",
-                        )
-                    )
+                    write(registry.experiment(id), arm, seed, metrics(id, arm, seed), history(arm))
     return folder
 
 

@@ -14,6 +14,7 @@ from causalnb.lab import building, evidence, figures, registry, results, runner
 from causalnb.lab.statistics import mean_ci, paired
 from causalnb.lab.tables import percent, points
 from causalnb.lab.verdicts import claims, decide
+from tests.unit.experiments.made_up import write
 
 SEEDS = {made.CONTINUAL: 3, "iclm.acre": 4, "iclm.raven": 4}
 LAYERS = 5
@@ -24,7 +25,7 @@ SERVES = {"text": 1, "symbolic": 3}  # the modules that ACRE uses, here
 
 def number(*parts) -> float:
     """A value in (0, 1) of its own for each text."""
-    return int(results.config_hash({"of": parts}), 16) / 16**16
+    return int(results.settings_hash({"of": parts}), 16) / 16**16
 
 
 def scores(cells, arm: str, seed: int, place: str) -> dict:
@@ -97,26 +98,13 @@ def stored(tmp_path, monkeypatch):
         spec = replace(registry.experiment(id), seeds={"laptop": seeds})
         monkeypatch.setitem(registry._experiments, id, spec)
         for arm in spec.arms if id == made.CONTINUAL else ("iclm", "finetuned"):
-            config = registry.config(id, arm, "quick")
             for seed in range(seeds):
-                results.write(
-                    results.Result(
-                        id,
-                        arm,
-                        seed,
-                        "quick",
-                        config,
-                        results.config_hash(config),
-                        results.code_hash(spec.code_of(arm)),
-                        metrics(id, arm, seed),
-                        history(arm, seed) if id == made.CONTINUAL else [],
-                        "cpu",
-                        {},
-                        {"commit": None, "dirty": None},
-                        1.0,
-                        1.0,
-                        "2000-01-01",
-                    )
+                write(
+                    registry.experiment(id),
+                    arm,
+                    seed,
+                    metrics(id, arm, seed),
+                    history(arm, seed) if id == made.CONTINUAL else [],
                 )
     with evidence.stored_only():
         yield

@@ -15,6 +15,7 @@ from causalnb.lab import building, figures, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims
+from tests.unit.experiments.made_up import write
 
 SCAN = tuple(f"sci.scan.{split}" for split in sci_artefacts.SPLITS)
 APART = ("sci.ablations", "sci.contrasts")
@@ -23,7 +24,7 @@ SEEDS = {"quick": 3, "laptop": 3}
 
 def number(*parts):
     """A value in (0, 1) of its own for each text."""
-    return int(results.config_hash({"of": parts}), 16) / 16**16
+    return int(results.settings_hash({"of": parts}), 16) / 16**16
 
 
 def claimed():
@@ -90,7 +91,6 @@ def write_all(patch):
         spec = registry.experiment(id)
         for arm in spec.arms:
             for seed in registry.seeds(id, "quick"):
-                config = registry.config(id, arm, "quick")
                 history = [
                     {
                         "step": step,
@@ -100,25 +100,7 @@ def write_all(patch):
                     }
                     for step in (3, 6)
                 ]
-                results.write(
-                    results.Result(
-                        id,
-                        arm,
-                        seed,
-                        "quick",
-                        config,
-                        results.config_hash(config),
-                        results.code_hash(spec.code_of(arm)),
-                        metrics(id, arm, seed),
-                        history,
-                        "cpu",
-                        {},
-                        {"commit": None, "dirty": None},
-                        1.0,
-                        1.0,
-                        "2000-01-01",
-                    )
-                )
+                write(registry.experiment(id), arm, seed, metrics(id, arm, seed), history)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from causalnb.experiments.sci.artefacts import extension
 from causalnb.lab import building, evidence, figures, registry, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
+from tests.unit.experiments.made_up import write
 
 SPLITS = [f"sci.scan.{split}" for split in extension.SPLITS]
 ARMS = ("plain", "plain_labels", "sci", "sci_separated")
@@ -20,7 +21,7 @@ SEEDS = {"quick": 3, "laptop": 3}
 
 def number(*parts):
     """A value in (0, 1) of its own for each text."""
-    return int(results.config_hash({"of": parts}), 16) / 16**16
+    return int(results.settings_hash({"of": parts}), 16) / 16**16
 
 
 def measured(id, arm, metric, seeds=3):
@@ -39,11 +40,8 @@ def stored(tmp_path, monkeypatch):
             monkeypatch.setitem(registry._experiments, id, replace(spec, seeds=SEEDS))
         for arm in spec.arms:
             for seed in registry.seeds(id, "quick"):
-                config = registry.config(id, arm, "quick")
-                hashes = results.config_hash(config), results.code_hash(spec.code_of(arm))
                 metrics = {metric: number(id, arm, seed, metric) for metric in extension.METRICS}
-                rest = [], "cpu", {}, {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01"
-                results.write(results.Result(id, arm, seed, "quick", config, *hashes, metrics, *rest))
+                write(registry.experiment(id), arm, seed, metrics, [])
     yield
     plt.close("all")
 

@@ -14,6 +14,7 @@ from causalnb.experiments.sci import overhead
 from causalnb.experiments.sci.artefacts import theory as artefacts
 from causalnb.lab import building, registry, results, runner
 from causalnb.tasks import english, scan
+from tests.unit.experiments.made_up import write
 
 registry.load_all()
 
@@ -287,7 +288,7 @@ IDS = ("sci.overhead", "sci.overhead.time", "sci.identifiability", "sci.identifi
 
 def number(*parts):
     """A value in (0, 1) of its own for each text."""
-    return int(results.config_hash({"of": parts}), 16) / 16**16
+    return int(results.settings_hash({"of": parts}), 16) / 16**16
 
 
 @pytest.fixture(scope="module")
@@ -307,17 +308,10 @@ def stored(names, tmp_path, monkeypatch):
         spec = registry.experiment(id)
         monkeypatch.setitem(registry._experiments, id, replace(spec, seeds={"quick": 3, "laptop": 3}))
         for seed in range(3):
-            config = registry.config(id, arm, "quick")
             values = {name: number(id, arm, seed, name) for name in metrics}
             if arm.startswith("scan"):
                 values |= {name: None for name in metrics if name.startswith("new_")}
-            hashes = results.config_hash(config), results.code_hash(spec.code_of(arm))
-            results.write(
-                results.Result(
-                    id, arm, seed, "quick", config, *hashes, values, [], "cpu", {},
-                    {"commit": None, "dirty": None}, 1.0, 1.0, "2000-01-01",
-                )
-            )  # fmt: skip
+            write(registry.experiment(id), arm, seed, values, [])  # fmt: skip
     yield
     plt.close("all")
 
