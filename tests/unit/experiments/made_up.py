@@ -1,5 +1,6 @@
 """Made-up results for tests of tables and figures: numbers a test can recompute, stored as by a run."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 from causalnb.lab import codebase, registry, results
@@ -38,3 +39,30 @@ def write(spec: registry.Experiment, arm: str, seed: int, metrics: dict, history
             "2000-01-01",
         )
     )
+
+
+def everything(monkeypatch, seeds: dict[str, int], metrics, history=lambda arm: [{"step": 1, "loss": 1.0}]):
+    """Store every arm of experiments on so many seeds: metrics(id, arm, seed) and history(arm)."""
+    for id, count in seeds.items():
+        spec = counted(monkeypatch, id, count)
+        for arm in spec.arms:
+            for seed in range(count):
+                write(spec, arm, seed, metrics(id, arm, seed), history(arm))
+
+
+def moved(monkeypatch, folder) -> None:
+    """Results, figures and caches lie in a folder while the test lasts."""
+    for name in ("RESULTS", "FIGURES", "CACHE"):
+        monkeypatch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
+
+
+@contextmanager
+def without(id: str, arm: str, seed: int):
+    """One stored result is gone while this lasts."""
+    gone = results.path(id, arm, seed)
+    kept = gone.read_bytes()
+    gone.unlink()
+    try:
+        yield
+    finally:
+        gone.write_bytes(kept)

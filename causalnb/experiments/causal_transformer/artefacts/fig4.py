@@ -3,18 +3,8 @@
 from causalnb.lab.report import builds, draw
 
 FAMILY = [tuple(edge) for edge in "GP PA QA AC AD SC TD CE GS QR RT".split()]  # cause, effect
-PLACES = {
-    "G": (-0.2, 2),
-    "P": (1, 2),
-    "Q": (3, 2),
-    "R": (4.4, 2),
-    "A": (2, 1),
-    "C": (1, 0),
-    "D": (3, 0),
-    "S": (-0.2, 0.8),
-    "T": (4.4, 0.8),
-    "E": (-0.2, -0.4),
-}
+PLACES = {"P": (1, 2), "Q": (3, 2), "A": (2, 1), "C": (1, 0), "D": (3, 0)}
+PLACES |= {"G": (-0.2, 2), "R": (4.4, 2), "S": (-0.2, 0.8), "T": (4.4, 0.8), "E": (-0.2, -0.4)}
 FILLS = {"self": "sky", "parent": "green", "child": "yellow", "spouse": "vermillion"}
 
 

@@ -36,10 +36,9 @@ def space_figure():
     empty = [name for name, (low, high) in intervals().items() if low > high]
     told = "; ".join(f"{name} from {low:.2f} to {high:.2f}" for name, (low, high) in intervals().items())
     return fig, (
-        "Left, two U-shaped curves of tau over the weight of one of two neighbours, the one with "
-        "self-loop lower and flatter. Middle, a triangle of three weights, tau smallest at its "
-        f"centre and largest at its corners. Right, intervals of tau by rows and columns: {told}. "
-        f"Empty: {' and '.join(empty)}."
+        "Left, two U-shaped curves of tau over the weight of one of two neighbours, the one with self-loop "
+        "lower and flatter. Middle, a triangle of three weights, tau smallest at its centre and largest at "
+        f"its corners. Right, intervals of tau by rows and columns: {told}. Empty: {' and '.join(empty)}."
     )
 
 
