@@ -1,6 +1,7 @@
 """Beyond the paper, the Causal Transformer: what sparse, directed and invariant dependencies reach."""
 
 from dataclasses import replace
+from itertools import product
 
 from causalnb.experiments.causal_transformer.artefacts import search
 from causalnb.experiments.causal_transformer.artefacts.overlap import (
@@ -62,11 +63,7 @@ TRIED = {
         for name, given in SPREAD_TRIES.items()
     },
 }
-IDS = {
-    (task, minority): f"causal_transformer.beyond.{task}.{minority}"
-    for task in TASKS
-    for minority in ("m1", "m5")
-}
+IDS = {key: f"causal_transformer.beyond.{'.'.join(key)}" for key in product(TASKS, ("m1", "m5"))}
 SPREADS = {(task, "m5"): f"causal_transformer.beyond.spread.{task}" for task in TASKS}
 READERS = {key: f"causal_transformer.beyond.reader.{'.'.join(key)}" for key in IDS}  # SIMPLE, on their seeds
 SEARCHES = {task: f"causal_transformer.beyond.search.{task}" for task in TASKS}
@@ -85,17 +82,7 @@ CONTRASTS = (
     (CHOSEN, SIMPLE),
 )
 WANTED, LOST, LEVEL = 5, 1, 0.05  # points to gain on the challenge, that may be lost, and the test's level
-MARKS = {
-    "compared": "s",
-    "directed": ">",
-    "interchanged": "D",
-    "all": "*",
-    "held_attention": "P",
-    "spread": "v",
-    PLAIN: "o",
-    SIMPLE: "^",
-    **dict(zip(BLANKETS, "X", strict=True)),
-}
+MARKS = dict(zip(SHOWN, "os>D*PvX^", strict=True))
 COLOURED = dict(zip(SHOWN, "black orange sky green blue vermillion purple black black".split(), strict=True))
 BY_KIND = ("compared", "directed", "interchanged", CHOSEN)  # arms of kinds_figure
 CELLS = {"challenge": "challenge", "held_out": "other templates"}

@@ -72,8 +72,7 @@ def _after_stages(ax, task: str, profile) -> list[str]:
     told = []
     for name, model in MODELS.items():
         each = [percentage(model, f"after_{stage}_{task}", profile) for stage in STAGES]
-        colour, line, marker = LOOKS[name]
-        intervals(ax, range(len(each)), each, colour, marker, line, capsize=2, label=ARMS[name])
+        intervals(ax, range(len(each)), each, *LOOKS[name], capsize=2, label=ARMS[name])
         told.append(f"{NAMES[task]}, {ARMS[name]}: " + " / ".join(f"{score.mean:.0f}" for score in each))
     return told
 

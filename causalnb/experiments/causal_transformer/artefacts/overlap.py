@@ -1,5 +1,7 @@
 """What the tables and figures on word overlap share: experiments, names, looks, and how scores are told."""
 
+from itertools import product
+
 from causalnb.experiments.causal_transformer.grid import MINORITIES, OVERLAP
 from causalnb.lab import evidence, registry
 from causalnb.lab.report import Arm, Measured, Values, arm, number, tested
@@ -10,11 +12,7 @@ TASKS = {  # task -> its name, its columns in the paper, its labels: the one tha
     "nli": ("entailment", ("MNLI-m", "HANS"), ("entailment", "non-entailment")),
     "paraphrase": ("paraphrase", ("QQP", "PAWS-QQP"), ("paraphrase", "other")),
 }
-IDS = {
-    (task, minority): f"causal_transformer.overlap.{task}.{minority}"
-    for task in OVERLAP
-    for minority in MINORITIES
-}
+IDS = {key: f"causal_transformer.overlap.{'.'.join(key)}" for key in product(OVERLAP, MINORITIES)}
 MASKED = {task: f"causal_transformer.masked.{task}" for task in OVERLAP}
 DECISIVE = "m5"  # the minority that the search used and the claims are decided at
 SHARES = {minority: f"{100 * share:g} %" for minority, share in MINORITIES.items()}
@@ -33,14 +31,14 @@ ARMS = {
     "transformer_stl": "Transformer, trained on challenge pairs",
     "both_stl": "+ both, trained on challenge pairs",
 }
-LOOKS = {
-    "bow": ("orange", "--", "s"),
-    "bilstm": ("yellow", "-.", "^"),
-    PLAIN: ("black", "-", "o"),
-    "gcn": ("sky", "--", "v"),
-    "loss": ("green", "-.", "P"),
-    "both": ("blue", "-", "D"),
-    "entropy": ("purple", ":", "X"),
+LOOKS = {  # colour, marker, line
+    "bow": ("orange", "s", "--"),
+    "bilstm": ("yellow", "^", "-."),
+    PLAIN: ("black", "o", "-"),
+    "gcn": ("sky", "v", "--"),
+    "loss": ("green", "P", "-."),
+    "both": ("blue", "D", "-"),
+    "entropy": ("purple", "X", ":"),
 }
 SAID = {"other": "no paraphrase"}  # labels whose name says too little in a table
 CELLS = {  # metric -> how tables of differences call it
@@ -96,10 +94,7 @@ def scores(task: str) -> list[Scored]:
     halves = [Scored(f"challenge, {SAID.get(label, label)}", f"challenge_{label}") for label in labels]
     sets = {
         "nli": {"MNLI's contradicting pairs": "mnli_contradicting_accuracy"},
-        "paraphrase": {
-            "PAWS-QQP": "paws_qqp_accuracy",
-            f"PAWS-QQP, {SAID['other']}": "paws_qqp_other",
-        },
+        "paraphrase": {"PAWS-QQP": "paws_qqp_accuracy", "PAWS-QQP, no paraphrase": "paws_qqp_other"},
     }
     return [
         Scored("in distribution", "test_accuracy"),

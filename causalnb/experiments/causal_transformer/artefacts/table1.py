@@ -259,14 +259,13 @@ def minority_figure(profile: str | None = None):
     fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 3.0), sharey=True)
     told = []
     for ax, (task, (words, _, (_, other))) in zip(axes, TASKS.items(), strict=True):
-        for place, (name, (colour, line, marker)) in enumerate(LOOKS.items()):
+        for place, (name, look) in enumerate(LOOKS.items()):
             each = [
                 percentage(trained(task, minority, name), f"challenge_{other}", profile)
                 for minority in MINORITIES
             ]
             where = np.arange(len(each)) + 0.03 * (place - len(LOOKS) / 2)
-            look = {"within": (0, 100), "capsize": 2, "label": ARMS[name]}
-            intervals(ax, where, each, colour, marker, line, **look)
+            intervals(ax, where, each, *look, within=(0, 100), capsize=2, label=ARMS[name])
             told.append(f"{words}, {ARMS[name]}: " + " / ".join(f"{score.mean:.0f}" for score in each))
         ax.set_xticks(range(len(SHARES)), SHARES.values())
         title = f"challenge pairs: {SAID.get(other, other)}"

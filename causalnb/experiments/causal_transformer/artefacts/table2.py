@@ -54,22 +54,17 @@ def unpacked(counts: str):
     """An array (sentences, 10) of `sentence_counts`, with how many 1- to 4-grams were written."""
     import numpy as np
 
-    found = np.array([row.split() for row in counts.split(";")], dtype=float)
+    found = np.array([row.split() for row in counts.split(";")], dtype=int)
     written = (found[:, :1] - np.arange(ORDERS)).clip(min=0)
     return np.concatenate([found, written], 1)
 
 
-def corpus_bleu(sums):
-    """BLEU (...) of summed `unpacked` counts (..., 10), smoothed as sacreBLEU does by default."""
-    import numpy as np
+def corpus_bleu(sums) -> float:
+    """BLEU of summed `unpacked` counts (10), smoothed as sacreBLEU does by default."""
+    from sacrebleu.metrics import BLEU
 
-    length, wanted, common, written = np.split(np.asarray(sums, float), [1, 2, 2 + ORDERS], -1)
-    none = 2.0 ** -(common == 0).cumsum(-1)  # an order without a match counts 1/2, 1/4, ... of one
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = np.where(common > 0, common, none) / written
-        short = np.minimum(1, np.exp(1 - wanted / length))[..., 0]
-        scores = 100 * short * np.exp(np.log(shares).mean(-1))
-    return np.where((written > 0).all(-1) & (common > 0).any(-1), scores, 0.0)
+    length, wanted, *counts = map(int, sums)
+    return BLEU.compute_bleu(counts[:ORDERS], counts[ORDERS:], length, wanted, smooth_method="exp").score
 
 
 def bootstrap(one, other, draws: int = DRAWS, seed: int = 0) -> tuple[float, float, float]:
@@ -79,12 +74,11 @@ def bootstrap(one, other, draws: int = DRAWS, seed: int = 0) -> tuple[float, flo
     """
     import numpy as np
 
-    pooled = [part.sum(0) for part in (one, other)]
-    n = len(pooled[0])
-    times = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), draws)  # (draws, sentences)
-    whole, drawn = (
-        np.subtract(*(corpus_bleu(counts @ part) for part in pooled)) for counts in (np.ones(n), times)
-    )
+    n = one.shape[1]
+    times = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), draws)
+    times = np.vstack([np.ones(n, int), times])  # first each sentence once
+    scores = [[corpus_bleu(sums) for sums in times @ part.sum(0)] for part in (one, other)]
+    whole, *drawn = np.subtract(*scores)
     return float(whole), *map(float, np.quantile(drawn, [0.025, 0.975]))
 
 
