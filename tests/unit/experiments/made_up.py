@@ -1,5 +1,6 @@
 """Made-up results for tests of tables and figures: numbers a test can recompute, stored as by a run."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 from causalnb.lab import codebase, registry, results
@@ -53,3 +54,15 @@ def moved(monkeypatch, folder) -> None:
     """Results, figures and caches lie in a folder while the test lasts."""
     for name in ("RESULTS", "FIGURES", "CACHE"):
         monkeypatch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
+
+
+@contextmanager
+def without(id: str, arm: str, seed: int):
+    """One stored result is gone while this lasts."""
+    gone = results.path(id, arm, seed)
+    kept = gone.read_bytes()
+    gone.unlink()
+    try:
+        yield
+    finally:
+        gone.write_bytes(kept)

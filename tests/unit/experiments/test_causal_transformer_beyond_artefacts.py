@@ -2,18 +2,19 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
 from causalnb.experiments.causal_transformer import grid
 from causalnb.experiments.causal_transformer.artefacts import beyond as made
 from causalnb.experiments.causal_transformer.artefacts import overlap as table1
-from causalnb.lab import building, evidence, registry, results
+from causalnb.experiments.causal_transformer.artefacts import search
+from causalnb.lab import building, evidence, registry
+from causalnb.lab.report import Values
 from causalnb.lab.statistics import mean_ci, sign_flip
 from causalnb.lab.tables import estimate, points
 from causalnb.tasks import overlap, paraphrase
-from tests.unit.experiments.made_up import counted, number, write
+from tests.unit.experiments.made_up import everything, moved, number, without
 
 SEEDS = 6
 KINDS = {"nli": overlap.SUBCASES, "paraphrase": paraphrase.SAME_WORDS}
@@ -25,7 +26,7 @@ def scored(id: str, arm: str, seed: int, task: str) -> dict:
     names = [
         f"{cell}_{name}"
         for cell in ("validation", *grid.CELLS, *REAL[task])
-        for name in ("accuracy", "macro_f", *made.TASKS[task][2])
+        for name in ("accuracy", "macro_f", *table1.TASKS[task][2])
     ]
     names += [f"{cell}_{kind}" for cell in made.CELLS for kind in KINDS[task]]
     found = {name: number(id, arm, seed, name) / 4 + 0.5 for name in names}
@@ -41,38 +42,27 @@ def scored(id: str, arm: str, seed: int, task: str) -> dict:
 def stored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("beyond")
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("RESULTS", "FIGURES", "CACHE"):
-            patch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
-        for module in (made, table1):
-            patch.setattr(module, "real_cells", lambda task, profile=None: REAL[task])
-        ids = {
-            id: task for part in (made.IDS, made.READERS, made.SPREADS) for (task, _), id in part.items()
-        } | {id: task for part in (made.SEARCHES, made.SPREAD_SEARCHES) for task, id in part.items()}
-        for id, task in ids.items():
-            for arm in (spec := counted(patch, id, SEEDS)).arms:
-                for seed in range(SEEDS):
-                    write(spec, arm, seed, scored(id, arm, seed, task), [])
-        for task, id in made.TABLE_1_SEARCHES.items():
-            for arm in (spec := counted(patch, id, 1)).arms:
-                write(spec, arm, 0, scored(id, arm, 0, task), [])
-        for arm in (spec := counted(patch, table1.PUBLISHED, 1)).arms:  # 486 of 677 are no paraphrases
-            write(spec, arm, 0, {"pairs_3": 79.0, "label_3": 29.0, "pairs_4": 598.0, "label_4": 162.0}, [])
+        moved(patch, folder)
+        of_trials = {
+            id: task for ids in (made.IDS, made.READERS, made.SPREADS) for (task, _), id in ids.items()
+        }
+        ids = (made.SEARCHES, made.SPREAD_SEARCHES, search.SEARCHES)
+        homes = of_trials | {id: task for part in ids for task, id in part.items()}
+        seeds = dict.fromkeys(homes, SEEDS) | dict.fromkeys(search.SEARCHES.values(), 1)
+        everything(patch, seeds, lambda id, arm, seed: scored(id, arm, seed, homes[id]))
+        counts = {"pairs_3": 79.0, "label_3": 29.0, "pairs_4": 598.0, "label_4": 162.0}
+        everything(patch, {table1.PUBLISHED: 1}, lambda *_: counts)  # 486 of 677 are no paraphrases
         with evidence.stored_only():
             yield
-
-
-@pytest.fixture(scope="module")
-def found():
-    return made.measured()
 
 
 def values(id, arm, metric, task) -> np.ndarray:
     return np.array([scored(id, arm, seed, task)[metric] for seed in range(SEEDS)])
 
 
-@pytest.mark.parametrize("task", made.TASKS)
-def test_every_arm_has_its_row(task, found):
-    table = made.arms_table(task, found)
+@pytest.mark.parametrize("task", table1.TASKS)
+def test_every_arm_has_its_row(task):
+    table = made.on_trial(task)()
     rows = {tuple(row[:2]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert [name for share, name in rows if share == "5 %"] == [*made.SHOWN.values()]
     assert {made.SHOWN[arm] for arm in (*grid.FEWER, made.SIMPLE)} == {
@@ -82,8 +72,8 @@ def test_every_arm_has_its_row(task, found):
     assert rows["1 %", "+ all three, held attention"]["other templates"] == estimate(mean_ci(of), 1)
 
 
-def test_differences_are_of_the_same_seeds(found):
-    table = made.contrasts_table(found)
+def test_differences_are_of_the_same_seeds():
+    table = made.contrasts()
     rows = {tuple(row[:3]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert len(rows) == len(table.rows) == 2 * (11 + 4)
     id = made.IDS["paraphrase", "m5"]
@@ -102,8 +92,8 @@ def test_the_bilstm_is_trained_as_table_1s(key):
     assert one == other
 
 
-def test_the_arm_on_trial_is_held_against_table_1s_bilstm(found):
-    rows = {tuple(row[:3]): row for row in made.contrasts_table(found).rows}
+def test_the_arm_on_trial_is_held_against_table_1s_bilstm():
+    rows = {tuple(row[:3]): row for row in made.contrasts().rows}
     ours, theirs = (
         values(id, arm, "challenge_accuracy", "nli")
         for id, arm in ((made.IDS["nli", "m1"], grid.CHOSEN), (made.READERS["nli", "m1"], "bilstm"))
@@ -111,18 +101,18 @@ def test_the_arm_on_trial_is_held_against_table_1s_bilstm(found):
     gaps = ours - theirs
     told = rows["entailment", "1 %", "+ all three, held attention - BiLSTM, as in Table 1"][3]
     assert told == f"{points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
-    table = {tuple(row[:2]): row for row in made.arms_table("nli", found).rows}
+    table = {tuple(row[:2]): row for row in made.on_trial("nli")().rows}
     assert table["5 %", "BiLSTM, as in Table 1"][2].endswith(f"({SEEDS})")
 
 
 def test_the_bilstm_is_told_at_the_try_that_table_1_uses():
     said, means = made.reader_remark(), []
-    for task in made.TASKS:
+    for task in table1.TASKS:
         try_ = f"bilstm_{grid.USED[task]['bilstm']}"
         for cell in ("validation", "challenge"):
-            one = 100 * scored(made.TABLE_1_SEARCHES[task], try_, 0, task)[f"{cell}_accuracy"]
+            one = 100 * scored(search.SEARCHES[task], try_, 0, task)[f"{cell}_accuracy"]
             two = 100 * values(made.SEARCHES[task], grid.CHOSEN, f"{cell}_accuracy", task).mean()
-            assert f"{made.TASKS[task][0]}, {cell} {one:.1f} and {two:.1f} %" in said
+            assert f"{table1.TASKS[task][0]}, {cell} {one:.1f} and {two:.1f} %" in said
             means.append((one, two))
     assert said.endswith("Means: {:.1f} and {:.1f} %.".format(*np.mean(means, 0)))
 
@@ -136,7 +126,7 @@ def test_entropy_is_told_by_seed_without_and_with_the_penalty():
 
 
 def test_what_was_tried_is_shown_whole():
-    table = made.tries_table()
+    table = made.everything()
     assert [row[0] for row in table.rows] == [*made.TRIED.values()]
     assert {*made.TRIED} == {
         *grid.BEYOND_TRIES,
@@ -163,7 +153,7 @@ def test_the_choice_is_the_best_mean_of_both_tasks():
         * np.mean(
             [
                 values(made.SEARCHES[task], arm, f"{cell}_accuracy", task)
-                for task in made.TASKS
+                for task in table1.TASKS
                 for cell in ("validation", "challenge")
             ]
         )
@@ -183,11 +173,11 @@ def test_the_comparisons_rate_is_told_beside_table_1s():
     assert "Transformer, and its own best. Paraphrase" in told
 
 
-def test_the_figure_has_a_mark_for_every_seed(found):
-    fig, alt = made.beyond_figure(found)
+def test_the_figure_has_a_mark_for_every_seed():
+    fig, alt = made.beyond_figure()
     plt.close(fig)
     panels = np.reshape(fig.axes, (2, 3))
-    for row, task in zip(panels, made.TASKS, strict=True):
+    for row, task in zip(panels, table1.TASKS, strict=True):
         for ax, cell in zip(row, ("test", "challenge", "held_out"), strict=True):
             drawn = [line for line in ax.lines if line.get_marker() in made.MARKS.values()]
             filled = [line for line in drawn if line.get_markerfacecolor() != "none"]
@@ -199,7 +189,7 @@ def test_the_figure_has_a_mark_for_every_seed(found):
                 assert np.allclose(line.get_ydata(), at, atol=0.4) and line.get_marker() == made.MARKS[arm]
             hollow = next(line for line in drawn if line.get_markerfacecolor() == "none")
             assert np.allclose(
-                hollow.get_xdata(), 100 * values(made.IDS[task, "m1"], made.PLAIN, f"{cell}_accuracy", task)
+                hollow.get_xdata(), 100 * values(made.IDS[task, "m1"], table1.PLAIN, f"{cell}_accuracy", task)
             )
     assert [one.get_text() for one in panels[0, 0].get_yticklabels()] == [*made.SHOWN.values()]
     id = made.IDS["nli", "m1"]
@@ -207,46 +197,45 @@ def test_the_figure_has_a_mark_for_every_seed(found):
     assert f"entailment, other templates, 1 %, {made.SHOWN[grid.CHOSEN]}: {mean:.0f}" in alt
 
 
-def test_kinds_stand_in_the_order_of_what_is_gained_in_other_templates(found):
+def test_kinds_stand_in_the_order_of_what_is_gained_in_other_templates():
     for task, kinds in (("nli", 15), ("paraphrase", 3)):
-        other, known = (made.by_kind(task, found, cell) for cell in ("held_out", "challenge"))
+        other, known = (made.by_kind(task, cell) for cell in ("held_out", "challenge"))
         gains = other[grid.CHOSEN] - other["compared"]
         assert len(gains) == kinds and gains.is_monotonic_decreasing and [*known.index] == [*gains.index]
-    kind = made.by_kind("nli", found, "challenge").index[3]
+    kind = made.by_kind("nli", "challenge").index[3]
     assert kind[1] == "n"  # where overlap misleads
     of = values(made.IDS["nli", "m5"], "directed", f"challenge_{kind}", "nli")
-    assert np.isclose(made.by_kind("nli", found, "challenge").directed[kind], 100 * of.mean())
+    assert np.isclose(made.by_kind("nli", "challenge").directed[kind], 100 * of.mean())
 
 
-def test_the_figure_of_kinds_draws_every_arm_on_every_kind(found):
-    fig, alt = made.kinds_figure(found)
+def test_the_figure_of_kinds_draws_every_arm_on_every_kind():
+    fig, alt = made.kinds_figure()
     plt.close(fig)
-    for row, task in zip(np.reshape(fig.axes, (2, 2)), made.TASKS, strict=True):
+    for row, task in zip(np.reshape(fig.axes, (2, 2)), table1.TASKS, strict=True):
         for ax, cell in zip(row, made.CELLS, strict=True):
-            means = made.by_kind(task, found, cell)
+            means = made.by_kind(task, cell)
             assert [line.get_marker() for line in ax.lines] == [made.MARKS[arm] for arm in made.BY_KIND]
             for arm, line in zip(made.BY_KIND, ax.lines):
                 assert np.allclose(line.get_xdata(), means[arm])
                 assert np.allclose(line.get_ydata(), range(len(means)), atol=0.4)
-    means = made.by_kind("paraphrase", found, "held_out").loc["swapped"]
+    means = made.by_kind("paraphrase", "held_out").loc["swapped"]
     assert f"other templates, swapped: {means['compared']:.0f} to {means[grid.CHOSEN]:.0f}" in alt
 
 
 def planted(**gains):
-    """One task and share: the chosen arm is better by gains, in points by metric, seeds alike."""
-    rows = []
-    for arm in grid.FEWER:
-        for seed in range(6):
-            more = {
-                name: (value if np.isscalar(value) else value[seed]) * (arm == grid.CHOSEN) / 100
-                for name, value in gains.items()
-            }
-            rows.append({"arm": arm, "seed": seed} | {METRICS[name]: 0.5 + one for name, one in more.items()})
-    return {("paraphrase", "m5"): pd.DataFrame(rows).set_index(["arm", "seed"])}
+    """The chosen arm minus another on six seeds, by gains in points; a seed's own where they are a list."""
+
+    def by_seed(at, metric):
+        given = gains[metric.removesuffix("_accuracy")] if isinstance(metric, str) else metric(published)
+        return {seed: (given if np.isscalar(given) else given[seed]) / 100 for seed in range(6)}
+
+    published = {"paws_qqp_accuracy": gains["paws_qqp"], "paws_qqp_macro_f": gains["macro_f"]}
+    gap = Values()
+    gap.by_seed = by_seed
+    return gap
 
 
 GOOD = {"challenge": 20, "test": -0.5, "held_out": 3, "paws_qqp": 2, "macro_f": 1}
-METRICS = {name: f"{name}_accuracy" for name in GOOD} | {"macro_f": "paws_qqp_macro_f"}
 
 
 @pytest.mark.parametrize(
@@ -264,33 +253,40 @@ METRICS = {name: f"{name}_accuracy" for name in GOOD} | {"macro_f": "paws_qqp_ma
     ],
 )
 def test_the_aim_needs_every_part(changed, missed):
-    met = made.reached(planted(**GOOD | changed), "paraphrase", "m5", "compared", ["paws_qqp"])
+    met = made.reached(planted(**GOOD | changed))
     assert [name for name, (_, good) in met.items() if not good] == ([missed] if missed else [])
     assert [*met] == ["challenge", "in distribution", "other templates", "PAWS-QQP", "PAWS-QQP, macro-F"]
 
 
-def test_the_aim_is_told_by_task_share_and_arm(found):
+def of_task(task: str) -> dict:
+    return {key: id for key, id in made.IDS.items() if key[0] == task}
+
+
+def test_the_aim_is_told_by_task_share_and_arm(monkeypatch):
     """Made up: the challenge is won by 20 points everywhere; entailment pays ten in distribution."""
-    told = made.aim_remark(found)
+    told = made.aim_remark()
     assert told.count("held attention against") == 8
-    for key in found:
-        for other in (made.PLAIN, "compared"):
-            whole = all(good for _, good in made.reached(found, *key, other, []).values())
-            assert f"{made.share(key[1])}, {made.ARMS[grid.CHOSEN]} against {made.ARMS[other]}" in told
-            assert key[0] != "nli" or not whole
+    for task, minority in made.IDS:
+        for other in (table1.PLAIN, "compared"):
+            gap = made.trained(task, minority, grid.CHOSEN) - made.trained(task, minority, other)
+            whole = all(good for _, good in made.reached(gap).values())
+            assert f"{table1.SHARES[minority]}, {made.ARMS[grid.CHOSEN]} against {made.ARMS[other]}" in told
+            assert task != "nli" or not whole
     assert told.count(": not reached") >= 4
-    gained = made.gap(found, "nli", grid.CHOSEN, "compared", "challenge_accuracy", ["m5"])
+    ours, theirs = (
+        values(made.IDS["nli", "m5"], arm, "challenge_accuracy", "nli") for arm in (grid.CHOSEN, "compared")
+    )
+    gained = ours - theirs
     assert f"challenge {points(mean_ci(gained))}, p {sign_flip(gained):.2g} (met)" in told
     assert told.endswith('reached.\n- Always "no" scores 71.8% on PAWS-QQP, macro-F 41.8%.')
-    assert "Always" not in made.aim_remark({key: frame for key, frame in found.items() if key[0] == "nli"})
-    small = {
-        key: frame.assign(challenge_accuracy=frame.challenge_accuracy / 10) for key, frame in found.items()
-    }
-    assert made.aim_remark(small).count(": not reached") == 8
+    monkeypatch.setattr(made, "WANTED", 50)
+    assert made.aim_remark().count(": not reached") == 8
+    monkeypatch.setattr(made, "IDS", of_task("nli"))
+    assert "Always" not in made.aim_remark()
 
 
-def test_what_is_lost_where_all_have_one_label_is_told(found):
-    lines = made.one_label_remark(found).splitlines()
+def test_what_is_lost_where_all_have_one_label_is_told(monkeypatch):
+    lines = made.one_label_remark().splitlines()
     assert [line.split(", ")[2] for line in lines] == ["1 %", "5 %"]
     assert [line.count(", p ") for line in lines] == [3, 6]
     for arm, other in ((grid.CHOSEN, "all"), (*grid.BLANKETS, "compared")):
@@ -301,17 +297,15 @@ def test_what_is_lost_where_all_have_one_label_is_told(found):
         assert (
             f"{made.SHOWN[arm]} - {made.SHOWN[other]} {points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}"
         ) in lines[1]
-    assert not made.one_label_remark({key: frame for key, frame in found.items() if key[0] != "nli"})
+    monkeypatch.setattr(made, "IDS", of_task("paraphrase"))
+    assert not made.one_label_remark()
 
 
 def test_it_is_built_and_names_a_missing_result():
     assert all(file.is_file() for file in building.build("causal_transformer.beyond"))
     assert building.status("causal_transformer.beyond", "quick")[0] == "built"
-    gone = results.path(made.IDS["nli", "m1"], "compared", 1)
-    kept = gone.read_bytes()
-    gone.unlink()
-    try:
-        with pytest.raises(LabError, match=f"1 of 18 quick results of {made.IDS['nli', 'm1']} are not"):
-            made.measured()
-    finally:
-        gone.write_bytes(kept)
+    with (
+        without(made.IDS["nli", "m1"], "compared", 1),
+        pytest.raises(LabError, match=f"1 of 6 quick results of {made.IDS['nli', 'm1']} are not"),
+    ):
+        made.contrasts()

@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from causalnb.errors import LabError
-from causalnb.experiments.causal_transformer.artefacts import maps as made
-from causalnb.lab import building, evidence, results
+from causalnb.experiments.causal_transformer.artefacts import fig8
+from causalnb.experiments.causal_transformer.artefacts import fig9 as made
+from causalnb.experiments.causal_transformer.artefacts.translation import SNLI, SOURCE, signed
+from causalnb.lab import building, evidence
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
-from tests.unit.experiments.made_up import number
+from tests.unit.experiments.made_up import number, without
 from tests.unit.experiments.translation_made_up import TOKENS, drawn, store
 
 SEEDS = 3
@@ -25,16 +27,12 @@ def stored(tmp_path_factory):
 
 
 def test_the_maps_are_those_of_the_arms():
-    found = made.panels()
-    assert [*found] == [
-        ("encoder", "vanilla"),
-        ("encoder", "causal"),
-        ("decoder", "vanilla"),
-        ("decoder", "causal"),
-    ]
-    for (stack, column), (tokens, weights) in found.items():
+    places = []
+    for _, stack, column, tokens, weights in fig8.panels(range(4)):
+        places.append((stack, column))
         assert tokens == [*TOKENS]
-        assert torch.allclose(weights, drawn(stack, made.MODELS[stack][2][column]).double(), atol=1e-5)
+        assert torch.allclose(weights, drawn(stack, fig8.MODELS[stack][2][column]).double(), atol=1e-5)
+    assert places == [(stack, column) for stack in ("encoder", "decoder") for column in ("vanilla", "causal")]
 
 
 def test_what_a_map_draws_is_counted_by_hand():
@@ -68,25 +66,25 @@ def test_alt_texts_tell_the_counts():
     assert "encoder, vanilla: arcs: 0, self-loops: 0, two-cycles: 0, on a cycle: 0 of 5, hubs: 0" in alt
     assert "encoder, causal: arcs: 5, self-loops: 0, two-cycles: 0, on a cycle: 5 of 5, hubs: 0" in alt
     assert "decoder, causal: arcs: 4, self-loops: 1" in alt
-    fig, alt = made.maps_figure()
+    fig, alt = fig8.maps_figure()
     assert "encoder, vanilla: 5.0 effective neighbours" in alt and "decoder, causal: 1.0" in alt
     assert len(fig.axes) == 5
 
 
 def test_counts_pair_seeds():
-    rows = {tuple(row[:2]): row[2:] for row in made.counts_table().rows}
+    rows = {tuple(row[:2]): row[2:] for row in made.counts().rows}
     assert len(rows) == 2 * (len(made.MEASURES) + len(made.PER_ARC))
     for stack, metric in (("encoder", "cycles"), ("decoder", "violated")):
-        id, prefix, arms = made.MODELS[stack]
+        id, prefix, arms = fig8.MODELS[stack]
         vanilla, causal = (
             [number(id, arm, seed, f"{prefix}_{metric}") for seed in range(SEEDS)] for arm in arms.values()
         )
         assert rows[stack, made.MEASURES[metric]] == [
             estimate(mean_ci(vanilla), 4),
             estimate(mean_ci(causal), 4),
-            made.gain(np.subtract(causal, vanilla), 4),
+            signed(4)(np.subtract(causal, vanilla)),
         ]
-    id, prefix, arms = made.MODELS["encoder"]
+    id, prefix, arms = fig8.MODELS["encoder"]
     each = [
         [
             number(id, arm, seed, f"{prefix}_loops") / number(id, arm, seed, f"{prefix}_arcs")
@@ -94,17 +92,17 @@ def test_counts_pair_seeds():
         ]
         for arm in arms.values()
     ]
-    assert rows["encoder", made.PER_ARC["loops"]][2] == made.gain(np.subtract(each[1], each[0]), 4)
+    assert rows["encoder", made.PER_ARC["loops"]][2] == signed(4)(np.subtract(each[1], each[0]))
     encoder, decoder = made.arcs_remark().split("Decoder: ")
     assert encoder.startswith("Encoder: ") and "nodes on a cycle per strong arc differ by" in encoder
     assert "strong arcs a node" in decoder and decoder.endswith("its mask leaves no room for a cycle.")
 
 
 def test_the_figures_are_built_with_counts_and_verdicts():
-    names = {file.name for id in ("fig8", "fig9") for file in building.build(f"{made.SOURCE}.{id}")}
+    names = {file.name for id in ("fig8", "fig9") for file in building.build(f"{SOURCE}.{id}")}
     assert {"fig8.svg", "fig9.svg", "fig9_counts.md", "fig8_verdicts.md", "fig9_verdicts.md"} <= names
-    (claim,) = made.cycles_verdict().rows  # beside arcs: few arcs close few cycles
-    id, prefix, arms = made.MODELS["encoder"]
+    (claim,) = made.verdicts().rows  # beside arcs: few arcs close few cycles
+    id, prefix, arms = fig8.MODELS["encoder"]
     gap = np.subtract(
         *(
             [
@@ -118,11 +116,8 @@ def test_the_figures_are_built_with_counts_and_verdicts():
 
 
 def test_a_missing_map_is_named():
-    gone = results.path(made.SNLI, "both", 0)
-    kept = gone.read_bytes()
-    gone.unlink()
-    try:
-        with pytest.raises(LabError, match="1 of 3 quick results of causal_transformer.snli are not there"):
-            made.maps_figure()
-    finally:
-        gone.write_bytes(kept)
+    with (
+        without(SNLI, "both", 0),
+        pytest.raises(LabError, match="1 of 3 quick results of causal_transformer.snli are not there"),
+    ):
+        fig8.maps_figure()

@@ -6,16 +6,11 @@ import torch
 
 from causalnb.causal_transformer import describe
 from causalnb.causal_transformer.arcs import count_arcs
-from causalnb.experiments.causal_transformer.artefacts.translation import (
-    DECODINGS,
-    DIRECTIONS,
-    READERS,
-    SCORES,
-    SNLI,
-    tested,
-)
+from causalnb.experiments.causal_transformer.artefacts.table2 import DECODINGS, tested
+from causalnb.experiments.causal_transformer.artefacts.table3 import READERS, SCORES
+from causalnb.experiments.causal_transformer.artefacts.translation import DIRECTIONS, SNLI
 from causalnb.experiments.causal_transformer.models import shown_map
-from tests.unit.experiments.made_up import counted, number, write
+from tests.unit.experiments.made_up import counted, moved, number, write
 
 SIGNATURE, SENTENCES = "made-up", 12
 TOKENS = ("<s>", "no", ",", "sir", "</s>")
@@ -79,8 +74,7 @@ def history(experiment: str, arm: str, seed: int = 0) -> list[dict]:
 
 def store(monkeypatch, folder, seeds: int = 3) -> None:
     """Write quick results of the three experiments into folder, registered with that many seeds."""
-    for name in ("RESULTS", "FIGURES", "CACHE"):
-        monkeypatch.setenv(f"CAUSALNB_{name}", str(folder / name.lower()))
+    moved(monkeypatch, folder)
     for arm in (spec := counted(monkeypatch, READERS, 1)).arms:
         write(spec, arm, 0, {name: number(READERS, arm, name) for name in SCORES.values()}, [])
     for id in (SNLI, *DIRECTIONS.values()):

@@ -1,22 +1,23 @@
 """Beyond the paper, the Causal Transformer: what sparse, directed and invariant dependencies reach."""
 
+from dataclasses import replace
+from itertools import product
+
+from causalnb.experiments.causal_transformer.artefacts import search
 from causalnb.experiments.causal_transformer.artefacts.overlap import (
+    EXTRA,
     ONE_LABEL,
     PLAIN,
-    PUBLISHED_SCORE,
+    SHARES,
     TASKS,
+    Scored,
     always_no,
+    asked,
+    compared,
     counted_tests,
-    gap,
-    headings,
-    percent,
-    real_cells,
-    share,
-    tested,
-    two_labelled,
+    first_with,
+    scores,
 )
-from causalnb.experiments.causal_transformer.artefacts.overlap import SEARCHES as TABLE_1_SEARCHES
-from causalnb.experiments.causal_transformer.artefacts.overlap import tries as table_1_tries
 from causalnb.experiments.causal_transformer.grid import (
     APART,
     BEYOND_TRIES,
@@ -25,12 +26,12 @@ from causalnb.experiments.causal_transformer.grid import (
     CHOSEN,
     COMPARED_RATES,
     RATE_TRIES,
+    RATES,
     SPREAD_TRIES,
     SPREAD_USED,
 )
-from causalnb.experiments.causal_transformer.grid import RATES as TABLE_1_RATES
-from causalnb.lab import evidence
-from causalnb.lab.registry import artefact
+from causalnb.lab import evidence, registry
+from causalnb.lab.report import Arm, Report, Row, Values, builds, draw, tested
 from causalnb.lab.statistics import mean_ci, sign_flip
 
 OURS = {
@@ -42,30 +43,27 @@ OURS = {
     "held_attention": "+ all three, held attention",
 }
 PAPERS = {
-    arm: f"+ comparison, GCN and loss, weight {one['causal_weight']:g}" for arm, one in BLANKET_TRIES.items()
+    name: f"+ comparison, GCN and loss, weight {given['causal_weight']:g}"
+    for name, given in BLANKET_TRIES.items()
 }
-ARMS = OURS | {"spread": "+ all three, as spread"} | {arm: PAPERS[arm] for arm in BLANKETS}
+ARMS = OURS | {"spread": "+ all three, as spread"} | {name: PAPERS[name] for name in BLANKETS}
 SIMPLE = "bilstm"  # the simplest reader that sees order, from Table 1
 SHOWN = ARMS | {SIMPLE: "BiLSTM, as in Table 1"}
-RATES = {arm: f"+ comparison, learning rate {one['learning_rate']:g}" for arm, one in RATE_TRIES.items()}
-TRIED = (
-    OURS
-    | RATES
-    | {
-        **dict.fromkeys(APART, "+ comparison, sentences read apart"),
-        "one_parent": "all three, 1 parent",
-        "three_parents": "all three, 3 parents",
-        "own_sentence": "all three, all tokens before or after in the sentence",
-        "undirected": "all three, neighbours on both sides in every head",
-    }
-    | PAPERS
-    | {arm: f"all three, as spread, weight {one['entropy_weight']:g}" for arm, one in SPREAD_TRIES.items()}
-)
-IDS = {
-    (task, minority): f"causal_transformer.beyond.{task}.{minority}"
-    for task in TASKS
-    for minority in ("m1", "m5")
+TRIED = {
+    **OURS,
+    **{name: f"+ comparison, learning rate {given['learning_rate']:g}" for name, given in RATE_TRIES.items()},
+    **dict.fromkeys(APART, "+ comparison, sentences read apart"),
+    "one_parent": "all three, 1 parent",
+    "three_parents": "all three, 3 parents",
+    "own_sentence": "all three, all tokens before or after in the sentence",
+    "undirected": "all three, neighbours on both sides in every head",
+    **PAPERS,
+    **{
+        name: f"all three, as spread, weight {given['entropy_weight']:g}"
+        for name, given in SPREAD_TRIES.items()
+    },
 }
+IDS = {key: f"causal_transformer.beyond.{'.'.join(key)}" for key in product(TASKS, ("m1", "m5"))}
 SPREADS = {(task, "m5"): f"causal_transformer.beyond.spread.{task}" for task in TASKS}
 READERS = {key: f"causal_transformer.beyond.reader.{'.'.join(key)}" for key in IDS}  # SIMPLE, on their seeds
 SEARCHES = {task: f"causal_transformer.beyond.search.{task}" for task in TASKS}
@@ -80,162 +78,125 @@ CONTRASTS = (
     (CHOSEN, "spread"),
     (CHOSEN, "compared"),
     (CHOSEN, PLAIN),
-    *((arm, "compared") for arm in BLANKETS),
+    *((name, "compared") for name in BLANKETS),
     (CHOSEN, SIMPLE),
 )
 WANTED, LOST, LEVEL = 5, 1, 0.05  # points to gain on the challenge, that may be lost, and the test's level
-MARKS = {
-    "compared": "s",
-    "directed": ">",
-    "interchanged": "D",
-    "all": "*",
-    "held_attention": "P",
-    "spread": "v",
-    PLAIN: "o",
-    SIMPLE: "^",
-} | dict(zip(BLANKETS, "X", strict=True))
-COLOURED = dict(
-    zip(
-        SHOWN,
-        ("black", "orange", "sky", "green", "blue", "vermillion", "purple", "black", "black"),
-        strict=True,
-    )
-)
+MARKS = dict(zip(SHOWN, "os>D*PvX^", strict=True))
+COLOURED = dict(zip(SHOWN, "black orange sky green blue vermillion purple black black".split(), strict=True))
 BY_KIND = ("compared", "directed", "interchanged", CHOSEN)  # arms of kinds_figure
 CELLS = {"challenge": "challenge", "held_out": "other templates"}
+DEVELOPED = ("validation", "challenge")  # cells of the development templates
 
 
-def measured(profile: str | None = None) -> dict[tuple[str, str], object]:
-    """{(task, minority): DataFrame of SHOWN's arms by (arm, seed)}; LabError where results are missing."""
-    from pandas import concat
-
-    parts = {key: [part[key] for part in (IDS, READERS, SPREADS) if key in part] for key in IDS}
-    return {
-        key: concat([evidence.require(id, profile) for id in ids]).set_index(["arm", "seed"])
-        for key, ids in parts.items()
-    }
+def trained(task: str, minority: str, name: str) -> Arm | None:
+    """An arm on trial; None where it was not trained at that minority."""
+    key = task, minority
+    return first_with(name, *(part[key] for part in (IDS, READERS, SPREADS) if key in part))
 
 
-def arms_table(task: str, found: dict, profile: str | None = None):
+def contrasts_at(task: str, minority: str) -> dict[tuple[str, str], Values]:
+    """{(arm, other): their difference} of CONTRASTS of which both were trained."""
+    pairs = {pair: [trained(task, minority, name) for name in pair] for pair in CONTRASTS}
+    return {pair: ours - theirs for pair, (ours, theirs) in pairs.items() if ours and theirs}
+
+
+def on_trial(task: str) -> Report:
     """Every arm on a task, at each share of counter-examples."""
-    from causalnb.lab.tables import Table
-
-    heads = headings(task, profile)
-    rows = [
-        [share(minority), name, *(percent(frame.loc[arm, metric]) for metric in heads)]
-        for (of, minority), frame in found.items()
-        if of == task
-        for arm, name in SHOWN.items()
-        if arm in frame.index
-    ]
-    return Table(
+    return Report(
         f"causal_transformer.beyond_{task}",
-        ["counter-examples", "arm", *heads.values()],
-        rows,
-        f"Beyond the paper, {TASKS[task][0]}: accuracy in %, mean ± half of the 95 % interval (seeds)",
-        "comparison: the label is read from both sentences' maxima, not the first token. "
-        "directed: a head sees two tokens before a token, or two after it, of its own sentence. "
-        "interchanged: trained where words that both sentences share change places. "
-        "held attention: a penalty on what that changes in the maps. as spread: one on the maps' "
-        "mean entropy instead, which holds it at that of held attention. The Transformer "
-        "and the BiLSTM have their best learning rates of Table 1's search, all others the "
-        "comparison's best.",
-    )
-
-
-def contrasts_table(found: dict, profile: str | None = None):
-    """Paired differences of arms at each share of counter-examples."""
-    from causalnb.lab.tables import Table
-
-    rows = []
-    for (task, minority), frame in found.items():
-        real = two_labelled(task, profile)
-        for arm, other in CONTRASTS:
-            if {arm, other} <= {*frame.index.unique("arm")}:
-                cells = [
-                    tested(gap(found, task, arm, other, metric, [minority]))
-                    for metric in ("challenge_accuracy", "test_accuracy", "held_out_accuracy", *real)
-                ]
-                rows.append(
-                    [
-                        TASKS[task][0],
-                        share(minority),
-                        f"{SHOWN[arm]} - {SHOWN[other]}",
-                        *cells,
-                        *[""] * (1 - len(real)),
-                    ]
-                )
-    seeds = min(len(frame.loc[arm]) for frame in found.values() for arm in (PLAIN, SIMPLE))
-    return Table(
-        "causal_transformer.beyond_contrasts",
+        ["counter-examples", "arm", *scores(task)],
         [
-            "task",
-            "counter-examples",
-            "difference, points",
-            "challenge",
-            "in distribution",
-            "other templates",
-            PUBLISHED_SCORE,
+            Row((SHARES[minority], words), found)
+            for of, minority in IDS
+            if of == task
+            for name, words in SHOWN.items()
+            if (found := trained(task, minority, name))
         ],
-        rows,
-        "Beyond the paper: differences of the same seeds, mean [95 % interval] (seeds), and the p "
-        "of the exact sign-flip test",
-        f"No p can be below {2 / 2**seeds:.2g}. Nothing is corrected for {counted_tests(rows)}. {ONE_LABEL}",
+        f"Beyond the paper, {TASKS[task][0]}: accuracy in %, mean ± half of the 95 % interval (seeds)",
+        "comparison: the label is read from both sentences' maxima, not the first token. directed: a head "
+        "sees two tokens before a token, or two after it, of its own sentence. interchanged: trained where "
+        "words that both sentences share change places. held attention: a penalty on what that changes in "
+        "the maps. as spread: one on the maps' mean entropy instead, which holds it at that of held "
+        "attention. The Transformer and the BiLSTM have their best learning rates of Table 1's search, all "
+        "others the comparison's best.",
     )
+
+
+_differences = Report(
+    "causal_transformer.beyond_contrasts",
+    ["task", "counter-examples", "difference, points", *compared()],
+    [
+        Row((TASKS[task][0], SHARES[minority], f"{SHOWN[name]} - {SHOWN[other]}"), gap)
+        for task, minority in IDS
+        for (name, other), gap in contrasts_at(task, minority).items()
+    ],
+    "Beyond the paper: differences of the same seeds, mean [95 % interval] (seeds), and the p "
+    "of the exact sign-flip test",
+)
+
+
+def _contrast_notes(profile):
+    seeds = min(len(registry.seeds(id, profile)) for id in (*IDS.values(), *READERS.values()))
+    tests = counted_tests(_differences(profile).rows)
+    return f"No p can be below {2 / 2**seeds:.2g}. Nothing is corrected for {tests}. {ONE_LABEL}"
+
+
+contrasts = replace(_differences, notes=_contrast_notes)
+
+
+def tried(task: str, name: str) -> Arm | None:
+    """An arm on the development templates."""
+    return first_with(name, SEARCHES[task], SPREAD_SEARCHES[task])
 
 
 def tries(task: str, profile: str | None = None):
     """DataFrame of what was tried on the development templates, by (arm, seed)."""
     from pandas import concat
 
-    return concat(
-        [evidence.require(searches[task], profile) for searches in (SEARCHES, SPREAD_SEARCHES)]
-    ).set_index(["arm", "seed"])
+    ids = SEARCHES[task], SPREAD_SEARCHES[task]
+    return concat([evidence.require(id, profile) for id in ids]).set_index(["arm", "seed"])
 
 
-def tries_table(profile: str | None = None):
-    """Everything tried on the way, on the development templates."""
-    from causalnb.lab import registry
-    from causalnb.lab.tables import Table
-
+def _tries_notes(profile):
     steps, later = (
         registry.config(id, PLAIN, profile)["steps"] for id in (SEARCHES["nli"], IDS["nli", "m5"])
     )
-    found = {task: tries(task, profile) for task in TASKS}
-    cells = {
+    return (
+        f"Templates that none of the tables on trial has, the search of Table 1 alone; {steps:,} "
+        f"steps, where those have {later:,}. Outside the bounds: the share of tokens that break the "
+        "Markov-blanket bounds of the paper, in challenge pairs of entailment and in swapped questions."
+    )
+
+
+TRIED_ON = {  # heading -> task, metric
+    f"{TASKS[task][0]}, {cell}": (task, metric)
+    for task in TASKS
+    for cell, metric in {
         "validation": "validation_accuracy",
         "challenge": "challenge_accuracy",
         "outside the bounds": "challenge_violated",
-    }
-    rows = [
-        [name, *(percent(frame.loc[arm, metric]) for frame in found.values() for metric in cells.values())]
-        for arm, name in TRIED.items()
-    ]
-    heads = [f"{name}, {cell}" for name, *_ in TASKS.values() for cell in cells]
-    return Table(
-        "causal_transformer.beyond_tries",
-        ["arm", *heads],
-        rows,
-        "What was tried beyond the paper: accuracy in % on the development templates, mean ± half "
-        "of the 95 % interval (seeds)",
-        f"Templates that none of the tables on trial has, the search of Table 1 alone; {steps:,} "
-        f"steps, where those have {later:,}. Outside the bounds: the share of tokens that break the "
-        "Markov-blanket bounds of the paper, in challenge pairs of entailment and in swapped "
-        "questions.",
-    )
+    }.items()
+}
+everything = Report(
+    "causal_transformer.beyond_tries",
+    ["arm", *(Scored(heading, metric) for heading, (_, metric) in TRIED_ON.items())],
+    [
+        Row(words, {heading: tried(task, name) for heading, (task, _) in TRIED_ON.items()})
+        for name, words in TRIED.items()
+    ],
+    "What was tried beyond the paper: accuracy in % on the development templates, mean ± half "
+    "of the 95 % interval (seeds)",
+    _tries_notes,
+)
 
 
 def choice_remark(profile: str | None = None) -> str:
     """Which of BEYOND_TRIES is on trial, and by how much it led: a sentence."""
-    scored = [
-        100
-        * tries(task, profile)[[f"{cell}_accuracy" for cell in ("validation", "challenge")]]
-        .mean(axis=1)
-        .groupby("arm")
-        .mean()[[*BEYOND_TRIES]]
-        for task in TASKS
-    ]
-    best, second, *_ = (sum(scored) / len(scored)).sort_values(ascending=False).items()
+    metrics = [f"{cell}_accuracy" for cell in DEVELOPED]
+    by_task = [tries(task, profile)[metrics].mean(axis=1).groupby("arm").mean() for task in TASKS]
+    means = (100 * sum(by_task) / len(by_task))[[*BEYOND_TRIES]]
+    best, second, *_ = means.sort_values(ascending=False).items()
     return (
         f"The best mean of validation and challenge over the {len(TASKS)} tasks has *{TRIED[best[0]]}*, "
         f"{best[1]:.1f} %; the next is *{TRIED[second[0]]}*, {second[1]:.1f} %."
@@ -245,12 +206,12 @@ def choice_remark(profile: str | None = None) -> str:
 def rate_remark(profile: str | None = None) -> str:
     """What the comparison scores at the learning rate of Table 1's Transformer and at its own best."""
     told = []
-    for task, (name, *_) in TASKS.items():
-        found = 100 * tries(task, profile).challenge_accuracy.groupby("arm").mean()
-        at = {one["learning_rate"]: found[arm] for arm, one in RATE_TRIES.items()}
-        first, own = TABLE_1_RATES[task], COMPARED_RATES[task]
+    for task, (words, *_) in TASKS.items():
+        means = 100 * tries(task, profile).challenge_accuracy.groupby("arm").mean()
+        at = {given["learning_rate"]: means[name] for name, given in RATE_TRIES.items()}
+        first, own = RATES[task], COMPARED_RATES[task]
         told.append(
-            f"{name.capitalize()}: on the development challenge *{OURS['compared']}* has "
+            f"{words.capitalize()}: on the development challenge *{OURS['compared']}* has "
             f"{at[first]:.1f} % at {first:g}, the best rate of Table 1's Transformer"
             + (", and its own best." if first == own else f", and {at[own]:.1f} % at {own:g}, its own.")
         )
@@ -259,34 +220,35 @@ def rate_remark(profile: str | None = None) -> str:
 
 def reader_remark(profile: str | None = None) -> str:
     """What Table 1's BiLSTM has on the development templates, beside the arm on trial: sentences."""
-    cells = [f"{cell}_accuracy" for cell in ("validation", "challenge")]
-    read, ours = [], []
-    for task in TASKS:
-        line = table_1_tries(task, profile).loc[SIMPLE]
-        read += [100 * line[line.used][cell].iloc[0] for cell in cells]
-        ours += [(100 * tries(task, profile)[cell][CHOSEN]).mean() for cell in cells]  # as the table rounds
-    where = [f"{TASKS[task][0]}, {cell}" for task in TASKS for cell in ("validation", "challenge")]
-    told = "; ".join(f"{name} {one:.1f} and {two:.1f} %" for name, one, two in zip(where, read, ours))
+    both = {}
+    for task, (words, *_) in TASKS.items():
+        lines, ours = search.tries(task, profile).loc[SIMPLE], tries(task, profile).loc[CHOSEN]
+        for cell in DEVELOPED:
+            metric = f"{cell}_accuracy"
+            read = 100 * lines[lines.used][metric].iloc[0]
+            both[f"{words}, {cell}"] = read, (100 * ours[metric]).mean()  # as the table rounds
+    told = "; ".join(f"{name} {read:.1f} and {ours:.1f} %" for name, (read, ours) in both.items())
+    read, ours = (sum(values) / len(values) for values in zip(*both.values(), strict=True))
     return (
         f"Table 1's BiLSTM, with its best try there (one seed), and *{ARMS[CHOSEN]}*: {told}. Means: "
-        f"{sum(read) / len(read):.1f} and {sum(ours) / len(ours):.1f} %."
+        f"{read:.1f} and {ours:.1f} %."
     )
 
 
 def entropy_remark(profile: str | None = None) -> str:
     """How spread attention is without and with the penalty of the arm on trial, by seed: a sentence."""
     told = []
-    for task, (name, *_) in TASKS.items():
-        found = tries(task, profile)["challenge_entropy"]
-        each = {
-            arm: " and ".join(f"{one:.2f}" for one in found[arm])
-            for arm in ("all", CHOSEN, SPREAD_USED[task])
-        }
-        told.append(f"{name} " + ", ".join(f"*{TRIED[arm]}* {nats}" for arm, nats in each.items()))
+    for task, (words, *_) in TASKS.items():
+        nats = tries(task, profile)["challenge_entropy"]
+        each = (
+            f"*{TRIED[name]}* " + " and ".join(f"{value:.2f}" for value in nats[name])
+            for name in ("all", CHOSEN, SPREAD_USED[task])
+        )
+        told.append(f"{words} {', '.join(each)}")
     return f"Entropy of attention on the development challenge in nats, by seed: {'; '.join(told)}."
 
 
-def beyond_figure(found: dict):
+def beyond_figure(profile: str | None = None):
     """(figure, alt): accuracy in distribution, on the challenge and in other templates, a mark for each seed.
 
     A row of panels for each task, a line for each of SHOWN; filled 5 %, hollow 1 % of counter-examples.
@@ -298,234 +260,167 @@ def beyond_figure(found: dict):
 
     cells = {"test": "in distribution"} | CELLS
     fig, axes = plt.subplots(len(TASKS), len(cells), figsize=(7.8, 5.4), sharex="col", sharey=True)
-    told, lines = [], {arm: at for at, arm in enumerate(SHOWN)}
-    for row, (task, (name, *_)) in zip(axes, TASKS.items()):
-        for ax, (cell, title) in zip(row, cells.items()):
-            for arm in SHOWN:
-                for minority, face, lower in (("m5", COLOURS[COLOURED[arm]], -0.16), ("m1", "none", 0.2)):
-                    if arm not in found[task, minority].index:
+    told, looks = [], {"m5": ("full", -0.16), "m1": ("none", 0.2)}
+    for row, (task, (words, *_)) in zip(axes, TASKS.items(), strict=True):
+        for ax, (cell, title) in zip(row, cells.items(), strict=True):
+            for at, name in enumerate(SHOWN):
+                for minority, (filled, lower) in looks.items():
+                    if not (values := trained(task, minority, name)):
                         continue
-                    seeds = 100 * found[task, minority].loc[arm, f"{cell}_accuracy"]
-                    ax.plot(
-                        seeds,
-                        [lines[arm] + lower] * len(seeds),
-                        MARKS[arm],
-                        linestyle="",
-                        markerfacecolor=face,
-                        markeredgecolor=COLOURS[COLOURED[arm]],
-                        markersize=5,
-                    )
-                    told.append(f"{name}, {title}, {share(minority)}, {SHOWN[arm]}: {seeds.mean():.0f}")
+                    seeds = [100 * value for value in values.of(f"{cell}_accuracy", profile)]
+                    look = {"color": COLOURS[COLOURED[name]], "fillstyle": filled, "markersize": 5}
+                    ax.plot(seeds, [at + lower] * len(seeds), MARKS[name], linestyle="", **look)
+                    mean = mean_ci(seeds).mean
+                    told.append(f"{words}, {title}, {SHARES[minority]}, {SHOWN[name]}: {mean:.0f}")
             if cell != "test":
                 ax.axvline(50, color=COLOURS["black"], linewidth=0.8, linestyle=":", marker="")
-        row[0].set(
-            ylabel=name,
-            ylim=(len(SHOWN) - 0.5, -0.5),
-            yticks=[*lines.values()],
-            yticklabels=[*SHOWN.values()],
-        )
-    for ax, title in zip(axes[0], cells.values()):
-        ax.set_title(title)
-    for ax in axes[-1]:
-        ax.set_xlabel("accuracy, %")
-    fig.legend(
-        handles=[
-            Line2D(
-                [],
-                [],
-                color=COLOURS["black"],
-                linestyle="",
-                marker="o",
-                markerfacecolor=face,
-                label=f"{share(minority)} of counter-examples",
-            )
-            for minority, face in (("m5", COLOURS["black"]), ("m1", "none"))
-        ],
-        loc="outside lower center",
-        ncols=2,
-    )
+        lines = {"yticks": range(len(SHOWN)), "yticklabels": [*SHOWN.values()]}
+        row[0].set(ylabel=words, ylim=(len(SHOWN) - 0.5, -0.5), **lines)
+    for top, bottom, title in zip(axes[0], axes[-1], cells.values(), strict=True):
+        top.set_title(title)
+        bottom.set_xlabel("accuracy, %")
+    look = {"color": COLOURS["black"], "linestyle": "", "marker": "o"}
+    marks = [
+        Line2D([], [], fillstyle=filled, label=f"{SHARES[minority]} of counter-examples", **look)
+        for minority, (filled, _) in looks.items()
+    ]
+    fig.legend(handles=marks, loc="outside lower center", ncols=2)
     return fig, (
-        f"Six panels, a line for each arm and a mark for each seed, filled with {share('m5')} of "
-        f"counter-examples, hollow with {share('m1')}. Means in %: {'; '.join(told)}."
+        f"Six panels, a line for each arm and a mark for each seed, filled with {SHARES['m5']} of "
+        f"counter-examples, hollow with {SHARES['m1']}. Means in %: {'; '.join(told)}."
     )
 
 
-def by_kind(task: str, found: dict, cell: str):
+def by_kind(task: str, cell: str, profile: str | None = None):
     """DataFrame of mean accuracy in %, kinds of pairs by BY_KIND's arms, m5, in a cell of CELLS.
 
     Of entailment the subcases in which overlap misleads; first what CHOSEN gains most on in other templates.
     """
     from causalnb.tasks import overlap, paraphrase
 
-    names = {"nli": [one for one in overlap.SUBCASES if one[1] == "n"], "paraphrase": paraphrase.SAME_WORDS}[
-        task
-    ]
+    kinds = [kind for kind in overlap.SUBCASES if kind[1] == "n"] if task == "nli" else paraphrase.SAME_WORDS
+    frame = evidence.require(IDS[task, "m5"], profile, BY_KIND).groupby("arm", sort=False).mean()
     means = {
-        part: 100
-        * found[task, "m5"][[f"{part}_{one}" for one in names]]
-        .groupby("arm")
-        .mean()
-        .set_axis(names, axis=1)
-        .loc[[*BY_KIND]]
-        .T
-        for part in CELLS
+        part: 100 * frame[[f"{part}_{kind}" for kind in kinds]].set_axis(kinds, axis=1).T for part in CELLS
     }
     gained = means["held_out"][CHOSEN] - means["held_out"]["compared"]
     return means[cell].loc[gained.sort_values(ascending=False, kind="stable").index]
 
 
-def kinds_figure(found: dict):
+def kinds_figure(profile: str | None = None):
     """(figure, alt): `by_kind` of both tasks, a row of panels each, a column for each cell of CELLS."""
     import matplotlib.pyplot as plt
 
     from causalnb.lab.figures import COLOURS
 
-    lines = [len(by_kind(task, found, "challenge")) for task in TASKS]
-    fig, axes = plt.subplots(
-        len(TASKS), len(CELLS), figsize=(7.4, 6.2), sharex=True, sharey="row", height_ratios=lines
-    )
+    tables = [[by_kind(task, cell, profile) for cell in CELLS] for task in TASKS]
+    shape = {"figsize": (7.4, 6.2), "height_ratios": [len(means) for means, *_ in tables]}
+    fig, axes = plt.subplots(len(TASKS), len(CELLS), sharex=True, sharey="row", **shape)
     told = []
-    for row, (task, (name, *_)) in zip(axes, TASKS.items()):
-        for ax, (cell, title) in zip(row, CELLS.items()):
-            means = by_kind(task, found, cell)
-            for at, arm in enumerate(BY_KIND):  # beside each other, since many are equal
-                ax.plot(
-                    means[arm],
-                    [line - 0.27 + 0.18 * at for line in range(len(means))],
-                    MARKS[arm],
-                    color=COLOURS[COLOURED[arm]],
-                    linestyle="",
-                    markersize=4.5,
-                    label=SHOWN[arm],
-                )
-            ax.set(
-                xlim=(-4, 104),
-                ylim=(len(means) - 0.4, -0.6),
-                title=f"{name}, {title}",
-                yticks=range(len(means)),
-                yticklabels=[one.replace("_", " ") for one in means.index],
-            )
+    for row, of_task, (words, *_) in zip(axes, tables, TASKS.values(), strict=True):
+        for ax, means, title in zip(row, of_task, CELLS.values(), strict=True):
+            for at, name in enumerate(BY_KIND):  # beside each other, since many are equal
+                heights = [line - 0.27 + 0.18 * at for line in range(len(means))]
+                look = {"color": COLOURS[COLOURED[name]], "linestyle": "", "markersize": 4.5}
+                ax.plot(means[name], heights, MARKS[name], label=SHOWN[name], **look)
+            lines = {
+                "yticks": range(len(means)),
+                "yticklabels": [kind.replace("_", " ") for kind in means.index],
+            }
+            ax.set(xlim=(-4, 104), ylim=(len(means) - 0.4, -0.6), title=f"{words}, {title}", **lines)
             told += [
-                f"{title}, {one}: {line['compared']:.0f} to {line[CHOSEN]:.0f}"
-                for one, line in means.iterrows()
+                f"{title}, {kind}: {line['compared']:.0f} to {line[CHOSEN]:.0f}"
+                for kind, line in means.iterrows()
             ]
     for ax in axes[-1]:
         ax.set_xlabel("accuracy, %")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return fig, (
-        f"Four panels, accuracy by kind of pair, {share('m5')} of counter-examples. From "
+        f"Four panels, accuracy by kind of pair, {SHARES['m5']} of counter-examples. From "
         f"{SHOWN['compared']} to {SHOWN[CHOSEN]}: {'; '.join(told)}."
     )
 
 
-def reached(found: dict, task: str, minority: str, other: str, real: list[str]) -> dict[str, tuple]:
-    """{part of the aim: (differences by seed, whether it is met)} of the CHOSEN arm against another.
+def reached(gap: Values, profile: str | None = None) -> dict[str, tuple]:
+    """{part of the aim: (differences by seed, whether it is met)} of the CHOSEN arm minus another.
 
     challenge: WANTED points or more, p below LEVEL. In distribution: at most LOST points less. It holds on
-    other templates, and on PAWS-QQP where that is among the `real` cells, if the gain's interval is above 0;
-    on PAWS-QQP that of macro-F too, since accuracy alone grows with every further "no".
+    other templates, and on PAWS-QQP where that was asked, if the gain's interval is above 0; on PAWS-QQP
+    that of macro-F too, since accuracy alone grows with every further "no".
     """
-
-    def differences(metric):
-        return gap(found, task, CHOSEN, other, metric, [minority])
-
-    gained, lost = differences("challenge_accuracy"), differences("test_accuracy")
+    gained, lost = (gap.of(f"{cell}_accuracy", profile) for cell in ("challenge", "test"))
     met = {
         "challenge": (gained, 100 * mean_ci(gained).mean >= WANTED and sign_flip(gained) < LEVEL),
         "in distribution": (lost, 100 * mean_ci(lost).mean >= -LOST),
     }
-    held = {"other templates": "held_out_accuracy"}
-    if "paws_qqp" in real:
-        held |= {"PAWS-QQP": "paws_qqp_accuracy", "PAWS-QQP, macro-F": "paws_qqp_macro_f"}
-    for name, metric in held.items():
-        kept = differences(metric)
-        met[name] = kept, mean_ci(kept).low > 0
-    return met
+    held = {
+        "other templates": "held_out_accuracy",
+        "PAWS-QQP": asked("paws_qqp_accuracy"),
+        "PAWS-QQP, macro-F": asked("paws_qqp_macro_f"),
+    }
+    kept = {name: gap.of(metric, profile) for name, metric in held.items()}
+    return met | {name: (values, mean_ci(values).low > 0) for name, values in kept.items() if values}
 
 
-def aim_remark(found: dict, profile: str | None = None) -> str:
+def aim_remark(profile: str | None = None) -> str:
     """Whether the aim is reached, part by part with its p: a line for each task, share and other arm.
 
     Where PAWS-QQP is asked, what a constant answer scores there comes last.
     """
-    told = []
-    for task, minority in found:
+    told, paws = [], False
+    for task, minority in IDS:
         for other in (PLAIN, "compared"):
-            met = reached(found, task, minority, other, real_cells(task, profile))
+            met = reached(trained(task, minority, CHOSEN) - trained(task, minority, other), profile)
             parts = [
                 f"{name} {tested(values)} ({'met' if good else 'not met'})"
                 for name, (values, good) in met.items()
             ]
             whole = "reached" if all(good for _, good in met.values()) else "not reached"
+            paws = paws or "PAWS-QQP" in met
             told.append(
-                f"{TASKS[task][0].capitalize()}, {share(minority)}, {ARMS[CHOSEN]} against "
+                f"{TASKS[task][0].capitalize()}, {SHARES[minority]}, {ARMS[CHOSEN]} against "
                 f"{ARMS[other]}, points: {'; '.join(parts)}: {whole}."
             )
-    if any("paws_qqp" in real_cells(task, profile) for task, _ in found):
+    if paws:
         no = always_no(profile)
         told.append(f'Always "no" scores {no:.1%} on PAWS-QQP, macro-F {no / (1 + no):.1%}.')
-    return "\n".join(f"- {one}" for one in told)
+    return "\n".join(f"- {line}" for line in told)
 
 
-def one_label_remark(found: dict, profile: str | None = None) -> str:
+def one_label_remark(profile: str | None = None) -> str:
     """What the CHOSEN arm and the paper's method lose or gain on MNLI's contradicting pairs: a line a share.
 
     No part of the aim: all have one label, so that a habit of answering cannot be told from reading.
     """
     told = []
-    for (task, minority), frame in found.items():
-        if "mnli_contradicting" in real_cells(task, profile):
-            parts = [
-                f"{SHOWN[arm]} - {SHOWN[other]} "
-                + tested(gap(found, task, arm, other, "mnli_contradicting_accuracy", [minority]))
-                for arm, other in CONTRASTS
-                if arm in {CHOSEN, *BLANKETS} and {arm, other} <= {*frame.index.unique("arm")}
-            ]
+    for task, minority in IDS:
+        gaps = {
+            pair: gap.of(asked("mnli_contradicting_accuracy"), profile)
+            for pair, gap in contrasts_at(task, minority).items()
+            if pair[0] in {CHOSEN, *BLANKETS}
+        }
+        parts = [
+            f"{SHOWN[name]} - {SHOWN[other]} {tested(gap)}" for (name, other), gap in gaps.items() if gap
+        ]
+        if parts:
             told.append(
-                f"MNLI's contradicting pairs, of one label, {share(minority)}, points: {'; '.join(parts)}."
+                f"MNLI's contradicting pairs, of one label, {SHARES[minority]}, points: {'; '.join(parts)}."
             )
-    return "\n".join(f"- {one}" for one in told)
+    return "\n".join(f"- {line}" for line in told)
 
 
-@artefact(
+@builds(
     "causal_transformer.beyond",
-    extra=True,
-    needs=(
-        *IDS.values(),
-        *READERS.values(),
-        *SPREADS.values(),
-        *SEARCHES.values(),
-        *SPREAD_SEARCHES.values(),
-        *TABLE_1_SEARCHES.values(),
-    ),
-    printed_as="ours",
-    kind="measured",
-    notebook="13_directed_dependencies",
+    *map(on_trial, TASKS),
+    contrasts,
+    everything,
+    needs=search.SEARCHES.values(),
     shows="attention with few parents, one way, in its own sentence, held where words change places",
+    **EXTRA | {"notebook": "13_directed_dependencies"},
 )
-def build_beyond(profile):
+def beyond(profile):
     """Beyond the paper: both tasks, paired differences, what was tried, and a figure."""
-    from causalnb.lab.figures import save_figure
-    from causalnb.lab.tables import save_table
-
-    found = measured(profile)
-    for table in (
-        *(arms_table(task, found, profile) for task in TASKS),
-        contrasts_table(found, profile),
-        tries_table(profile),
-    ):
-        save_table(table)
-    fig, alt = beyond_figure(found)
-    save_figure(
-        fig,
-        "causal_transformer.beyond",
-        alt=alt,
-        caption="Every seed of every arm: what is gained on the challenge, and what it costs.",
-    )
-    fig, alt = kinds_figure(found)
-    save_figure(
-        fig,
-        "causal_transformer.beyond_kinds",
-        alt=alt,
-        caption="Where each part gains and loses, kind by kind.",
-    )
+    caption = "Every seed of every arm: what is gained on the challenge, and what it costs."
+    draw(profile, "causal_transformer.beyond", beyond_figure(profile), caption)
+    caption = "Where each part gains and loses, kind by kind."
+    draw(profile, "causal_transformer.beyond_kinds", kinds_figure(profile), caption)

@@ -1,0 +1,78 @@
+"""Figure 8 of the Causal Transformer: maps of the vanilla and of the causal model on the paper's pair."""
+
+from causalnb.experiments.causal_transformer.artefacts.translation import (
+    DIRECTIONS,
+    SNLI,
+    SOURCE,
+    verdict_table,
+)
+from causalnb.lab import evidence, results
+from causalnb.lab.report import builds, draw, save
+
+MODELS = {  # stack -> experiment, what begins its metrics, arm of each column
+    "encoder": (SNLI, "test", {"vanilla": "full", "causal": "both"}),
+    "decoder": (DIRECTIONS["DE-EN"], "decoder", {"vanilla": "vanilla", "causal": "both"}),
+}
+NEEDS = tuple(id for id, _, _ in MODELS.values())
+verdicts = verdict_table(f"{SOURCE}.fig8")
+
+
+def example(stack: str, column: str, profile: str | None = None, seed: int = 0):
+    """(tokens, map (T, T)) of head 1 in layer 1 on the paper's pair; LabError where results are missing.
+
+    The encoder is SNLI's and reads both sentences; the decoder writes English and reads the hypothesis. In
+    layer 1 no decoder has looked at its source yet.
+    """
+    import torch
+
+    id, _, arms = MODELS[stack]
+    evidence.require(id, profile, [arms[column]])
+    found = results.curves(id, profile, [arms[column]])
+    found = found[(found["stack"] == stack) & (found["seed"] == seed)]
+    weights = found[[f"to_{j}" for j in range(len(found))]].to_numpy(float)
+    return [*found["token"]], torch.tensor(weights)
+
+
+def panels(axes, profile: str | None = None, seed: int = 0):
+    """(axes, stack, column, tokens, map) of each map of Figures 8 and 9."""
+    places = [(stack, column) for stack, (_, _, arms) in MODELS.items() for column in arms]
+    for ax, place in zip(axes, places, strict=True):
+        yield ax, *place, *example(*place, profile, seed)
+
+
+def maps_figure(profile: str | None = None, seed: int = 0):
+    """(figure, alt): the four maps as heat maps."""
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import PowerNorm
+
+    from causalnb.causal_transformer import describe
+
+    fig, axes = plt.subplots(2, 2, figsize=(8.2, 7.6), height_ratios=[1.5, 1])
+    told = []
+    for ax, stack, column, tokens, weights in panels(axes.flat, profile, seed):
+        image = ax.imshow(weights.numpy(), norm=PowerNorm(0.5, 0, 1))
+        ax.grid(False)
+        ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=6)
+        ax.set_yticks(range(len(tokens)), tokens, fontsize=6)
+        ax.set(xlabel="token that is read", ylabel="token that reads")
+        neighbours = describe(weights[None, None], causal=stack == "decoder")["neighbours"]
+        spread = f"{stack}, {column}: {neighbours:.1f} effective neighbours"
+        ax.set_title(spread, fontsize=9)
+        strongest = [tokens[j] for j in weights.sum(0).topk(2).indices.tolist()]
+        told.append(f"{spread} a token, most read {' and '.join(map(repr, strongest))}")
+    fig.colorbar(image, ax=axes, label="attention, colours by its square root", shrink=0.5)
+    return fig, (
+        f"Heat maps of attention, head 1 of layer 1, in the runs of seed {seed}. {'; '.join(told)}. "
+        "The decoder's maps are lower triangular."
+    )
+
+
+@builds(f"{SOURCE}.fig8", needs=NEEDS)
+def fig8(profile):
+    """Figure 8: maps of the vanilla and of the causal model on the paper's pair, and the claim on them."""
+    caption = (
+        "Attention, head 1 of layer 1, on the paper's own pair: encoders trained on SNLI-10k, decoders "
+        "that translate into English; one seed."
+    )
+    draw(profile, f"{SOURCE}.fig8", maps_figure(profile), caption)
+    save(profile, verdicts)
