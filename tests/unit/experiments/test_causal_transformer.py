@@ -13,7 +13,6 @@ import torch
 from causalnb import paths
 from causalnb.causal_transformer import CausalTransformerForSequenceClassification, patterns
 from causalnb.errors import DataError, LabError
-from causalnb.experiments.causal_transformer import data as tasks
 from causalnb.experiments.causal_transformer import (
     chosen,
     forgetting,
@@ -24,6 +23,7 @@ from causalnb.experiments.causal_transformer import (
     sequence,
     translation,
 )
+from causalnb.experiments.causal_transformer import data as tasks
 from causalnb.lab import registry, results
 from causalnb.lab.batches import grouped
 from causalnb.tasks import overlap, paraphrase
