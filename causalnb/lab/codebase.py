@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from types import CodeType
 
 import causalnb
 from causalnb.errors import LabError
@@ -368,19 +369,24 @@ def index() -> Index:
 def recorded() -> Iterator[dict[Path, set[int]]]:
     """Within, note the first lines of all functions of ours that are called, by file."""
     ours = tuple(str(place) for place in roots().values())
-    called: set[tuple[str, int]] = set()
+    called: dict[int, CodeType] = {}
 
-    def note(frame, event: str, _) -> None:
-        if event == "call" and frame.f_code.co_name != "<module>":
-            called.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+    def note(frame, event: str, _) -> None:  # it is called a million times for a figure
+        code = frame.f_code
+        called[id(code)] = code
 
     found: dict[Path, set[int]] = {}
-    before = sys.getprofile()
-    sys.setprofile(note)
+    traced = (
+        sys.gettrace() is not None
+    )  # by a debugger or coverage: a profile sees the same calls, more slowly
+    get, set_ = (sys.getprofile, sys.setprofile) if traced else (sys.gettrace, sys.settrace)
+    before = get()
+    set_(note)
     try:
         yield found
     finally:
-        sys.setprofile(before)
-        for file, line in called:
-            if file.startswith(ours) and file != __file__:
-                found.setdefault(Path(file), set()).add(line)
+        set_(before)
+        for code in called.values():
+            file = code.co_filename
+            if file.startswith(ours) and file != __file__ and code.co_name != "<module>":
+                found.setdefault(Path(file), set()).add(code.co_firstlineno)

@@ -228,8 +228,8 @@ def test_figure_4_has_the_papers_numbers_over_ours_and_the_controls():
 
 def test_controls_show_accuracy_beside_independence():
     table = controls.controls_table()()
-    controls = [registry.arms(f"iclm.controls.{family}") for family in ("acre", "raven")]
-    assert len(table.rows) == 2 + sum(map(len, controls))
+    arms = [registry.arms(f"iclm.controls.{family}") for family in ("acre", "raven")]
+    assert len(table.rows) == 2 + sum(map(len, arms))
     rows = {tuple(row[:2]): dict(zip(table.columns, row)) for row in table.rows}
     line = rows["RAVEN", "CKA in place of information"]
     last = [history("iclm.controls.raven", "aligned", seed)[9]["forward"] for seed in range(SEEDS)]
