@@ -376,9 +376,7 @@ def recorded() -> Iterator[dict[Path, set[int]]]:
         called[id(code)] = code
 
     found: dict[Path, set[int]] = {}
-    traced = (
-        sys.gettrace() is not None
-    )  # by a debugger or coverage: a profile sees the same calls, more slowly
+    traced = sys.gettrace() is not None  # by coverage, say: a profile sees the same calls, more slowly
     get, set_ = (sys.getprofile, sys.setprofile) if traced else (sys.gettrace, sys.settrace)
     before = get()
     set_(note)
