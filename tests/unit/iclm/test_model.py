@@ -672,7 +672,9 @@ def test_inputs_that_do_not_fit_are_refused():
             model(ids, seen, routing=torch.tensor(wrong))
     with pytest.raises(ValueError, match="output_hidden_states has no one meaning for several mod"):
         model(ids, seen, output_hidden_states=True)
-    with pytest.raises(ValueError, match="ICLMForCausalLM keeps its base's 23 tokens and 40 were asked for: resize"):
+    with pytest.raises(
+        ValueError, match="ICLMForCausalLM keeps its base's 23 tokens and 40 were asked for: resize"
+    ):
         model.resize_token_embeddings(40)
     for size in (None, VOCABULARY):
         assert model.resize_token_embeddings(size) is model.base.get_input_embeddings()
