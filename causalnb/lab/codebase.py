@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import causalnb
 from causalnb.errors import LabError
@@ -94,7 +95,7 @@ class Unit:
     module: str
     name: str
     file: Path
-    node: ast.AST
+    node: Any  # a statement
     hash: str
     names: dict[str, "Unit"] = field(default_factory=dict)
     owner: "Unit | None" = None  # a method's class
@@ -272,7 +273,7 @@ class Codebase:
 
 def _imported(nodes: Iterable[ast.AST], package: str) -> dict[str, tuple]:
     """{name: ("import", module, name in it)} of import statements; whether they are ours is seen later."""
-    found = {}
+    found: dict[str, tuple] = {}
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             up = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
@@ -353,7 +354,7 @@ def index() -> Index:
     try:
         return Index(json.loads(kept.read_bytes()))
     except (OSError, ValueError):
-        names = {}
+        names: dict[str, list] = {}
         for unit in current().units:
             found = {(name.rpartition(".")[2], other.hash) for name, other in unit.names.items()}
             names[unit.hash] = sorted({*map(tuple, names.get(unit.hash, ())), *found})

@@ -1,8 +1,8 @@
 """Does an arm still compute what it did? First steps at the real settings, and the quick run, again.
 
 A probe is a JSON file in data/probes/: losses and gradient norms of the first steps at the laptop settings
-with seed 0, scores after them on a few rows, and the quick run, whole. `verified` lists the code, by the hashes of
-what ran, and the libraries under which all of these numbers came out.
+with seed 0, scores after them on a few rows, and the quick run, whole. `verified` lists the code, by the
+hashes of what ran, and the libraries under which all of these numbers came out.
 """
 
 import gc

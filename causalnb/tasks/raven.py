@@ -603,7 +603,7 @@ Told = dict[str, tuple]  # of a component: its places and, for each attribute, t
 
 def _tell(draw: np.random.Generator, plan: _Plan) -> list[Told]:
     """The nine components of a plan."""
-    told = []
+    told: list[Told] = []
     for r, row in enumerate(plan.places):
         for c, places in enumerate(row):
             said = {"position": places}
