@@ -79,7 +79,7 @@ def tree(node, caught: bool = False) -> str:
     parts, caught = [], caught or isinstance(node, ast.Try)
     documented = isinstance(node, (ast.Module, ast.ClassDef, *DEFINITIONS))
     for name, value in ast.iter_fields(node):
-        if name == "body" and documented and ast.get_docstring(node, clean=False) is not None:
+        if name == "body" and documented and ast.get_docstring(node, clean=False) is not None:  # type: ignore[arg-type]
             value = value[1:]
         if name == "keywords" and isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
             value = [word for word in value if ast.unparse(word) != "strict=False"]
@@ -121,8 +121,8 @@ class Unit:
         for node in _statements(self.node):
             first = node.lineno
             last = node.body[0].lineno - 1 if isinstance(node, COMPOUND[:-1]) else node.end_lineno
-            last = node.subject.end_lineno if isinstance(node, ast.Match) else max(first, last)
-            if not any(line in lines for line in range(first, last + 1)):
+            last = node.subject.end_lineno if isinstance(node, ast.Match) else max(first, last)  # type: ignore[type-var]
+            if not any(line in lines for line in range(first, last + 1)):  # type: ignore[operator]
                 found[_short(_header(node))] = first
         return found
 
@@ -334,7 +334,7 @@ def described(units: Iterable[Unit]) -> dict[str, str]:
 def roots() -> dict[str, Path]:
     """{package: folder} of all code that results may depend on."""
     tops = dict.fromkeys(name.partition(".")[0] for name in ("causalnb", *causalnb.CATALOGUES))
-    return {top: Path(importlib.import_module(top).__file__).parent for top in tops}
+    return {top: Path(importlib.import_module(top).__file__).parent for top in tops}  # type: ignore[arg-type]
 
 
 @functools.lru_cache(None)

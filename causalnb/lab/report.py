@@ -101,7 +101,7 @@ class Arm(Values):
     words: tuple = ()
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         """Its experiment."""
         return (self.experiment,) if self.experiment else ()
 
@@ -132,12 +132,12 @@ class Combined(Values):
     weights: tuple[float, ...]
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         """The experiments of all parts."""
         return tuple(dict.fromkeys(chain.from_iterable(part.needs for part in self.parts)))
 
     @property
-    def difference(self) -> bool:
+    def difference(self) -> bool:  # type: ignore[override]
         """Whether something is subtracted in it."""
         return min(self.weights) < 0 or any(part.difference for part in self.parts)
 
@@ -345,10 +345,10 @@ class Reader:
         return self.judged[id(row)]
 
     def _decided(self, row: Row) -> verdicts.Verdict:
-        claim = _claim(row.claim)
+        claim = _claim(row.claim)  # type: ignore[arg-type]
         if row.value is None:
             return verdicts.decide(claim, self.profile)
-        found = list(row.value.by_seed(self, claim["our_metric"]).values())
+        found = list(row.value.by_seed(self, claim["our_metric"]).values())  # type: ignore[union-attr]
         if not found:
             return verdicts.not_attempted(f"there is nothing to compare: {row.label}")
         return by_claim(found, claim)
@@ -370,7 +370,7 @@ class Column:
 
     def cell(self, row: Row, at: Reader, labels: Iterable):
         """The cell of a row; `labels` are its texts that stand in no column yet."""
-        return at.text(next(labels, ""))
+        return at.text(next(labels, ""))  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)

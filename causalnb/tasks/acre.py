@@ -330,12 +330,12 @@ def parse_prompt(text: str, format: str = "text") -> tuple[tuple[View, ...], tup
     for number, line in enumerate(lines[start:], start + 1):
         found = _LINE[format].fullmatch(line)
         objects = found and _read_objects(found[1], format)
-        if not objects or bool(found[2]) != (number < len(lines)):
+        if not objects or bool(found[2]) != (number < len(lines)):  # type: ignore[index]
             raise DataError(
                 f"Line {number} of a {format} prompt of ACRE, {line[:60]!r}, is none: expected "
                 f"objects and, but for the last line, the light."
             )
-        read.append((objects, found[2]))
+        read.append((objects, found[2]))  # type: ignore[index]
     views = tuple(View(objects, "on" if state in ("on", "2") else "off") for objects, state in read[:-1])
     return views, read[-1][0]
 
@@ -505,7 +505,7 @@ def _read_problem(panels: list[dict]) -> Problem:
     if (
         len(panels) != _VIEWS + _QUERIES
         or {view.state for view in views} != {"on", "off"}
-        or not all(shown.objects and {*shown.objects} <= {*_ALL} for shown in (*views, *queries))
+        or not all(shown.objects and {*shown.objects} <= {*_ALL} for shown in (*views, *queries))  # type: ignore[attr-defined]
         or not all(query.label in range(3) and query.type in TYPES for query in queries)
     ):
         raise ValueError
