@@ -90,7 +90,7 @@ def test_the_best_of_several_leads_by_luck():
     lead = made.best_of(4, 20_000)
     rows, tasks = made.scores("table6")["α=3"], made.ABLATED
     shares = [made.count(rows[t], made.ITEMS[t]) / made.ITEMS[t] for t in tasks]
-    one = 100 / 3 * math.sqrt(sum(p * (1 - p) / made.ITEMS[t] for p, t in zip(shares, tasks)))
+    one = 100 / 3 * math.sqrt(sum(p * (1 - p) / made.ITEMS[t] for p, t in zip(shares, tasks, strict=False)))
     assert lead.mean() == pytest.approx(1.0294 * one, rel=0.02)  # the mean of the largest of four normals
     assert made.best_of(4, 20_000, 0.8).mean() == pytest.approx(math.sqrt(0.2) * lead.mean(), rel=0.03)
     assert not made.best_of(4, 50, 1.0).any()
@@ -268,7 +268,7 @@ def test_our_table_6_pairs_every_setting_with_the_default(stored):
         whole = [100 * metrics(*DEFAULT, seed)["test_cells"] for seed in many]
         value, apart = found["Sudoku: cells"][name]
         assert value == mean_ci(values)
-        both = mean_ci([a - b for a, b in zip(values, whole)])
+        both = mean_ci([a - b for a, b in zip(values, whole, strict=False)])
         assert (apart.mean, apart.half, apart.n) == pytest.approx((both.mean, both.half, both.n))
     assert found["Sudoku: cells"]["α=5"][1] is None and found["chain of thought: exact"]["α=3"][1] is None
     rows = {row[0]: row for row in made.ablation_table("quick").rows}

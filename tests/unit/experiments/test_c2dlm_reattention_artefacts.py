@@ -28,8 +28,11 @@ def test_the_mask_by_hand(shown):
     expected[9:11, 5:9] = 1
     expected[5:7, 7:11] = expected[7:9, 9:11] = -1
     assert torch.equal(found["mask"], expected)
-    hidden = [word for word, seen in zip(one.words, one.seen) if seen == "□"]
-    assert hidden == [word for word, gone in zip(one.words, one.batch["masked"][0]) if gone] and hidden
+    hidden = [word for word, seen in zip(one.words, one.seen, strict=False) if seen == "□"]
+    assert (
+        hidden == [word for word, gone in zip(one.words, one.batch["masked"][0], strict=False) if gone]
+        and hidden
+    )
 
 
 def test_the_arrays_make_up_the_loss_of_the_model(shown):

@@ -155,7 +155,7 @@ def test_the_tables_of_what_was_taken_apart_hold_the_means_of_each_arm(stored):
 
     table = sci_artefacts.contrasts_table("quick")
     names = ("exact_match", "validation_exact_match", "structure_retrieval")
-    for row, (title, (arm, _)) in zip(table.rows, sci_artefacts.CONTRASTS.items()):
+    for row, (title, (arm, _)) in zip(table.rows, sci_artefacts.CONTRASTS.items(), strict=False):
         assert row[0] == title and row[4:] == means("sci.contrasts", arm, *names) and all(row[1:4])
     assert table.rows[-1][4:] == means("sci.scan.add_prim_jump", "sci_separated", *names)
     assert {arm for arm, _ in sci_artefacts.CONTRASTS.values()} == set(registry.arms("sci.contrasts"))
@@ -178,7 +178,7 @@ def test_verdicts_are_those_of_the_claims_that_were_tested(stored):
         first, *rest = metric.split("-")
         return found[first] - sum(found[name] for name in rest)
 
-    for (_, claim), row in zip(tested.iterrows(), table.rows):
+    for (_, claim), row in zip(tested.iterrows(), table.rows, strict=False):
         ours, _, theirs = claim.our_metric.partition("|")
         differences = [
             value(claim, claim.our_treatment, ours, seed)
@@ -197,8 +197,8 @@ def test_the_findings_table_has_both_versions_of_each(stored):
     assert [sci_artefacts.FINDINGS[f.__name__] for f in sci_components.FINDINGS] == [
         tuple(row[:2]) for row in table.rows
     ]
-    for row, finding in zip(table.rows, sci_components.FINDINGS):
-        for cell, version in zip(row[2:], ("guide", "corrected")):
+    for row, finding in zip(table.rows, sci_components.FINDINGS, strict=False):
+        for cell, version in zip(row[2:], ("guide", "corrected"), strict=False):
             mean = mean_ci([number(version, finding.__name__, seed) for seed in range(3)]).mean
             assert cell.startswith(f"{mean:.2g}") and cell.endswith("(3)")
 

@@ -69,7 +69,7 @@ def test_the_table_holds_every_model_of_every_split_and_every_missing_part(store
     wanted = [(id, arm) for id in SPLITS for arm in ARMS if arm in registry.arms(id)]
     wanted += [("sci.ablations", arm) for arm in extension.PARTS]
     assert len(rows) == len(wanted) and any(arm == "plain_labels" for _, arm in wanted)
-    for row, (id, arm) in zip(rows, wanted):
+    for row, (id, arm) in zip(rows, wanted, strict=False):
         assert row[2:] == [estimate(measured(id, arm, metric)) for metric in extension.METRICS]
         split = id.removeprefix("sci.scan.")
         expected = extension.SPLITS.get(split, extension.SPLITS["add_prim_jump"])
@@ -88,7 +88,7 @@ def test_the_settings_are_those_of_the_extension_alone(stored):
     table = extension.settings_table("quick")
     arms = [arm for arm in registry.arms("sci.scan.search") if arm.startswith("sci_separated")]
     assert len(table.rows) == len(arms) >= 6
-    for row, arm in zip(table.rows, arms):
+    for row, arm in zip(table.rows, arms, strict=False):
         config = registry.config("sci.scan.search", arm, "quick")
         names = ("structural_slots", "learning_rate", "invariance_weight", "abstraction_noise")
         assert [float(cell) for cell in row[:4]] == [config[name] for name in names]

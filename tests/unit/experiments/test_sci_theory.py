@@ -109,7 +109,7 @@ def test_a_probe_reads_what_is_there_and_guesses_otherwise():
 )
 def test_factors_of_commands(command, found):
     assert identify.scan_factors(command) == dict(
-        zip(("connective", "repeat", "manner", "direction", "content"), found)
+        zip(("connective", "repeat", "manner", "direction", "content"), found, strict=False)
     )
 
 
@@ -127,7 +127,7 @@ def test_factors_of_commands(command, found):
 )
 def test_factors_of_sentences(sentence, found):
     names = ("connective", "predicate", "modifier", "determiner", "content")
-    assert identify.english_factors(sentence) == dict(zip(names, found))
+    assert identify.english_factors(sentence) == dict(zip(names, found, strict=False))
 
 
 @pytest.mark.parametrize("name", ["scan", "english"])
@@ -411,7 +411,7 @@ def test_the_claims_are_decided_by_their_contrast(id, count, stored):
 
     table, decided = artefacts.verdict_table(id, "quick"), claims("sci").query("artefact == @id")
     assert [cells[0] for cells in table.rows] == list(decided.claim) and len(decided) == count
-    for cells, (_, claim) in zip(table.rows, decided.iterrows()):
+    for cells, (_, claim) in zip(table.rows, decided.iterrows(), strict=False):
         ours, _, theirs = claim.our_metric.partition("|")
         treated = mean(claim.experiment, claim.our_treatment, ours)
         found = treated - mean(claim.experiment, claim.our_baseline, theirs)

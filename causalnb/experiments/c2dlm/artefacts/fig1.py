@@ -86,7 +86,7 @@ def figure(seed: int = 0):
     ticks, labels = _labels(words)
     tokens, told = len(words), []
     fig, axes = plt.subplots(1, 3, figsize=(10.2, 4.2))
-    for ax, name in zip(axes, ("AR", "DLM")):
+    for ax, name in zip(axes, ("AR", "DLM"), strict=False):
         matrix = found[name].numpy()
         shown = np.full_like(matrix, np.nan)
         np.divide(matrix, matrix.max(axis=1, keepdims=True), out=shown, where=matrix > 0)

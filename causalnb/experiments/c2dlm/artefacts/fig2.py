@@ -29,7 +29,7 @@ def rule(question: str, answer: str) -> dict[str, list[str]]:
     from causalnb.tasks.cot_order_perturb import GRAPH
 
     said = f"{question} {answer}".split()
-    quoted = {name: f"{name} {value}" for name, value in zip(said[::2], said[1::2])}
+    quoted = {name: f"{name} {value}" for name, value in zip(said[::2], said[1::2], strict=False)}
     return {quoted[name]: [quoted[cause] for cause in GRAPH[name]] for name in quoted if name in GRAPH}
 
 

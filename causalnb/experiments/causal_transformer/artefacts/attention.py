@@ -92,7 +92,7 @@ def masks_figure():
 
     fig, axes = plt.subplots(2, len(MASKS), figsize=(9.2, 3.9), height_ratios=[1.6, 1])
     told, middle = [], TOKENS // 2
-    for (top, below), (name, mask) in zip(axes.T, masks().items()):
+    for (top, below), (name, mask) in zip(axes.T, masks().items(), strict=False):
         depth = layers_until_full(mask)
         later = "never whole" if depth is None else f"whole after {depth} layer{'s' * (depth > 1)}"
         _matrix(top, mask, f"{name}\n{cut_pairs(mask)} of {mask.numel()} pairs cut\n{later}")
@@ -194,7 +194,7 @@ def loops_figure():
 
     fig, axes = plt.subplots(1, len(LOOP_FREE), figsize=(9.2, 2.5))
     told = []
-    for ax, panel in zip(axes, LOOP_FREE):
+    for ax, panel in zip(axes, LOOP_FREE, strict=False):
         graph, wrong = loop_free(panel), LOOP_FREE[panel][2]
         found, nodes = facts(graph), len(graph)
         draw_graph(
@@ -504,7 +504,7 @@ def _column(ax, names, x: float, stack: str) -> dict:
         )
         ax.text(x, y, BOXES[name], ha="center", va="center", fontsize=8.5)
     heights = [y for _, y in places.values()]
-    for low, high in zip(heights, heights[1:]):
+    for low, high in zip(heights, heights[1:], strict=False):
         _arrow(ax, (x, low + 0.28), (x, high - 0.28))
     for first, norm in SUBLAYERS:
         if first in places:

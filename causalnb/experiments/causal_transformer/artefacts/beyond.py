@@ -266,7 +266,9 @@ def reader_remark(profile: str | None = None) -> str:
         read += [100 * line[line.used][cell].iloc[0] for cell in cells]
         ours += [(100 * tries(task, profile)[cell][CHOSEN]).mean() for cell in cells]  # as the table rounds
     where = [f"{TASKS[task][0]}, {cell}" for task in TASKS for cell in ("validation", "challenge")]
-    told = "; ".join(f"{name} {one:.1f} and {two:.1f} %" for name, one, two in zip(where, read, ours))
+    told = "; ".join(
+        f"{name} {one:.1f} and {two:.1f} %" for name, one, two in zip(where, read, ours, strict=False)
+    )
     return (
         f"Table 1's BiLSTM, with its best try there (one seed), and *{ARMS[CHOSEN]}*: {told}. Means: "
         f"{sum(read) / len(read):.1f} and {sum(ours) / len(ours):.1f} %."
@@ -299,8 +301,8 @@ def beyond_figure(found: dict):
     cells = {"test": "in distribution"} | CELLS
     fig, axes = plt.subplots(len(TASKS), len(cells), figsize=(7.8, 5.4), sharex="col", sharey=True)
     told, lines = [], {arm: at for at, arm in enumerate(SHOWN)}
-    for row, (task, (name, *_)) in zip(axes, TASKS.items()):
-        for ax, (cell, title) in zip(row, cells.items()):
+    for row, (task, (name, *_)) in zip(axes, TASKS.items(), strict=False):
+        for ax, (cell, title) in zip(row, cells.items(), strict=False):
             for arm in SHOWN:
                 for minority, face, lower in (("m5", COLOURS[COLOURED[arm]], -0.16), ("m1", "none", 0.2)):
                     if arm not in found[task, minority].index:
@@ -324,7 +326,7 @@ def beyond_figure(found: dict):
             yticks=[*lines.values()],
             yticklabels=[*SHOWN.values()],
         )
-    for ax, title in zip(axes[0], cells.values()):
+    for ax, title in zip(axes[0], cells.values(), strict=False):
         ax.set_title(title)
     for ax in axes[-1]:
         ax.set_xlabel("accuracy, %")
@@ -385,8 +387,8 @@ def kinds_figure(found: dict):
         len(TASKS), len(CELLS), figsize=(7.4, 6.2), sharex=True, sharey="row", height_ratios=lines
     )
     told = []
-    for row, (task, (name, *_)) in zip(axes, TASKS.items()):
-        for ax, (cell, title) in zip(row, CELLS.items()):
+    for row, (task, (name, *_)) in zip(axes, TASKS.items(), strict=False):
+        for ax, (cell, title) in zip(row, CELLS.items(), strict=False):
             means = by_kind(task, found, cell)
             for at, arm in enumerate(BY_KIND):  # beside each other, since many are equal
                 ax.plot(

@@ -308,7 +308,7 @@ def overlap_table(profile: str | None = None):
     from causalnb.lab.tables import Table
 
     def cell(groups) -> str:
-        n, labelled = map(sum, zip(*groups))
+        n, labelled = map(sum, zip(*groups, strict=False))
         if not n:
             return ""
         one = wilson(labelled, n)
@@ -348,7 +348,7 @@ def overlap_verdicts(profile: str | None = None) -> list[tuple[str, str, object]
     """
     found = counted(profile)
     full = {arm: tuple(found[arm][FULL]) for arm in ("mnli", "paws_qqp")}
-    rest = {arm: tuple(map(sum, zip(*found[arm][:FULL]))) for arm in full}
+    rest = {arm: tuple(map(sum, zip(*found[arm][:FULL], strict=False))) for arm in full}
     return [
         (
             "causal_transformer.claim15",

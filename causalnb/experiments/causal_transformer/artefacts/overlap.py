@@ -453,7 +453,7 @@ def minority_figure(found: dict):
 
     fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 3.0), sharey=True)
     told = []
-    for ax, (task, (name, _, (_, other))) in zip(axes, TASKS.items()):
+    for ax, (task, (name, _, (_, other))) in zip(axes, TASKS.items(), strict=False):
         for place, (arm, (colour, line, marker)) in enumerate(LOOKS.items()):
             each = [mean_ci(100 * found[task, one].loc[arm, f"challenge_{other}"]) for one in MINORITIES]
             where = np.arange(len(each)) + 0.03 * (place - len(LOOKS) / 2)

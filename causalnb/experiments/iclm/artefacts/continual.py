@@ -34,7 +34,7 @@ CONTROLS = {  # contrasts of ours, in words: (treatment, baseline, metric) as in
     "RAVEN, kept - ICLM": ("kept", "iclm", "after_raven_center_text_exact+after_raven_center_symbolic_exact"),
 }
 BACK = (*PARTS, "served")  # what is put back: a part, or the one domain module that served these inputs
-BACK_NAMES = dict(zip(PARTS, PARTS)) | {"served": "serving module"}
+BACK_NAMES = dict(zip(PARTS, PARTS, strict=False)) | {"served": "serving module"}
 LOST = 0.1  # of ACRE's questions, from which a single run is asked which part forgot
 COLLAPSED = 0.5  # of the other domain modules' mean tie: below it a module counts as collapsed
 

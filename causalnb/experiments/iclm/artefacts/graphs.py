@@ -98,7 +98,7 @@ def draw(ax, graph, path=(), size: float = 400, font: float = 8):
     from causalnb.iclm.graphs import layout
     from causalnb.lab.figures import COLOURS
 
-    places, on_path = layout(graph), set(zip(path, path[1:]))
+    places, on_path = layout(graph), set(zip(path, path[1:], strict=False))
     printed, numbered = any(n.step < 0 for n in graph), any(n.module for n in graph)
     nx.draw_networkx_nodes(
         graph,
@@ -177,7 +177,7 @@ def printed_figure(variants=("base",)):
     one = len(variants) == 1
     fig, axes = plt.subplots(1, len(variants), figsize=(5.6, 4.6) if one else (11.8, 4.1), squeeze=False)
     told = []
-    for ax, variant in zip(axes[0], variants):
+    for ax, variant in zip(axes[0], variants, strict=False):
         graph = temporal_graph(variant, 1, modules=1, literal=True)
         draw(ax, graph, size=500 if one else 430)
         told.append(spoken(graph))
@@ -388,7 +388,11 @@ def interventions_figure(effects):
         cells[cells.change == 0]
         .reset_index()
         .groupby("arm")
-        .apply(lambda rows: ", ".join(f"{part} {step + 1}" for part, step in zip(rows.part, rows.step)))
+        .apply(
+            lambda rows: ", ".join(
+                f"{part} {step + 1}" for part, step in zip(rows.part, rows.step, strict=False)
+            )
+        )
     )
     told = "; ".join(f"{ARMS[arm]}: {still.get(arm, 'none')}" for arm in arms)
     return fig, (

@@ -69,7 +69,7 @@ def gradients_by_part(model, inputs, loss: str) -> dict[str, float]:
         gradients = found()
         if loss != "output":
             alone = found(**{weights[loss]: paper[weights[loss]]})
-            gradients = [one - none for one, none in zip(alone, gradients)]
+            gradients = [one - none for one, none in zip(alone, gradients, strict=False)]
     finally:
         model.config.weights = paper
     names = [name for name, p in model.named_parameters() if p.requires_grad]
@@ -79,7 +79,7 @@ def gradients_by_part(model, inputs, loss: str) -> dict[str, float]:
         groups[part] += float(gradient.square().sum())
 
     domains = {"chosen domain": 0, "other domain": 1, "invariant": "invariant", "router": "router"}
-    for name, gradient in zip(names, gradients):
+    for name, gradient in zip(names, gradients, strict=False):
         if name.startswith("base"):
             for part, module in domains.items():
                 add(part, gradient[model.number(module)])
@@ -164,7 +164,7 @@ def draw_reach(ax, found: dict[str, dict[str, float]]):
     shown = np.full_like(matrix, np.nan)
     np.log10(matrix, out=shown, where=matrix > 0)
     image = ax.imshow(shown, aspect="auto")
-    for row, column in zip(*np.nonzero(matrix == 0)):
+    for row, column in zip(*np.nonzero(matrix == 0), strict=False):
         ax.text(column, row, "0", ha="center", va="center", color="0.4")
     ax.set_xticks(range(len(PARTS)), [part.replace(" ", "\n") for part in PARTS], fontsize=7)
     ax.set_yticks(range(len(LOSSES)), LOSSES.values())

@@ -254,8 +254,8 @@ def truth(cells) -> dict[str, tuple[str, str]]:
     """{"cell format": (colour, marker)} of a family's sets."""
     return {
         f"{cell} {format}": (colour, mark)
-        for cell, colour in zip(cells, COLOURS)
-        for format, mark in zip(FORMATS, MARKS)
+        for cell, colour in zip(cells, COLOURS, strict=False)
+        for format, mark in zip(FORMATS, MARKS, strict=False)
     }
 
 
@@ -437,7 +437,7 @@ def distance_table(profile: str | None = None):
         ]
         for (family, cell, format), one in found.groupby(["family", "cell", "format"], sort=False)
     ]
-    of_all, within = zip(*distance_contrasts(profile).values())
+    of_all, within = zip(*distance_contrasts(profile).values(), strict=False)
     rows.append(
         [
             "the farther half of these sets − the nearer",

@@ -398,7 +398,7 @@ def curves_figure(profile: str | None = None):
     found = {(family, arm): information(family, arm, profile) for family in FAMILIES for arm in LINES}
     fig, axes = plt.subplots(1, 2, figsize=(8.0, 3.2), sharex=True, sharey=True)
     told = []
-    for ax, (family, name) in zip(axes, FAMILIES.items()):
+    for ax, (family, name) in zip(axes, FAMILIES.items(), strict=False):
         ends = []
         for arm, (label, *look) in LINES.items():
             end = draw_curve(ax, found[family, arm], "forward", 1, label, *look)

@@ -268,7 +268,7 @@ def scan_figure(profile: str | None = None):
     places, dots = np.arange(len(SPLITS))[::-1], []
     for shift, (arm, name) in zip((0.2, 0.0, -0.2), ARMS.items(), strict=True):
         colour, _, marker = LOOKS[arm]
-        for place, split in zip(places, SPLITS):
+        for place, split in zip(places, SPLITS, strict=False):
             if arm not in _arms(split):
                 continue
             stored = evidence.require(f"sci.scan.{split}", profile, [arm])

@@ -5,7 +5,7 @@ from causalnb.experiments.sci.overhead import PARTS
 from causalnb.lab import evidence
 from causalnb.lab.registry import artefact
 
-ROWS = dict(zip(PARTS, ("Structural Encoder", "Content Encoder", "Causal Binding Mechanism")))
+ROWS = dict(zip(PARTS, ("Structural Encoder", "Content Encoder", "Causal Binding Mechanism"), strict=False))
 VERSIONS = {
     "guide": "the guide's code",
     "full": "corrected, d_s = 2048",
@@ -191,7 +191,7 @@ def cost_figure(profile: str | None = None):
     stated = [printed[name] for _, name in names]
     look = {"color": "black", "linewidth": 3, "zorder": 3, "label": "the guide prints"}
     left.vlines(stated, places - 0.3, places + 0.3, **look)
-    for shift, arm in zip((0.22, 0, -0.22), SHOWN):
+    for shift, arm in zip((0.22, 0, -0.22), SHOWN, strict=False):
         colour, line, marker = LOOKS[arm]
         values = [found.loc[arm, f"parameters_{part}"] for part, _ in names]
         look, label = {"color": COLOURS[colour]}, VERSIONS[arm]
@@ -341,12 +341,12 @@ def theorem_figure(profile: str | None = None):
     for end, label, colour, marker in looks:
         values = [main[main.arm == task + end][f"probe_{name}_slots"].mean() for task, name in names]
         right.scatter(values, places, color=COLOURS[colour], marker=marker, s=38, label=label, zorder=3)
-        numbers = (f"{task} {name} {value:.2f}" for (task, name), value in zip(names, values))
+        numbers = (f"{task} {name} {value:.2f}" for (task, name), value in zip(names, values, strict=False))
         read.append(f"{label}: {', '.join(numbers)}")
     chance = [main[main.arm == task][f"chance_{name}"].mean() for task, name in names]
     bar = {"color": "black", "marker": "|", "s": 160, "linewidths": 2, "zorder": 2}
     right.scatter(chance, places, label="commonest label", **bar)
-    for place, (_, name) in zip(places, names):
+    for place, (_, name) in zip(places, names, strict=False):
         if name == "content":
             right.axhspan(place - 0.45, place + 0.45, color="0.9", zorder=0)
     titles = {"scan": "SCAN", "english": "English"}
