@@ -34,6 +34,7 @@ reproduce: setup
 lint: setup
 	$(BIN)/ruff format --check causalnb tests
 	$(BIN)/ruff check causalnb tests
+	$(BIN)/mypy
 
 release: test
 	$(BIN)/python -m causalnb list --extras --strict

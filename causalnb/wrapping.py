@@ -72,7 +72,7 @@ def rebuild(base_config: PretrainedConfig, adapter: Mapping | None) -> tuple[nn.
 
 def decoder_layers(model: nn.Module) -> nn.ModuleList:
     """The decoder layers of any Hugging Face decoder; ValueError names a model without them."""
-    depth = model.config.num_hidden_layers
+    depth = model.config.num_hidden_layers  # type: ignore[union-attr]
     for module in model.modules():
         if isinstance(module, nn.ModuleList) and len(module) == depth:
             return module
@@ -100,7 +100,7 @@ class DecoderWrapper(PreTrainedModel):
             base_model, self._trained = rebuild(config.base_config, adapter)
         else:
             for module in base_model.modules():
-                module._is_hf_initialized = True  # so that post_init does not draw its weights anew
+                module._is_hf_initialized = True  # type: ignore[assignment]  # so that post_init does not draw its weights anew
         self.base = base_model
         self._connect(config)
         self.post_init()
@@ -125,10 +125,10 @@ class DecoderWrapper(PreTrainedModel):
     @classmethod
     def _wrapped(cls, base_model: nn.Module, settings: Mapping, **own) -> Self:
         """own: settings that from_base finds by itself."""
-        check_settings(cls.config_class, settings, given=own)
+        check_settings(cls.config_class, settings, given=own)  # type: ignore[arg-type]
         base_model, adapter = unwrap(base_model)
         adapted = {} if adapter is None else {"base_adapter": adapter}
-        config = cls.config_class(copy.deepcopy(base_model.config), **adapted, **own, **settings)
+        config = cls.config_class(copy.deepcopy(base_model.config), **adapted, **own, **settings)  # type: ignore[arg-type, misc]
         return cls(config, base_model)
 
     @classmethod
@@ -165,24 +165,24 @@ class DecoderWrapper(PreTrainedModel):
 
     def get_input_embeddings(self) -> nn.Module:
         """The base's."""
-        return self.base.get_input_embeddings()
+        return self.base.get_input_embeddings()  # type: ignore[operator]
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """As in transformers, of the base."""
-        self.base.set_input_embeddings(value)
+        self.base.set_input_embeddings(value)  # type: ignore[operator]
 
     def get_output_embeddings(self) -> nn.Module | None:
         """The base's."""
-        return self.base.get_output_embeddings()
+        return self.base.get_output_embeddings()  # type: ignore[operator]
 
     def set_output_embeddings(self, value: nn.Module) -> None:
         """As in transformers, of the base."""
-        self.base.set_output_embeddings(value)
+        self.base.set_output_embeddings(value)  # type: ignore[operator]
 
-    def resize_token_embeddings(self, *arguments, **keywords) -> nn.Module:
+    def resize_token_embeddings(self, *arguments, **keywords) -> nn.Module:  # type: ignore[override]
         """As in transformers, of the base, whose new size the configuration keeps."""
-        embeddings = self.base.resize_token_embeddings(*arguments, **keywords)
-        self.config.base_config.vocab_size = self.base.config.vocab_size
+        embeddings = self.base.resize_token_embeddings(*arguments, **keywords)  # type: ignore[operator]
+        self.config.base_config.vocab_size = self.base.config.vocab_size  # type: ignore[union-attr]
         return embeddings
 
     def keep_vocabulary(self, new_num_tokens: int | None = None, *_, **__) -> nn.Module:

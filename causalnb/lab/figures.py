@@ -70,9 +70,9 @@ def also(*formats: str) -> Iterator[None]:
 
 def style() -> ExitStack:
     """Set the house style now; in a `with`, the style before comes back at its end."""
-    before, undo = {key: mpl.rcParams[key] for key in RC}, ExitStack()
-    undo.callback(mpl.rcParams.update, before)
-    mpl.rcParams.update(RC)
+    before, undo = {key: mpl.rcParams[key] for key in RC}, ExitStack()  # type: ignore[index]
+    undo.callback(mpl.rcParams.update, before)  # type: ignore[arg-type]
+    mpl.rcParams.update(RC)  # type: ignore[arg-type]
     return undo
 
 
@@ -86,10 +86,10 @@ def _points(artist) -> int:
     from matplotlib import collections, lines
 
     if isinstance(artist, collections.QuadMesh):
-        return artist.get_coordinates().size // 2
+        return artist.get_coordinates().size // 2  # type: ignore[union-attr]
     if isinstance(artist, collections.Collection):
-        return max(len(artist.get_offsets()), sum(len(path.vertices) for path in artist.get_paths()))
-    return len(artist.get_xdata()) if isinstance(artist, lines.Line2D) else 0
+        return max(len(artist.get_offsets()), sum(len(path.vertices) for path in artist.get_paths()))  # type: ignore[arg-type, misc]
+    return len(artist.get_xdata()) if isinstance(artist, lines.Line2D) else 0  # type: ignore[arg-type]
 
 
 def render(fig, format: str, dpi: int = 150) -> bytes:

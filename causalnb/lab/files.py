@@ -65,7 +65,7 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
-    for number in came[:1]:
+    for number in came[:1]:  # type: ignore[assignment]
         signal.raise_signal(number)
 
 

@@ -209,16 +209,16 @@ async def _run(notebook, folder: Path, env: dict, bounds: Bounds, note: Callable
         try:
             async with asyncio.timeout(bounds.start):
                 await client.async_start_new_kernel(env=env, stdout=log, stderr=log)
-                group = manager.provisioner.pgid
+                group = manager.provisioner.pgid  # type: ignore[union-attr]
                 await client.async_start_new_kernel_client()
-                reply = await client.async_wait_for_reply(client.kc.kernel_info())
+                reply = await client.async_wait_for_reply(client.kc.kernel_info())  # type: ignore[union-attr]
         except (TimeoutError, RuntimeError) as error:
             log.seek(0)
             said = log.read().decode(errors="replace").split("\n")
             why = next((f" ({line.strip()})" for line in reversed(said) if line.strip()), "")
             raise _NoAnswer(f"no kernel was ready within {bounds.start:g} s{why}") from error
         ready = True
-        notebook.metadata["language_info"] = reply["content"]["language_info"]
+        notebook.metadata["language_info"] = reply["content"]["language_info"]  # type: ignore[index]
         for index, cell in enumerate(notebook.cells):
             note(index)
             await _answered(client, cell, index, bounds, note)

@@ -64,7 +64,7 @@ def now() -> Probing | None:
 
 def scored(rows: list) -> list:
     """The rows that are scored: all of them; within a probe, the first few."""
-    return rows if now() is None else rows[: now().rows]
+    return rows if now() is None else rows[: now().rows]  # type: ignore[union-attr]
 
 
 def versions() -> dict[str, str]:
@@ -205,7 +205,14 @@ def measure(experiment: str, arm: str) -> tuple[dict, dict[Path, set[int]]]:
         for part, profile in (("first", PROFILE), ("quick", "quick")):
             config = registry.config(experiment, arm, profile)
             run = registry.Run(
-                experiment, arm, 0, "quick", config, folder / part, "cpu", lambda done, total, note="": None
+                experiment,
+                arm,
+                0,
+                "quick",
+                config,
+                folder / part,
+                "cpu",
+                lambda done, total, note="": None,  # type: ignore[misc]
             )
             run.folder.mkdir(parents=True)
             noted: list[dict] = []
@@ -312,14 +319,14 @@ def accept(checks: Iterable[Check]) -> list[Check]:
         if one.outcome != "same":
             told.append(one)
             continue
-        left = [place for hash, place in one.unrun.items() if hash not in shown_by]
+        left = [place for hash, place in one.unrun.items() if hash not in shown_by]  # type: ignore[union-attr]
         if left:
             told.append(replace(one, outcome="unrun", detail=f"{min(left)} is new, and no probe ran it"))
             continue
         record = read(one.experiment, one.arm)
-        same = [old for old in record["verified"] if any(old[n] != one.entry[n] for n in LIBRARIES)]
-        record["verified"] = [*same, one.entry]
-        write(record)
+        same = [old for old in record["verified"] if any(old[n] != one.entry[n] for n in LIBRARIES)]  # type: ignore[index]
+        record["verified"] = [*same, one.entry]  # type: ignore[index]
+        write(record)  # type: ignore[arg-type]
         told.append(replace(one, outcome="verified"))
     return told
 
@@ -372,7 +379,7 @@ def verify(
     def work(_: int) -> list[Check]:
         found: list[Check] = []
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen(COMMAND, text=True, env=env, **pipes) as child:
+        with subprocess.Popen(COMMAND, text=True, env=env, **pipes) as child:  # type: ignore[call-overload]
             while True:
                 try:
                     experiment, arm = queue.get_nowait()

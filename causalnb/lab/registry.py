@@ -87,7 +87,7 @@ def _place(function: Callable) -> tuple[str, str]:
 
 def _plain(settings) -> dict:
     """Settings as a dict, from a dataclass or a mapping."""
-    return asdict(settings) if is_dataclass(settings) else dict(settings)
+    return asdict(settings) if is_dataclass(settings) else dict(settings)  # type: ignore[arg-type]
 
 
 def _hints(settings) -> dict:
@@ -118,7 +118,7 @@ def register(experiment: Experiment) -> Experiment:
         if "laptop" not in values or set(values) - set(profiles.PROFILES):
             raise LabError(f"the {part} of {e.id} are for {sorted(values)}: give laptop, and known profiles.")
     complete, hints = _plain(e.settings["laptop"]), _hints(e.settings["laptop"])
-    for place, values in [*e.settings.items(), *e.arms.items()]:
+    for place, values in [*e.settings.items(), *e.arms.items()]:  # type: ignore[assignment]
         values = _plain(values)
         if unknown := set(values) - set(complete):
             raise LabError(f"{e.id} sets {min(unknown)!r} for {place} only: give laptop a value for it too.")
@@ -147,7 +147,7 @@ def artefact(
         raise LabError(f"the extra artefact {id!r} needs printed_as and shows.")
 
     def decorate(build: Callable[[str], None]) -> Callable[[str], None]:
-        if id in _artefacts and _place(_artefacts[id].build) != _place(build):
+        if id in _artefacts and _place(_artefacts[id].build) != _place(build):  # type: ignore[arg-type]
             raise LabError(f"{id!r} has a builder already in {_artefacts[id].build.__module__}: remove one.")
         _artefacts[id] = Artefact(
             id,
@@ -243,7 +243,7 @@ def _defaults(kind: type) -> dict:
 
 def same_settings(id: str, stored: Mapping, now: Mapping) -> bool:
     """Whether two settings mean the same: what only one of them has is compared with its default."""
-    defaults = _defaults(type(experiment(id).settings["laptop"]))
+    defaults = _defaults(type(experiment(id).settings["laptop"]))  # type: ignore[arg-type]
     absent = object()
     return all(
         stored.get(name, defaults.get(name, absent)) == now.get(name, defaults.get(name, absent))
@@ -258,7 +258,7 @@ def artefacts(extras: bool = False) -> list[Artefact]:
     try:
         with open(path, newline="", encoding="utf-8") as file:
             columns = ("id", "source", "printed as", "what it shows", "kind", "notebook")
-            printed = [Artefact(*(row[name] or "" for name in columns)) for row in csv.DictReader(file)]
+            printed = [Artefact(*(row[name] or "" for name in columns)) for row in csv.DictReader(file)]  # type: ignore[arg-type]
     except (OSError, KeyError, UnicodeDecodeError) as error:
         raise LabError(f"{shown(path)} is no list of artefacts ({error}): restore it from git.") from error
     ours = {a.id for a in _artefacts.values() if a.extra}

@@ -58,7 +58,7 @@ def versions() -> dict:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = None
+            found[name] = None  # type: ignore[assignment]
     return found
 
 
@@ -66,7 +66,7 @@ def git() -> dict:
     """{commit, dirty} of the checkout, nulls without git; dirty means its code, not results and figures."""
 
     def ask(*words: str) -> str:
-        words = ["git", "-C", str(root()), *words]
+        words = ["git", "-C", str(root()), *words]  # type: ignore[assignment]
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
@@ -224,7 +224,7 @@ def usable(experiment: str, profile: str | None = None, arms: Iterable[str] | No
                 raise LabError(reason)
             if kind in USABLE:
                 found.append(result)
-    return found
+    return found  # type: ignore[return-value]
 
 
 def _rows(results: list[Result], rows: Iterable):

@@ -296,8 +296,8 @@ class _Child:
         threading.Thread(target=self._listen, args=(inbox,), daemon=True).start()
 
     def _listen(self, inbox: queue.Queue) -> None:
-        with self.process.stdin, self.process.stdout:
-            for line in self.process.stdout:
+        with self.process.stdin, self.process.stdout:  # type: ignore[union-attr]
+            for line in self.process.stdout:  # type: ignore[union-attr]
                 try:
                     inbox.put((self, json.loads(line)))
                 except ValueError:  # the process was killed while it wrote the line

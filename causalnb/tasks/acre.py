@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -219,7 +219,7 @@ def _interventions(
     """(objects, type, ref) of n groups: an off view with one thing more, twice as often a potential one."""
     ref = _shuffled(draw, [i for i, view in enumerate(views) if view.state == "off"])[0]
     shown = views[ref].objects
-    pool = [((one,), kinds[one]) for one in kinds if one not in shown]
+    pool: list[tuple[tuple[int, ...], str]] = [((one,), kinds[one]) for one in kinds if one not in shown]
     pool += [(group, "indirect") for group in open_sets(views)]
     pool += [((one,), "potential") for one in kinds if kinds[one] == "potential"]
     return [(shown + more, type_, ref) for more, type_ in _shuffled(draw, pool)[:n]]
@@ -228,7 +228,9 @@ def _interventions(
 def _draw_problem(draw: np.random.Generator, supply: np.ndarray, kind: str, spare: int) -> Problem:
     views = _draw_views(draw, supply, kind)
     facts, kinds = evidence(views), types(views)
-    asked = [((one,), type_, None) for one, type_ in _shuffled(draw, _single(draw, kinds, spare))]
+    asked: list[tuple[tuple[int, ...], str, int | None]] = [
+        ((one,), type_, None) for one, type_ in _shuffled(draw, _single(draw, kinds, spare))
+    ]
     asked += _interventions(draw, views, kinds, _QUERIES - _SINGLE)
     return Problem(
         views,
@@ -238,7 +240,7 @@ def _draw_problem(draw: np.random.Generator, supply: np.ndarray, kind: str, spar
     )
 
 
-def _rules(regime: str, part: str) -> tuple[tuple[int, ...], tuple[str, ...], int]:
+def _rules(regime: str, part: str) -> tuple[Any, tuple[str, ...], int]:
     """(objects, kinds, screened off objects that are never asked) of a part of a regime."""
     if regime not in REGIMES or part not in PARTS:
         name, wrong, known = ("part", part, PARTS) if regime in REGIMES else ("regime", regime, REGIMES)
@@ -328,12 +330,12 @@ def parse_prompt(text: str, format: str = "text") -> tuple[tuple[View, ...], tup
     for number, line in enumerate(lines[start:], start + 1):
         found = _LINE[format].fullmatch(line)
         objects = found and _read_objects(found[1], format)
-        if not objects or bool(found[2]) != (number < len(lines)):
+        if not objects or bool(found[2]) != (number < len(lines)):  # type: ignore[index]
             raise DataError(
                 f"Line {number} of a {format} prompt of ACRE, {line[:60]!r}, is none: expected "
                 f"objects and, but for the last line, the light."
             )
-        read.append((objects, found[2]))
+        read.append((objects, found[2]))  # type: ignore[index]
     views = tuple(View(objects, "on" if state in ("on", "2") else "off") for objects, state in read[:-1])
     return views, read[-1][0]
 
@@ -363,7 +365,7 @@ def dense_queries(problem: Problem, draw: np.random.Generator, sets: int = 4) ->
     All labels follow from the views alone, so that an answered query tells nothing new about another one.
     """
     facts, kinds = evidence(problem.views), types(problem.views)
-    groups = [((one,), None) for one in problem.objects]
+    groups: list[tuple[tuple[int, ...], int | None]] = [((one,), None) for one in problem.objects]
     groups += [
         (objects, ref)
         for _ in range((sets + 1) // 2)
@@ -503,7 +505,7 @@ def _read_problem(panels: list[dict]) -> Problem:
     if (
         len(panels) != _VIEWS + _QUERIES
         or {view.state for view in views} != {"on", "off"}
-        or not all(shown.objects and {*shown.objects} <= {*_ALL} for shown in (*views, *queries))
+        or not all(shown.objects and {*shown.objects} <= {*_ALL} for shown in (*views, *queries))  # type: ignore[attr-defined]
         or not all(query.label in range(3) and query.type in TYPES for query in queries)
     ):
         raise ValueError

@@ -65,7 +65,7 @@ def read_number(text: str) -> Fraction | None:
             if (found := re.match(rf"\W*?({_NUMBER})", text[place.end() :]))
         ]
         said = hashes[-1] if hashes else told[-1][1] if told else text
-    found = re.findall(_NUMBER, said)
+    found = re.findall(_NUMBER, said)  # type: ignore[assignment]
     return Fraction(re.sub(r"[$,]", "", found[-1])) if found else None
 
 

@@ -62,7 +62,7 @@ def generate(n: int = 400, seed: int = 0, pairs: int = 3) -> list[Problem]:
     for _ in range(n):
         rule = [*RULES.values()][draw.integers(len(RULES))]
         before = [draw.integers(0, 10, draw.integers(2, 5, 2)) for _ in range(pairs + 1)]
-        grids = [(_tuples(grid), _tuples(rule(grid))) for grid in before]
+        grids = [(_tuples(grid), _tuples(rule(grid))) for grid in before]  # type: ignore[operator]
         problems.append(Problem(tuple(grids[:-1]), *grids[-1]))
     return problems
 

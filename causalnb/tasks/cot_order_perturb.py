@@ -69,7 +69,7 @@ NUMBERS = range(-40, 153)  # every value of every variable
 def _evaluate(zorin, vortex) -> dict:
     found = {"Zorin": zorin, "Vortex": vortex}
     for name, (_, rule) in _RULES.items():
-        found[name] = (np.trunc if name == TARGET else np.rint)(rule(**found))
+        found[name] = (np.trunc if name == TARGET else np.rint)(rule(**found))  # type: ignore[operator]
     return found
 
 
@@ -155,7 +155,7 @@ def _pieces(found: dict[str, int], mode: str, encoding: str) -> tuple[list, list
         rest = [(name, f"{name} ", found[name], " ") for name in order(mode)]
         return prompt, [*rest, (None, "Answer ", found[TARGET], " ")]
     prompt = [
-        (
+        (  # type: ignore[list-item]
             None,
             "Please infer the value of the Stardust variable based on the variables below. "
             "The input variables are ",
@@ -179,7 +179,7 @@ def render(zorin: int, vortex: int, mode: str = "normal", encoding: str = "text"
     """
     _one_of("encoding", encoding, ENCODINGS)
     parts = _pieces(values(zorin, vortex), mode, encoding)
-    return tuple(
+    return tuple(  # type: ignore[return-value]
         "".join(f"{before}{result}{after}" for _, before, result, after in part).rstrip(" ") for part in parts
     )
 

@@ -226,7 +226,7 @@ def split(
     rows = {form: sentences(form, contents, seed) for form in forms}
     if name == "structures":
         cut = max(1, len(forms) // 5)
-        return tuple([text for form in part for text in rows[form]] for part in (forms[cut:], forms[:cut]))
+        return tuple([text for form in part for text in rows[form]] for part in (forms[cut:], forms[:cut]))  # type: ignore[return-value]
     train = [text for form in forms for text in rows[form]]
     test = [
         text

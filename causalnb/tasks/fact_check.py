@@ -54,7 +54,7 @@ def _pair(kind: str, draw: random.Random) -> dict:
     value = values[fact][0 if true else draw.choice((1, 2))]
     return {
         "sentence1": " ".join(evidence),
-        "sentence2": f"{one} {FACTS[fact][negated].format(value)}.",
+        "sentence2": f"{one} {FACTS[fact][negated].format(value)}.",  # type: ignore[union-attr]
         "label": int(negated == true),
         "kind": kind,
         "fact": fact,

@@ -87,11 +87,11 @@ def _contexts(n: int, seed: int) -> list[dict]:
     made, block = [], 0
     while len(made) < n:
         several = min(_BLOCK, n - len(made)) // 12 + 1
-        views = acre.generate("IID", 3 * several, [seed, block])
+        views = acre.generate("IID", 3 * several, [seed, block])  # type: ignore[arg-type]
         panels = [
             problem
             for of_each in zip(
-                *(raven.generate(kind, several, [seed, block], "balanced") for kind in raven.CONFIGURATIONS),
+                *(raven.generate(kind, several, [seed, block], "balanced") for kind in raven.CONFIGURATIONS),  # type: ignore[arg-type]
                 strict=False,
             )
             for problem in of_each
@@ -113,8 +113,8 @@ def generate(n: int, seed: int = 0) -> list[dict]:
     draw = np.random.default_rng([seed, 0])
     names = [name for name, share in _SHARES.items() for _ in range(share)]
     chosen = draw.integers(0, len(names), n - n // 2)
-    chosen = [names[i] for i in chosen]
-    pointers = iter(pvr.rows(pvr.generate(chosen.count("pvr"), seed)))
+    chosen = [names[i] for i in chosen]  # type: ignore[assignment]
+    pointers = iter(pvr.rows(pvr.generate(chosen.count("pvr"), seed)))  # type: ignore[attr-defined]
     rows = [next(pointers) if name == "pvr" else SKILLS[name](draw) for name in chosen]
     rows += _contexts(n // 2, seed)
     return [rows[i] for i in draw.permutation(n)]

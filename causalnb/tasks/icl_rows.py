@@ -76,7 +76,7 @@ def match_lengths(
     lengths = [
         max(prompt_length(a), prompt_length(b)) + int(m) for a, b, m in zip(left, right, more, strict=False)
     ]
-    return tuple([pad(row, n, draw) for row, n in zip(rows, lengths, strict=False)] for rows in (left, right))
+    return tuple([pad(row, n, draw) for row, n in zip(rows, lengths, strict=False)] for rows in (left, right))  # type: ignore[return-value]
 
 
 def without_fillers(row: dict) -> dict:

@@ -351,7 +351,7 @@ def entailed(family: str = "main") -> dict[str, list[Template]]:
 
 
 def _fill(template: Template, draw: random.Random) -> dict[str, str]:
-    filled = {}
+    filled: dict[str, str] = {}
     for kind, slots in template.slots.items():
         filled |= zip(slots, draw.sample(WORDS[kind], len(slots)), strict=False)
     for slot in template.slots.get("N", ()):

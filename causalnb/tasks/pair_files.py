@@ -117,7 +117,7 @@ def _table(text: str, path) -> Iterator[tuple[int, dict]]:
     names = [name.strip().strip('"') for name in head.split("\t")]
     if twice := {name for name in names if names.count(name) > 1}:
         raise DataError(f"{path}, line 1: two columns are called {min(twice)!r}: give each its own name.")
-    lines = csv.reader(StringIO(rest), delimiter="\t", quoting=quoting)
+    lines = csv.reader(StringIO(rest), delimiter="\t", quoting=quoting)  # type: ignore[arg-type]
     try:
         for cells in lines:
             if len(cells) not in (0, len(names)):

@@ -90,7 +90,7 @@ def _squares() -> list[tuple[int, ...]]:
     found = [()]
     for _ in range(4):
         found = [
-            (*above, row)
+            (*above, row)  # type: ignore[misc]
             for above in found
             for row in rows
             if all(a != b for other in above for a, b in zip(other, row, strict=False))

@@ -65,7 +65,7 @@ def parse_prompt(text: str) -> Problem:
     found = [_LINE.fullmatch(line) for line in lines]
     lists = [one and tuple(map(int, one[1].split(", "))) for one in found]
     for i, (one, digits) in enumerate(zip(found, lists, strict=False)):
-        if not one or one[2] != ("" if i + 1 == len(lines) else str(solve(digits))):
+        if not one or one[2] != ("" if i + 1 == len(lines) else str(solve(digits))):  # type: ignore[arg-type]
             raise DataError(
                 f"Line {i + 2} of a prompt of pointer value retrieval, {lines[i][:60]!r}, is "
                 f"none: expected {LENGTH} digits and, but for the last line, their answer."
@@ -74,7 +74,7 @@ def parse_prompt(text: str) -> Problem:
         raise DataError(
             f"{text[:60]!r} is no prompt of pointer value retrieval: it must begin with the instruction."
         )
-    return Problem(tuple(lists[:-1]), lists[-1])
+    return Problem(tuple(lists[:-1]), lists[-1])  # type: ignore[arg-type]
 
 
 def parse_lines(text: str, source: str) -> list[Problem]:

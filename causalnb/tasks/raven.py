@@ -237,7 +237,7 @@ def ninth(context: Sequence[Panel]) -> list[Panel]:
         raise DataError("The ninth panels of a grid cannot be listed: use solve() with its answers.")
     options = [
         [
-            (Entity(*(level for (level,) in levels)),)
+            (Entity(*(level for (level,) in levels)),)  # type: ignore[arg-type]
             for levels in product(*(sorted(one.levels[name] or ()) for name in LEVELS))
         ]
         for one in left
@@ -341,8 +341,8 @@ def parse_panel(text: str, format: str = "text") -> Panel:
     names = {said: place for place, said in _SHOWN_PLACES[format].items()}
     panel = tuple(
         tuple(
-            Entity(
-                *(_SHOWN[format][name].index(word) for name, word in zip(LEVELS, said, strict=False)),
+            Entity(  # type: ignore[call-arg]
+                *(_SHOWN[format][name].index(word) for name, word in zip(LEVELS, said, strict=False)),  # type: ignore[arg-type]
                 names.get(said[4], ""),
             )
             for said in _ENTITY[format].findall(part)
@@ -564,7 +564,7 @@ def _layout_sum(draw: np.random.Generator) -> tuple:
             second = _some(draw, int(draw.integers(low, high + 1)))
             rest = set(second) - set(first) if added else set(first) - set(second)
         third = {*first, *second} if added else rest
-        rows.append([first, second, tuple(place for place in PLACES if place in third)])
+        rows.append([first, second, tuple(place for place in PLACES if place in third)])  # type: ignore[list-item]
     return rows, False, False
 
 
@@ -603,15 +603,15 @@ Told = dict[str, tuple]  # of a component: its places and, for each attribute, t
 
 def _tell(draw: np.random.Generator, plan: _Plan) -> list[Told]:
     """The nine components of a plan."""
-    told = []
+    told: list[Told] = []
     for r, row in enumerate(plan.places):
         for c, places in enumerate(row):
             said = {"position": places}
             for name in LEVELS:
                 if name in plan.rules:
-                    said[name] = (int(plan.rules[name][r, c]),) * len(places)
+                    said[name] = (int(plan.rules[name][r, c]),) * len(places)  # type: ignore[assignment]
                 else:
-                    said[name] = told[-1][name] if c and plan.kept else _values(draw, len(places), name)
+                    said[name] = told[-1][name] if c and plan.kept else _values(draw, len(places), name)  # type: ignore[assignment]
             told.append(said)
     return told
 

@@ -317,7 +317,7 @@ def parse(task: str, text: str, source: str) -> list[dict]:
     return rows
 
 
-def annotations(name: str) -> list[dict]:
+def annotations(name: str) -> list[dict]:  # type: ignore[no-redef]
     """Rows prompt, response, graph of a file of ANNOTATED: causes that a language model named, as they are.
 
     Effects that come several times have their causes joined; entries that are no {effect: [causes]} are left

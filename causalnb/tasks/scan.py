@@ -130,7 +130,7 @@ def _phrase(words: list[str], i: int) -> tuple[tuple, int]:
     return head, i + 1
 
 
-def _meaning(tree: tuple) -> list[str]:
+def _meaning(tree: tuple) -> list[str]:  # type: ignore[return]
     match tree:
         case ("and", a, b):
             return _meaning(a) + _meaning(b)
@@ -238,7 +238,7 @@ def split(name: str, seed: int | None = None) -> tuple[list[Pair], list[Pair]]:
     if name == "simple":
         chosen = _published_draw()
         if seed is not None:
-            chosen = set(random.Random(seed).sample(range(len(pairs)), len(chosen)))
+            chosen = set(random.Random(seed).sample(range(len(pairs)), len(chosen)))  # type: ignore[assignment]
         return (
             [p for i, p in enumerate(pairs) if i in chosen],
             [p for i, p in enumerate(pairs) if i not in chosen],
@@ -312,7 +312,7 @@ def load(
     if source == "generator":
         parts = _split(split, seed)
     elif source == "file" and seed is None:
-        parts = tuple(parse_lines(files.read(name).decode(), name) for name in file_names(split))
+        parts = tuple(parse_lines(files.read(name).decode(), name) for name in file_names(split))  # type: ignore[assignment]
     else:
         raise DataError(f"SCAN source {source!r} with seed {seed!r}: choose 'generator', or 'file' unseeded.")
     return DatasetDict(

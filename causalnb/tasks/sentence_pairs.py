@@ -7,7 +7,7 @@ columns of the task's own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
@@ -147,7 +147,7 @@ def check_source(task: str, source: str, sources: Sequence[str]) -> None:
         raise DataError(f"Unknown source {source!r} of {task}; choose one of {', '.join(sources)}.")
 
 
-def dataset(parts: dict[str, Sequence[dict]], labels: Sequence[str]) -> DatasetDict:
+def dataset(parts: Mapping[str, Sequence[dict]], labels: Sequence[str]) -> DatasetDict:
     """DatasetDict of rows; `label` is a ClassLabel with these names. DataError if a part has no row."""
     from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 

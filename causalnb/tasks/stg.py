@@ -130,7 +130,7 @@ def generate(
             zip(ATTRIBUTES, (*causes, *follow, *(draw.randint(1, 10) for _ in IRRELEVANT)), strict=False)
         )
         draw.shuffle(said)
-        return _prompt(said), risk(*causes, middle)
+        return _prompt(said), risk(*causes, middle)  # type: ignore[arg-type, call-arg]
 
     same = [row(ood=False) for _ in range(n_test + n_train)]
     return {"train": same[n_test:], "test": same[:n_test], "ood": [row(ood=True) for _ in range(n_ood)]}
@@ -252,7 +252,7 @@ def file_names(size: str) -> tuple[str, str, str]:
             f"Unknown size {size!r} of the spurious token game; choose one of {', '.join(SIZES)}."
         )
     folder = "stg_h" if size == "H" else "stg"
-    return tuple(f"{folder}/{stem}.jsonl" for stem in _FILES[size])
+    return tuple(f"{folder}/{stem}.jsonl" for stem in _FILES[size])  # type: ignore[return-value]
 
 
 def load(

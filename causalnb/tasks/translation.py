@@ -166,7 +166,7 @@ def parse(english: str, german: str, source: str) -> list[Pair]:
                 f"take a fresh copy of the file."
             )
         pairs.append(pair)
-    return pairs
+    return pairs  # type: ignore[return-value]
 
 
 def read(part: str = "train") -> list[Pair]:
@@ -225,7 +225,7 @@ def load(
             f"Unknown direction {direction!r} of {source}; choose one of {', '.join(DIRECTIONS[source])}."
         )
     if source.startswith("wmt"):
-        data = _from_hub(source, *direction.split("-"), max_words)
+        data = _from_hub(source, *direction.split("-"), max_words)  # type: ignore[arg-type, call-arg]
     else:
         seen: set[str] = set()
         sizes = {"test": n_test, "validation": n_validation, "train": n_train}

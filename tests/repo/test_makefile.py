@@ -11,14 +11,15 @@ import pytest
 from tests.repo.tree import ROOT
 
 STAND_IN = """#!/bin/sh
-echo "$@" >> "{log}"
+case "$0" in */ruff|*/mypy) echo "-m ${{0##*/}} $*" >> "{log}" ;; *) echo "$@" >> "{log}" ;; esac
 case "$*" in
-  *"-m venv"*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  *"-m venv"*) mkdir -p "$3/bin" && for tool in python ruff mypy; do cp "$0" "$3/bin/$tool"; done ;;
   -c*) exec "{python}" -c "import sys; sys.version_info = {version}
 $2" ;;
-  *"{fails}"*) exit 1 ;;
 esac
+case "${{0##*/}} $*" in *"{fails}"*) exit 1 ;; esac
 """
+LINT = ["-m ruff format --check causalnb tests", "-m ruff check causalnb tests", "-m mypy"]
 
 
 class Clone:
@@ -36,13 +37,14 @@ class Clone:
         script.write_text(STAND_IN.format(**values))
         script.chmod(0o755)
         if (self.folder / ".venv/bin").exists():
-            shutil.copy(script, self.folder / ".venv/bin/python")
+            for tool in ("python", "ruff", "mypy"):
+                shutil.copy(script, self.folder / ".venv/bin" / tool)
 
     def make(self, *targets):
         self.log.write_text("")
         words = ["make", "PYTHON=./python", *targets]
         done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
-        return done, [line for line in self.log.read_text().splitlines() if line.startswith("-m ")]
+        return done, [line.strip() for line in self.log.read_text().splitlines() if line.startswith("-m ")]
 
 
 def test_setup_installs_torch_first_and_pinned_then_nothing(tmp_path):
@@ -95,13 +97,34 @@ def test_targets_set_up_and_call_the_package(tmp_path, target, command):
 def test_make_test_runs_three_suites_and_leaves_nothing(tmp_path):
     done, asked = Clone(tmp_path).make("test")
     assert done.returncode == 0, done.stderr
-    assert [line.split()[-1] for line in asked[3:]] == ["tests/unit", "tests/repo", "notebooks"]
-    assert "--cov-fail-under=95" in asked[3] and "--nbval-lax" in asked[5]
+    lint, suites = asked[3:6], asked[6:]
+    assert lint == LINT
+    assert [line.split()[-1] for line in suites] == ["tests/unit", "tests/repo", "notebooks"]
+    assert "--cov-fail-under=95" in suites[0] and "--nbval-lax" in suites[2]
 
 
 @pytest.mark.parametrize("suite", ["tests/unit", "tests/repo", "notebooks"])
 def test_make_test_fails_with_any_suite(tmp_path, suite):
     assert Clone(tmp_path, fails=suite).make("test")[0].returncode == 2
+
+
+@pytest.mark.parametrize("tool", LINT)
+def test_make_test_begins_with_lint_and_ends_where_it_fails(tmp_path, tool):
+    done, asked = Clone(tmp_path, fails=tool.removeprefix("-m ")).make("test")
+    assert done.returncode == 2 and asked[3:] == LINT[: LINT.index(tool) + 1]
+
+
+def test_make_lint_calls_ruff_and_mypy_and_nothing_else(tmp_path):
+    done, asked = Clone(tmp_path).make("lint")
+    assert done.returncode == 0 and asked[3:] == LINT
+
+
+def test_make_release_is_make_test_that_refuses_what_is_not_verified(tmp_path):
+    clone = Clone(tmp_path)
+    tested, refusal = clone.make("test")[1], "-m causalnb list --extras --strict"
+    assert clone.make("release")[1] == [*tested[3:], refusal]
+    clone.answer(fails=refusal.removeprefix("-m "))
+    assert clone.make("release")[0].returncode == 2
 
 
 def test_clean_keeps_results(tmp_path):

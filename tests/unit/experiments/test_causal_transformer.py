@@ -311,7 +311,7 @@ def test_tasks_in_sequence_have_labels_of_their_own(tmp_path, monkeypatch):
 
 def test_readers_of_half_a_pair_are_known_by_hand():
     pairs = [("a man", "he runs", 0)] * 3 + [("a dog", "it naps", 1)] * 3 + [("a fox", "nobody runs", 2)] * 4
-    rows = [dict(zip(("sentence1", "sentence2", "label"), pair)) for pair in pairs]
+    rows = [dict(zip(("sentence1", "sentence2", "label"), pair, strict=False)) for pair in pairs]
     found = {"train": rows, "test": [rows[0], rows[3], rows[-1], rows[-1]]}
     assert readers.commonest(found).tolist() == [2] * 4
     assert readers.word_reader(found, "sentence2").tolist() == [0, 1, 2, 2]

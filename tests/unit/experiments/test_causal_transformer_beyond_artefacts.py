@@ -182,7 +182,7 @@ def test_the_figure_has_a_mark_for_every_seed():
             drawn = [line for line in ax.lines if line.get_marker() in made.MARKS.values()]
             filled = [line for line in drawn if line.get_markerfacecolor() != "none"]
             assert len(filled) == len(made.SHOWN) and len(drawn) == len(filled) + len(grid.FEWER) + 1
-            for (at, arm), line in zip(enumerate(made.ARMS), filled):
+            for (at, arm), line in zip(enumerate(made.ARMS), filled, strict=False):
                 id = (made.SPREADS if arm == "spread" else made.IDS)[task, "m5"]
                 ours = 100 * values(id, arm, f"{cell}_accuracy", task)
                 assert np.allclose(line.get_xdata(), ours)
@@ -215,7 +215,7 @@ def test_the_figure_of_kinds_draws_every_arm_on_every_kind():
         for ax, cell in zip(row, made.CELLS, strict=True):
             means = made.by_kind(task, cell)
             assert [line.get_marker() for line in ax.lines] == [made.MARKS[arm] for arm in made.BY_KIND]
-            for arm, line in zip(made.BY_KIND, ax.lines):
+            for arm, line in zip(made.BY_KIND, ax.lines, strict=False):
                 assert np.allclose(line.get_xdata(), means[arm])
                 assert np.allclose(line.get_ydata(), range(len(means)), atol=0.4)
     means = made.by_kind("paraphrase", "held_out").loc["swapped"]

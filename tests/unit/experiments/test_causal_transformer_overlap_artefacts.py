@@ -334,7 +334,7 @@ def test_the_entropy_control_of_the_search_aims_at_what_the_loss_leaves(monkeypa
 def test_the_figure_shows_the_half_against_the_rule():
     fig, alt = table1.minority_figure()
     plt.close(fig)
-    for ax, task in zip(fig.axes, made.TASKS):
+    for ax, task in zip(fig.axes, made.TASKS, strict=False):
         other = made.TASKS[task][2][1]
         drawn = [line.get_ydata().astype(float) for line in ax.lines]
         for arm in made.LOOKS:
@@ -414,7 +414,7 @@ def test_figure_1_shows_forgotten_shares_and_accuracies():
         for name in fig1.LOST
     ]
     assert heights == pytest.approx(expected)
-    for ax, task in zip(lines, grid.STAGES):
+    for ax, task in zip(lines, grid.STAGES, strict=False):
         after = [
             100
             * np.mean([number("sequence", "bilstm", seed, f"after_{stage}_{task}") for seed in range(SEEDS)])

@@ -109,7 +109,7 @@ def test_batches_hold_the_domains_of_the_plan(arm):
     config = interventions.settings(arm)
     found = interventions.batches(config, 3)
     assert len(found) == config["before"] + config["steps"]
-    for domains, batch in zip(interventions.plan(config), found):
+    for domains, batch in zip(interventions.plan(config), found, strict=False):
         halves = (batch["input_ids"] >= interventions.VOCABULARY // 2).long()
         assert halves[:, 0].tolist() == sorted(list(domains) * (interventions.ROWS // len(domains)))
         assert torch.equal(halves, halves[:, :1].expand_as(halves))

@@ -157,7 +157,7 @@ def brute_force(matrix):
     size = len(matrix)
     usual = matrix[np.triu_indices(size, 1)].mean()
     cuts = [cut for n in range(size) for cut in combinations(range(1, size), n)]
-    runs = [[list(range(a, b)) for a, b in zip((0, *cut), (*cut, size))] for cut in cuts]
+    runs = [[list(range(a, b)) for a, b in zip((0, *cut), (*cut, size), strict=False)] for cut in cuts]
     return max(
         runs,
         key=lambda blocks: sum(matrix[i, j] - usual for block in blocks for i, j in combinations(block, 2)),

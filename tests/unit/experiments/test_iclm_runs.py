@@ -163,7 +163,9 @@ def test_what_is_told_of_candidates_equals_whole_rows(model):
         row for some in iclm_tasks.test_rows(config("raven", test_rows=2), "four").values() for row in some
     ]
     ready = iclm_runs.prepared(rows, config("raven"))
-    prompts = [[t for t, read in zip(one["input_ids"], one["prompt_mask"]) if read] for one in ready]
+    prompts = [
+        [t for t, read in zip(one["input_ids"], one["prompt_mask"], strict=False) if read] for one in ready
+    ]
     said = [[[*icl_words.ids(words), iclm_models.EOS] for words in row["candidates"]] for row in rows]
     routing = torch.tensor(iclm_models.modules_of(model, ready))
     with torch.no_grad():

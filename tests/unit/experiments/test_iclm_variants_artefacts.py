@@ -40,7 +40,7 @@ def accuracies(family, arm, seed, score="exact"):
 
 
 def by_label(table) -> dict[str, dict]:
-    return {row[0]: dict(zip(table.columns, row)) for row in table.rows}
+    return {row[0]: dict(zip(table.columns, row, strict=False)) for row in table.rows}
 
 
 def test_a_table_has_the_papers_rows_and_ours():
