@@ -10,12 +10,13 @@ import functools
 import importlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import causalnb
 from causalnb.errors import LabError
@@ -79,7 +80,7 @@ def tree(node, caught: bool = False) -> str:
     parts, caught = [], caught or isinstance(node, ast.Try)
     documented = isinstance(node, (ast.Module, ast.ClassDef, *DEFINITIONS))
     for name, value in ast.iter_fields(node):
-        if name == "body" and documented and ast.get_docstring(node, clean=False) is not None:
+        if name == "body" and documented and ast.get_docstring(node, clean=False) is not None:  # type: ignore[arg-type]
             value = value[1:]
         if name == "keywords" and isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
             value = [word for word in value if ast.unparse(word) != "strict=False"]
@@ -95,7 +96,7 @@ class Unit:
     module: str
     name: str
     file: Path
-    node: ast.AST
+    node: Any  # a statement
     hash: str
     names: dict[str, "Unit"] = field(default_factory=dict)
     owner: "Unit | None" = None  # a method's class
@@ -121,8 +122,8 @@ class Unit:
         for node in _statements(self.node):
             first = node.lineno
             last = node.body[0].lineno - 1 if isinstance(node, COMPOUND[:-1]) else node.end_lineno
-            last = node.subject.end_lineno if isinstance(node, ast.Match) else max(first, last)
-            if not any(line in lines for line in range(first, last + 1)):
+            last = node.subject.end_lineno if isinstance(node, ast.Match) else max(first, last)  # type: ignore[type-var]
+            if not any(line in lines for line in range(first, last + 1)):  # type: ignore[operator]
                 found[_short(_header(node))] = first
         return found
 
@@ -273,7 +274,7 @@ class Codebase:
 
 def _imported(nodes: Iterable[ast.AST], package: str) -> dict[str, tuple]:
     """{name: ("import", module, name in it)} of import statements; whether they are ours is seen later."""
-    found = {}
+    found: dict[str, tuple] = {}
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             up = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
@@ -334,7 +335,7 @@ def described(units: Iterable[Unit]) -> dict[str, str]:
 def roots() -> dict[str, Path]:
     """{package: folder} of all code that results may depend on."""
     tops = dict.fromkeys(name.partition(".")[0] for name in ("causalnb", *causalnb.CATALOGUES))
-    return {top: Path(importlib.import_module(top).__file__).parent for top in tops}
+    return {top: Path(importlib.import_module(top).__file__).parent for top in tops}  # type: ignore[arg-type]
 
 
 @functools.lru_cache(None)
@@ -354,7 +355,7 @@ def index() -> Index:
     try:
         return Index(json.loads(kept.read_bytes()))
     except (OSError, ValueError):
-        names = {}
+        names: dict[str, list] = {}
         for unit in current().units:
             found = {(name.rpartition(".")[2], other.hash) for name, other in unit.names.items()}
             names[unit.hash] = sorted({*map(tuple, names.get(unit.hash, ())), *found})
@@ -377,7 +378,8 @@ def recorded() -> Iterator[dict[Path, set[int]]]:
 
     found: dict[Path, set[int]] = {}
     traced = sys.gettrace() is not None  # by coverage, say: a profile sees the same calls, more slowly
-    get, set_ = (sys.getprofile, sys.setprofile) if traced else (sys.gettrace, sys.settrace)
+    get: Callable = sys.getprofile if traced else sys.gettrace
+    set_: Callable = sys.setprofile if traced else sys.settrace
     before = get()
     set_(note)
     try:

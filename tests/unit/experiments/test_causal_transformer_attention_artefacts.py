@@ -52,7 +52,7 @@ def test_masks_do_not_change_with_the_default_precision():
 
 def test_masks_have_a_square_and_a_line_for_each_seen_pair():
     fig, alt = drawn("fig2")
-    for (name, settings), top, below in zip(fig2.MASKS.items(), fig.axes[:5], fig.axes[5:]):
+    for (name, settings), top, below in zip(fig2.MASKS.items(), fig.axes[:5], fig.axes[5:], strict=False):
         mask = attention_pattern(name, fig2.TOKENS, **settings)
         assert np.array_equal(top.images[0].get_array(), mask) and len(below.lines) == mask.sum()
         bold = [line for line in below.lines if line.get_linewidth() > 1]
@@ -101,7 +101,9 @@ def test_intervals_are_those_of_the_package_and_the_printed_ones_are_empty():
     fig, alt = drawn("fig5")
     assert [text.get_text() for text in fig.axes[2].texts].count("empty") == 2 and empty[0] in alt
     dashed, dot = fig.axes[1].lines
-    for (x, y), weights in zip(zip(*dashed.get_data()), ((2 / 3, 0), (0, 2 / 3)), strict=True):  # of m and n
+    for (x, y), weights in zip(
+        zip(*dashed.get_data(), strict=False), ((2 / 3, 0), (0, 2 / 3)), strict=True
+    ):  # of m and n
         assert (y * 2 / 3**0.5, x - y / 3**0.5) == pytest.approx(weights)  # self = 1/3 at both ends
     assert (dot.get_xdata()[0], dot.get_ydata()[0]) == pytest.approx((1 / 3 / 2 + 1 / 3, 3**0.5 / 6))
     curve, loop = (line.get_ydata() for line in fig.axes[0].lines[:2])

@@ -105,7 +105,7 @@ def values(name: str, arm: str = "iclm", seeds: int = 3, experiment: str = made.
 
 
 def by_label(table) -> dict[str, dict[str, str]]:
-    return {row[0]: dict(zip(table.columns, row)) for row in table.rows}
+    return {row[0]: dict(zip(table.columns, row, strict=False)) for row in table.rows}
 
 
 def test_table_2_has_the_papers_rows_and_ours():
@@ -142,11 +142,14 @@ def test_a_row_of_ours_is_its_metric(label, column, metric, arm):
 
 def test_what_is_lost_and_what_comes_back_is_paired():
     table = forgetting.forgetting_table()
-    rows = {tuple(row[:2]): dict(zip(table.columns, row)) for row in table.rows}
+    rows = {tuple(row[:2]): dict(zip(table.columns, row, strict=False)) for row in table.rows}
     sets = ("IID", "Comp", "Sys")
 
     def means(when, arm="iclm"):
-        return [mean(one) for one in zip(*(values(f"{when}_acre_{cell}_text_exact", arm) for cell in sets))]
+        return [
+            mean(one)
+            for one in zip(*(values(f"{when}_acre_{cell}_text_exact", arm) for cell in sets), strict=False)
+        ]
 
     iclm = rows["ICLM", "text"]
     assert iclm["before RAVEN"] == percent(mean_ci(means("before")))
@@ -160,12 +163,15 @@ def test_what_is_lost_and_what_comes_back_is_paired():
 
 def test_the_module_that_served_is_asked_again():
     table = forgetting.alone_table()
-    rows = {tuple(row[:3]): dict(zip(table.columns, row)) for row in table.rows}
+    rows = {tuple(row[:3]): dict(zip(table.columns, row, strict=False)) for row in table.rows}
     assert len(rows) == 8
 
     def means(name):
         return [
-            mean(one) for one in zip(*(values(name.format(cell), "kept") for cell in ("IID", "Comp", "Sys")))
+            mean(one)
+            for one in zip(
+                *(values(name.format(cell), "kept") for cell in ("IID", "Comp", "Sys")), strict=False
+            )
         ]
 
     line = rows[made.ROUTED["kept"], "symbolic", "serving"]
@@ -309,7 +315,7 @@ def test_the_claims_metrics_are_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path / "real"))
     rows = claims("iclm").set_index("id", drop=False)
     named = rows[rows.artefact.isin(["iclm.table2"]) & rows.experiment.notna()]
-    contrasts = list(zip(named.our_treatment, named.our_baseline, named.our_metric))
+    contrasts = list(zip(named.our_treatment, named.our_baseline, named.our_metric, strict=False))
     asked = {}
     for treatment, baseline, metric in contrasts:
         ours, _, theirs = metric.partition("|")

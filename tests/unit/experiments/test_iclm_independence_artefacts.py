@@ -230,7 +230,7 @@ def test_controls_show_accuracy_beside_independence():
     table = controls.controls_table()()
     arms = [registry.arms(f"iclm.controls.{family}") for family in ("acre", "raven")]
     assert len(table.rows) == 2 + sum(map(len, arms))
-    rows = {tuple(row[:2]): dict(zip(table.columns, row)) for row in table.rows}
+    rows = {tuple(row[:2]): dict(zip(table.columns, row, strict=False)) for row in table.rows}
     line = rows["RAVEN", "CKA in place of information"]
     last = [history("iclm.controls.raven", "aligned", seed)[9]["forward"] for seed in range(SEEDS)]
     assert line[controls.INFORMATION] == estimate(mean_ci(last), 5)
