@@ -76,6 +76,7 @@ def list_(
         f"{len(rows)} artefacts: "
         + tally({key: counts[key] for key in ("built", "unverified", "stale", "missing")})
     )
+    raise typer.Exit(EXIT_FAILED if failed else 0)
 
 
 @app.command()

@@ -266,7 +266,7 @@ def ensure(experiment: str, arm: str) -> None:
 
 @dataclass(frozen=True)
 class Check:
-    """What a probe said: outcome "same", "differs", "made" or "failed".
+    """What a probe said: outcome "same", "differs", "made", "no probe" or "failed".
 
     `unrun`: {hash: place} of new lines in code that ran which did not; `ran`: hashes of those that did.
     """
@@ -289,7 +289,7 @@ def check(experiment: str, arm: str, create: bool = False) -> Check:
         make(experiment, arm)
         return Check(experiment, arm, "made", seconds=time.perf_counter() - start)
     if stored is None:
-        return Check(experiment, arm, "failed", "it has no probe yet: add --make to store one")
+        return Check(experiment, arm, "no probe", "add --make to store one")
     spec = registry.experiment(experiment)
     if stored["version"] != spec.version:
         return Check(experiment, arm, "failed", "its probe is of another version: run it again")

@@ -547,3 +547,54 @@ def test_a_wrong_training_exits_with_two(words, sentence, tmp_path, monkeypatch)
     out, err = call(*words, code=2)
     assert sentence in " ".join(err.split()) and "Traceback" not in err and out == ""
     assert not (tmp_path / "outputs").exists()
+
+
+@pytest.fixture
+def probed(home, monkeypatch):
+    """Results of sci.toy, of which `ours` is unverified; what `verify` asked for, and how it came out."""
+    asked, outcome = [], {"ours": ("verified", "")}
+    call("run", "sci.toy")
+    monkeypatch.setattr(probes, "state", lambda _, arm: (arm == "plain", "" if arm == "plain" else "changed"))
+
+    def verify(arms, jobs, make, tell):
+        asked.append((arms, jobs, make))
+        checks = [probes.Check(*arm, *outcome.get(arm[1], ("verified", ""))) for arm in arms]
+        for check in checks:
+            tell(check)
+        return checks
+
+    monkeypatch.setattr(probes, "verify", verify)
+    return asked, outcome
+
+
+def test_verify_compares_what_is_unverified(probed):
+    asked, _ = probed
+    out, err = call("verify", "sci", "--dry-run")
+    assert out == "sci.toy\tours\tchanged\n1 to compare, 1 verified\n" and not asked
+    out, err = call("verify", "--jobs", "1")
+    assert asked == [([("sci.toy", "ours")], 1, False)]
+    assert out == "1 kept, 1 verified\n" and "sci.toy ours: verified, 0 s" in err
+    call("verify", "sci.toy", "--all")
+    assert asked[-1] == ([("sci.toy", "plain"), ("sci.toy", "ours")], 2, False)
+    call("verify", "--make")
+    assert asked[-1] == ([("sci.toy", "plain"), ("sci.toy", "ours")], 2, True)
+
+
+def test_verify_names_what_differs(probed):
+    asked, outcome = probed
+    outcome["ours"] = ("differs", "first.steps[0].loss: 1 stored, 2 now")
+    out, _ = call("verify", code=1)
+    assert out == "sci.toy\tours\tdiffers\tfirst.steps[0].loss: 1 stored, 2 now\n1 kept, 1 differs\n"
+    (row,) = json.loads(call("verify", "--json", code=1)[0])
+    assert row == {"experiment": "sci.toy", "arm": "ours", "outcome": "differs",
+                   "detail": "first.steps[0].loss: 1 stored, 2 now"}  # fmt: skip
+    assert json.loads(call("verify", "--dry-run", "--json")[0]) == [
+        {"experiment": "sci.toy", "arm": "ours", "now": "changed"}
+    ]
+
+
+def test_what_is_unverified_is_built_with_a_mark_and_refused_by_strict(probed):
+    call("tables", TABLE)
+    assert f"{TABLE}\tunverified: 2 of 4 results unverified" in call("list")[0]
+    assert "1 unverified" in call("list", "--strict", code=1)[0]
+    assert json.loads(call("list", "--strict", "--json", code=1)[0])

@@ -288,9 +288,7 @@ def test_a_child_takes_the_first_steps_only(line, monkeypatch):
 
 
 def test_a_check_without_a_probe_says_what_to_do(line):
-    assert probes.check("toy.line", "one") == Check(
-        "toy.line", "one", "failed", "it has no probe yet: add --make to store one"
-    )
+    assert probes.check("toy.line", "one") == Check("toy.line", "one", "no probe", "add --make to store one")
     assert not probes.path("toy.line", "one").exists()
 
 
