@@ -30,7 +30,6 @@ def buildable(scale: profiles.Profile) -> tuple[list[str], dict[str, list[str]]]
 
     One that was built before is among the first even if its results are lost: then building it fails.
     """
-
     known, ready, to_come = manifest.entries(scale.name), [], {}
     for item in registry.artefacts(extras=True):
         if not item.build:
@@ -126,9 +125,7 @@ def figures(
     profile: Profile = None,
     format: Annotated[str, typer.Option(help="svg, png, pdf, pgf, with commas between.")] = "svg,png",
     width: Annotated[str | None, typer.Option(help="Width of the files: 5.5in, 14cm, 345pt.")] = None,
-    style: Annotated[
-        str | None, typer.Option(help="paper, slides or a file of matplotlib settings.")
-    ] = None,
+    style: Annotated[str | None, typer.Option(help="paper, slides or a file of matplotlib settings.")] = None,
     out: Out = None,
 ) -> None:
     """Rebuild figures from the stored results and name their files.

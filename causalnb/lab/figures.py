@@ -74,7 +74,8 @@ class Request:
     width: float | None = None
 
 
-_request: ContextVar[Request] = ContextVar("request", default=Request())
+NOTHING = Request()
+_request: ContextVar[Request] = ContextVar("request", default=NOTHING)
 
 
 @contextmanager
@@ -108,7 +109,9 @@ def _settings(style: str | Path) -> dict:
     try:
         settings = dict(mpl.rc_params_from_file(path, use_default_template=False))
     except (OSError, ValueError) as error:
-        raise LabError(f"{shown(path)} cannot be read ({error}): give a file of matplotlib settings.") from error
+        raise LabError(
+            f"{shown(path)} cannot be read ({error}): give a file of matplotlib settings."
+        ) from error
     if not settings:
         raise LabError(f"{shown(path)} sets nothing: write lines such as `font.size: 12`.")
     return settings
@@ -172,16 +175,21 @@ def render(fig, format: str, dpi: int = 150) -> bytes:
     _laid_out_anew(fig)
     last, settings = b"", {"savefig.bbox": None, **{key: RC[key] for key in FIXED}, **_request.get().settings}
     for _ in range(5):  # and is drawn until it has settled
-        out, names = io.BytesIO(), {}
+        out = io.BytesIO()
         with mpl.rc_context(settings):
             fig.savefig(out, format=format, dpi=dpi, metadata=PLAIN[format])
         data = out.getvalue()
         if format == "svg":  # ids are hashes of positions to the last bit: number them instead
-            data = IDS.sub(lambda id: b"x%d" % names.setdefault(id[0], len(names)), data)
+            data = _numbered(data)
         if data == last:
             break
         last = data
     return last
+
+
+def _numbered(svg: bytes) -> bytes:
+    names: dict[bytes, int] = {}
+    return IDS.sub(lambda id: b"x%d" % names.setdefault(id[0], len(names)), svg)
 
 
 def _dense_as_pixels(fig) -> None:
@@ -190,7 +198,7 @@ def _dense_as_pixels(fig) -> None:
 
 
 def _pgf(fig, name: str, dpi: int = 150) -> dict[str, bytes]:
-    """`fig` for \\input in LaTeX, in the document's font: suffix -> bytes, of <name>.pgf and its pictures."""
+    """`fig` for LaTeX to read, in the document's font: suffix -> bytes, of <name>.pgf and its pictures."""
     from matplotlib.text import Text
 
     system = next(filter(shutil.which, (mpl.rcParams["pgf.texsystem"], "pdflatex", "lualatex")), None)
@@ -284,7 +292,7 @@ def draw_graph(
     """Draw a graph (networkx, or an adjacency (N, N) whose entry i, j is the edge i -> j); returns positions.
 
     A DAG is laid out from causes to effects, another graph on a circle; `colours`: node -> name in COLOURS;
-    an edge's weight is its width, and a negative one is dashed. `size`, `font_size`: of the house style's text.
+    an edge's weight is its width, and a negative one is dashed. `size`, `font_size`: as in the house style.
     """
     import networkx as nx
 

@@ -3,7 +3,7 @@
 import logging
 import re
 import textwrap
-from itertools import combinations
+from collections.abc import Iterator
 from math import sqrt
 
 SMALLEST = 0.6  # of its size, that a text may shrink to where breaking its lines is not enough
@@ -72,16 +72,29 @@ def _excess(fig) -> dict:
         if out > MARGIN:
             place = text.get_verticalalignment() if upright else text.get_horizontalalignment()
             excess[text] = 1 - (2 if place == "center" else 1) * (out + MARGIN) / (high - low)
-    titles = {t for ax in fig.axes for t in ax.get_children() if isinstance(t, Text) and t not in ax.texts}
-    for one, other in combinations([text for text in texts if text in titles], 2):
-        first, second = one.get_window_extent(), other.get_window_extent()
-        over = min(first.x1, second.x1) - max(first.x0, second.x0)
-        if over > -MARGIN and min(first.y1, second.y1) > max(first.y0, second.y0):
-            longer, length = (one, first.width) if first.width > second.width else (other, second.width)
-            excess[longer] = min(excess.get(longer, 1), 1 - (over + 4 * MARGIN) / length)
+    for text, box, over in _meetings(fig, texts):
+        excess[text] = min(excess.get(text, 1), 1 - (over + 4 * MARGIN) / box.width)
     for legend in (*fig.legends, *(ax.get_legend() for ax in fig.axes if ax.get_legend())):
         box = legend.get_window_extent()
         out = max(-box.x0, 0) + max(box.x1 - fig.bbox.x1, 0)
         if out > MARGIN:
             excess |= dict.fromkeys(legend.get_texts(), 1 - (out + MARGIN) / box.width)
     return excess
+
+
+def _meetings(fig, texts) -> Iterator[tuple]:
+    """Axes' titles among `texts` that meet the title or labels of others: text, box, pixels in common."""
+    from matplotlib.text import Text
+
+    titles = [
+        (t, ax) for ax in fig.axes for t in ax.get_children() if isinstance(t, Text) and t not in ax.texts
+    ]
+    boxes = [(text, ax, text.get_window_extent()) for text, ax in titles if text in texts]
+    taken = [(None, ax, ax.get_tightbbox(for_layout_only=True)) for ax in fig.axes if ax.get_visible()]
+    for text, ax, box in boxes:
+        for other, beside, space in boxes + taken:
+            over = min(box.x1, space.x1) - max(box.x0, space.x0)
+            above = min(box.y1, space.y1) - max(box.y0, space.y0)
+            apart = other is not text if other else beside is not ax and not beside.bbox.overlaps(ax.bbox)
+            if apart and over > 0 and above > 0 and (other is None or box.width >= space.width):
+                yield text, box, over

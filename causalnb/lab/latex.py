@@ -9,7 +9,12 @@ from math import sqrt
 
 TALL, WIDE = 480.0, 345.0  # points: the text of an article at 10 to 12 points, as counted at 10
 STRETCH = 1.15  # a bundled Times is measured; Computer Modern is wider by up to this
-SIZES = {"normalsize": (1.0, 12.0), "small": (0.93, 11.0), "footnotesize": (0.85, 9.5), "scriptsize": (0.8, 8.0)}
+SIZES = {
+    "normalsize": (1.0, 12.0),
+    "small": (0.93, 11.0),
+    "footnotesize": (0.85, 9.5),
+    "scriptsize": (0.8, 8.0),
+}
 SHORT = 105.0  # points: a cell up to this width is broken only where nothing else fits
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -207,7 +212,11 @@ def table(
     else:
         needs += ["adjustbox"] * fit + ["rotating"] * (plan.sideways and not fit)
         text = _within("adjustbox", text, "{max width=\\linewidth}") if fit else text
-        text += "\n\\medskip\n" + _within("minipage", f"\\footnotesize {notes}\n", "{\\linewidth}") if notes else ""
+        text += (
+            "\n\\medskip\n" + _within("minipage", f"\\footnotesize {notes}\n", "{\\linewidth}")
+            if notes
+            else ""
+        )
         text = f"\\centering\n\\caption{{{caption}}}\n\\label{{{label}}}\n{look}{text}"
         text = _within("sidewaystable" if plan.sideways and not fit else "table", text, "[htbp]")
     return f"% {id} needs in the preamble:\n% \\usepackage{{{','.join(needs)}}}\n{text}"

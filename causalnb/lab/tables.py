@@ -75,7 +75,7 @@ class Table:
         return latex.table(self.id, self._cells(header=True), self.caption, self.notes, fit, longtable)
 
     def only(self, columns: Sequence[str]) -> "Table":
-        """This table with `columns` alone, in this order: names or numbers from 1; LabError if it lacks one."""
+        """This table with `columns` alone, in this order: names, or numbers from 1; LabError for others."""
         names = [*map(str, self.columns)]
         numbers = {str(at): at - 1 for at in range(1, len(names) + 1)}
         places = {**numbers, **{name: at for at, name in reversed([*enumerate(names)])}}
@@ -111,7 +111,7 @@ _request: ContextVar[Request | None] = ContextVar("request", default=None)
 
 @contextmanager
 def requested(columns: Sequence[str] = (), fit: bool = False, longtable: bool = False) -> Iterator[Request]:
-    """Within this context save_table keeps these columns (a table without them is left out), in this LaTeX."""
+    """Within this context save_table keeps these columns, and leaves out a table without them."""
     token = _request.set(request := Request(columns, fit, longtable))
     try:
         yield request
