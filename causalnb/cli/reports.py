@@ -1,5 +1,9 @@
 """Commands that make tables and figures."""
 
+import csv
+import re
+import tempfile
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +11,9 @@ from typing import Annotated
 import typer
 
 from causalnb.cli.common import EXIT_FAILED, Ids, Profile, app
+from causalnb.errors import CausalnbError
 from causalnb.lab import building, evidence, manifest, profiles, registry
+from causalnb.lab.tables import requested
 from causalnb.paths import shown
 
 
@@ -65,29 +71,79 @@ def rebuild(ids: list[str] | None, suffixes: set[str], profile: str | None) -> t
     return files, any(one["error"] for one in made)
 
 
+Out = Annotated[
+    Path | None, typer.Option(help="Write only what is asked for, into this folder; figures/ stays as it is.")
+]
+
+
+def listed(text: str | None) -> list[str]:
+    """What commas separate; a part that has a comma itself stands in quotation marks."""
+    return [part.strip() for part in next(csv.reader([text], skipinitialspace=True))] if text else []
+
+
+def inches(text: str | None) -> float | None:
+    """A length such as 5.5in, 14cm, 345pt (LaTeX's) or 5.5 in inches; CausalnbError if it is none."""
+    match = re.fullmatch(r"([0-9.]+)\s*(in|cm|mm|pt|)", text.strip()) if text else None
+    if match is None and text:
+        raise CausalnbError(f"--width {text!r} is no length: write 5.5in, 14cm or 345pt.")
+    per_inch = {"in": 1.0, "": 1.0, "cm": 2.54, "mm": 25.4, "pt": 72.27}
+    return float(match[1]) / per_inch[match[2]] if match else None
+
+
 @app.command()
 def tables(
     ids: Ids = None,
     profile: Profile = None,
     format: Annotated[TableFormat, typer.Option(help="md, tex or csv.")] = TableFormat.md,
+    columns: Annotated[
+        str | None, typer.Option(help='Only these, by name or number: model,"cells, points",3.')
+    ] = None,
+    fit: Annotated[bool, typer.Option("--fit", help="LaTeX: scaled to the width of any text.")] = False,
+    longtable: Annotated[bool, typer.Option("--longtable", help="LaTeX: broken across pages.")] = False,
+    out: Out = None,
 ) -> None:
-    """Rebuild tables from the stored results and print them; the files of all formats are written."""
-    files, failed = rebuild(ids, {f".{format}"}, profile)
-    print("\n".join(file.read_text() for file in files), end="")
-    raise typer.Exit(EXIT_FAILED if failed else 0)
+    """Rebuild tables from the stored results and print them; the files of all formats are written.
+
+    With --columns, --fit or --longtable they are printed, or written to --out, and the files stay.
+    """
+    suffixes, keep = {f".{format}"}, listed(columns)
+    with ExitStack() as stack:
+        request = stack.enter_context(requested(keep, fit, longtable))
+        if out or keep or fit or longtable:
+            folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            stack.enter_context(manifest.aside(folder.expanduser().absolute(), suffixes))
+        files, failed = rebuild(ids, suffixes, profile)
+        print("\n".join(str(file) if out else file.read_text() for file in files), end="\n" if out else "")
+    for why in request.left_out:
+        typer.echo(f"left out: {why}", err=True)
+    raise typer.Exit(EXIT_FAILED if failed or request.left_out and not files else 0)
 
 
 @app.command()
 def figures(
     ids: Ids = None,
     profile: Profile = None,
-    pdf: Annotated[bool, typer.Option("--pdf", help="PDF beside SVG and PNG.")] = False,
+    format: Annotated[str, typer.Option(help="svg, png, pdf, pgf, with commas between.")] = "svg,png",
+    width: Annotated[str | None, typer.Option(help="Width of the files: 5.5in, 14cm, 345pt.")] = None,
+    style: Annotated[str | None, typer.Option(help="paper, slides or a file of matplotlib settings.")] = None,
+    out: Out = None,
 ) -> None:
-    """Rebuild figures from the stored results and name their files."""
-    from causalnb.lab.figures import also
+    """Rebuild figures from the stored results and name their files.
 
-    with also(*["pdf"] * pdf):
-        files, failed = rebuild(ids, {".svg", ".png", ".pdf"}, profile)
+    --width, --style and pgf need --out: the files in figures/ have the house style.
+    """
+    from causalnb.lab import figures
+
+    formats = listed(format)
+    if not out and (width or style or "pgf" in formats):
+        raise CausalnbError("figures/ keeps the house style: say with --out where other files go.")
+    with ExitStack() as stack:
+        stack.enter_context(figures.requested(formats, style, inches(width)))
+        if out:
+            suffixes = {f".{format}" for format in formats}
+            stack.enter_context(manifest.aside(out.expanduser().absolute(), suffixes))
+        files, failed = rebuild(ids, {f".{format}" for format in (*formats, "svg", "png")}, profile)
     for file in files:
-        print(shown(file))
+        if file.suffix.removeprefix(".") in formats:
+            print(shown(file))
     raise typer.Exit(EXIT_FAILED if failed else 0)

@@ -59,13 +59,13 @@ def build(artefact_id: str, profile: str | None = None) -> list[Path]:
     item, profile = registry.find(artefact_id), profiles.current(profile).name
     if not item.build:
         raise LabError(f"{artefact_id} has no builder yet: it cannot be made.")
-    with figures.style(), evidence.stored_only(), manifest.building(item, profile) as made:
+    with figures.style(), figures.closed(), evidence.stored_only(), manifest.building(item, profile) as made:
         with codebase.recorded() as called:
             item.build(profile)
-        if not made.content:
+        if not made.alts:
             raise LabError(f"the builder of {artefact_id} saved nothing: call save_figure or save_table.")
         made.results, made.code = origin(item, profile), codebase.described(codebase.current().called(called))
-    return [figures_dir(profile) / name for name in sorted(made.content)]
+    return made.paths()
 
 
 def build_all(profile: str | None = None, ids: Iterable[str] | None = None) -> list[dict]:

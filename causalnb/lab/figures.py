@@ -2,17 +2,22 @@
 
 import io
 import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 from cycler import cycler
+from matplotlib import ticker
 
 from causalnb.errors import LabError
-from causalnb.lab import manifest
+from causalnb.lab import fitting, latex, manifest
+from causalnb.paths import shown
 
 COLOURS = {
     "blue": "#0072B2",
@@ -54,26 +59,89 @@ PLAIN = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "pgf": None,
 }
-_asked: ContextVar[tuple[str, ...]] = ContextVar("asked", default=())
+FIXED = ("svg.hashsalt", "svg.fonttype", "pdf.fonttype")
+STYLES = Path(__file__).parent / "styles"
+
+
+@dataclass(frozen=True)
+class Request:
+    """How the figures that are saved shall differ: settings of matplotlib, width in inches, formats."""
+
+    formats: tuple[str, ...] = ()
+    settings: Mapping = field(default_factory=dict)
+    width: float | None = None
+
+
+NOTHING = Request()
+_request: ContextVar[Request] = ContextVar("request", default=NOTHING)
 
 
 @contextmanager
-def also(*formats: str) -> Iterator[None]:
-    """Within this context save_figure writes these formats too."""
-    token = _asked.set(formats)
+def requested(
+    formats: Iterable[str] = (), style: str | Path | None = None, width: float | None = None
+) -> Iterator[None]:
+    """Within this context save_figure writes these formats too, in a style, `width` inches wide.
+
+    `style`: paper, slides or a file of settings; it wins over the house style, and its figure.figsize is the
+    width unless `width` is given. LabError for what is no format, style or width.
+    """
+    formats, settings = tuple(formats), _settings(style) if style else {}
+    if unknown := [format for format in formats if format not in PLAIN]:
+        raise LabError(f"a figure is not saved as {unknown[0]!r}: use {', '.join(PLAIN)}.")
+    width = width or settings.get("figure.figsize", (None,))[0]
+    if width is not None and not 1 <= width <= 40:
+        raise LabError(f"a figure is not {width:g} inches wide: give a width between 1 and 40.")
+    token = _request.set(Request(formats, settings, width))
     try:
         yield
     finally:
-        _asked.reset(token)
+        _request.reset(token)
+
+
+def _settings(style: str | Path) -> dict:
+    house = STYLES / f"{style}.mplstyle"
+    path = house if house.is_file() else Path(style).expanduser()
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in STYLES.glob("*.mplstyle")))
+        raise LabError(f"there is no style {str(style)!r}: use {known}, or the path of a file of settings.")
+    try:
+        settings = dict(mpl.rc_params_from_file(path, use_default_template=False))
+    except (OSError, ValueError) as error:
+        raise LabError(
+            f"{shown(path)} cannot be read ({error}): give a file of matplotlib settings."
+        ) from error
+    if not settings:
+        raise LabError(f"{shown(path)} sets nothing: write lines such as `font.size: 12`.")
+    return settings
 
 
 def style() -> ExitStack:
-    """Set the house style now; in a `with`, the style before comes back at its end."""
-    before, undo = {key: mpl.rcParams[key] for key in RC}, ExitStack()  # type: ignore[index]
-    undo.callback(mpl.rcParams.update, before)  # type: ignore[arg-type]
-    mpl.rcParams.update(RC)  # type: ignore[arg-type]
+    """Set the house style now, and what was `requested`; in a `with`, the style before comes back."""
+    wanted = {**RC, **_request.get().settings}
+    before, undo = {key: mpl.rcParams[key] for key in wanted}, ExitStack()
+    undo.callback(mpl.rcParams.update, before)
+    mpl.rcParams.update(wanted)
     return undo
+
+
+def text_size(size: float) -> float:
+    """Points of a text that has `size` points in the house style: larger where the style's text is."""
+    return size * mpl.rcParams["font.size"] / RC["font.size"]
+
+
+@contextmanager
+def closed() -> Iterator[None]:
+    """Close at the end the figures that were opened within this context."""
+    import matplotlib.pyplot as plt
+
+    before = set(plt.get_fignums())
+    try:
+        yield
+    finally:
+        for number in set(plt.get_fignums()) - before:
+            plt.close(number)
 
 
 def signed(values) -> dict:
@@ -92,27 +160,70 @@ def _points(artist) -> int:
     return len(artist.get_xdata()) if isinstance(artist, lines.Line2D) else 0  # type: ignore[arg-type]
 
 
-def render(fig, format: str, dpi: int = 150) -> bytes:
-    """`fig` as svg, png or pdf bytes, the same bytes every time; dense layers become pixels at `dpi`."""
-    if format not in PLAIN:
-        raise LabError(f"a figure is not saved as {format!r}: use {', '.join(PLAIN)}.")
-    for artist in fig.findobj(lambda a: _points(a) > DENSE):
-        artist.set_rasterized(True)
-    for ax in fig.axes:  # the layout starts from its grid, not from where the last drawing left it
+def _laid_out_anew(fig) -> None:
+    """Let the layout start from its grid, not from where the last drawing left it."""
+    for ax in fig.axes:
         if ax.get_in_layout() and ax.get_subplotspec():
             ax.set_subplotspec(ax.get_subplotspec())
-    last = b""
+
+
+def render(fig, format: str, dpi: int = 150) -> bytes:
+    """`fig` as svg, png or pdf bytes, the same bytes every time; dense layers become pixels at `dpi`."""
+    if format not in PLAIN or format == "pgf":
+        raise LabError(f"a figure is not drawn as {format!r}: use svg, png or pdf.")
+    _dense_as_pixels(fig)
+    _laid_out_anew(fig)
+    last, settings = b"", {"savefig.bbox": None, **{key: RC[key] for key in FIXED}, **_request.get().settings}
     for _ in range(5):  # and is drawn until it has settled
-        out, names = io.BytesIO(), {}
-        with mpl.rc_context({key: RC[key] for key in ("svg.hashsalt", "svg.fonttype", "pdf.fonttype")}):
+        out = io.BytesIO()
+        with mpl.rc_context(settings):
             fig.savefig(out, format=format, dpi=dpi, metadata=PLAIN[format])
         data = out.getvalue()
         if format == "svg":  # ids are hashes of positions to the last bit: number them instead
-            data = IDS.sub(lambda id: b"x%d" % names.setdefault(id[0], len(names)), data)  # noqa: B023  (called at once)
+            data = _numbered(data)
         if data == last:
             break
         last = data
     return last
+
+
+def _numbered(svg: bytes) -> bytes:
+    names: dict[bytes, int] = {}
+    return IDS.sub(lambda id: b"x%d" % names.setdefault(id[0], len(names)), svg)
+
+
+def _dense_as_pixels(fig) -> None:
+    for artist in fig.findobj(lambda a: _points(a) > DENSE):
+        artist.set_rasterized(True)
+
+
+def _pgf(fig, name: str, dpi: int = 150) -> dict[str, bytes]:
+    """`fig` for LaTeX to read, in the document's font: suffix -> bytes, of <name>.pgf and its pictures."""
+    from matplotlib.text import Text
+
+    system = next(filter(shutil.which, (mpl.rcParams["pgf.texsystem"], "pdflatex", "lualatex")), None)
+    if system is None:
+        raise LabError("pgf needs LaTeX, which is not installed: install TeX, or use pdf.")
+    _dense_as_pixels(fig)
+    for text in fig.findobj(Text):
+        text.set_text(_in_latex(text.get_text()))
+    for axis in (axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)):
+        if isinstance(axis.get_major_formatter(), ticker.FixedFormatter | ticker.FuncFormatter):
+            axis.set_major_formatter(_escaping(axis.get_major_formatter()))
+    _laid_out_anew(fig)
+    settings = {"pgf.texsystem": system, "pgf.rcfonts": False, "savefig.bbox": None}
+    with tempfile.TemporaryDirectory() as folder, mpl.rc_context({**settings, **_request.get().settings}):
+        fig.savefig(Path(folder) / f"{name}.pgf", dpi=dpi)
+        return {file.name.removeprefix(name): file.read_bytes() for file in Path(folder).iterdir()}
+
+
+def _in_latex(text: str) -> str:
+    parts = re.split(r"((?<!\\)\$[^$]*\$)", text)
+    return "".join(part if at % 2 else latex.escaped(part) for at, part in enumerate(parts))
+
+
+def _escaping(formatter):
+    return ticker.FuncFormatter(lambda value, place: _in_latex(formatter(value, place)))
 
 
 def _described(alt: str) -> str:
@@ -131,14 +242,20 @@ def save_figure(
     formats: Iterable[str] = ("svg", "png"),
 ) -> list[Path]:
     """Write figures/<source>/<name>.<format> and the manifest; LabError without alt text or above LIMIT."""
-    alt, wanted = _described(alt), dict.fromkeys((*formats, *_asked.get()))
-    content = {f".{format}": render(fig, format) for format in wanted}
-    for suffix, data in content.items():
-        if len(data) > LIMIT:
+    alt, request = _described(alt), _request.get()
+    beside = [format for format in PLAIN if manifest.present(id, f".{format}", profile)]  # are made anew
+    wanted = [f for f in dict.fromkeys((*formats, *request.formats, *beside)) if manifest.wants(f".{f}")]
+    if wanted and request.width:
+        fitting.fit(fig, request.width, text_size(1))
+    content = {f".{format}": render(fig, format) for format in wanted if format != "pgf"}
+    for suffix in manifest.RECORDED & set(content):
+        if len(content[suffix]) > LIMIT and not manifest.is_aside():
             raise LabError(
-                f"{id}{suffix} has {len(data):,} bytes and may have {LIMIT:,}: "
+                f"{id}{suffix} has {len(content[suffix]):,} bytes and may have {LIMIT:,}: "
                 "draw fewer points or a smaller figure."
             )
+    if "pgf" in wanted:  # last: it changes the texts
+        content |= _pgf(fig, manifest.file_name(id))
     return manifest.save(id, content, alt, caption, profile)
 
 
@@ -175,9 +292,11 @@ def draw_graph(
     """Draw a graph (networkx, or an adjacency (N, N) whose entry i, j is the edge i -> j); returns positions.
 
     A DAG is laid out from causes to effects, another graph on a circle; `colours`: node -> name in COLOURS;
-    an edge's weight is its width, and a negative one is dashed.
+    an edge's weight is its width, and a negative one is dashed. `size`, `font_size`: as in the house style.
     """
     import networkx as nx
+
+    size, font_size = size * text_size(1) ** 2, text_size(font_size)
 
     if not isinstance(graph, nx.Graph):
         matrix = np.asarray(graph, dtype=float)

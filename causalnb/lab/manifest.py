@@ -1,7 +1,7 @@
 """figures/manifest.json: the files of each artefact, what they show, and the results they were made from."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from causalnb.paths import figures_dir, shown
 
 FIELDS = {"files", "alt", "caption", "profile", "results", "needs", "code"}
 NO_CODE = {"units": "", "edges": ""}
+RECORDED = {".md", ".tex", ".csv", ".svg", ".png"}  # other formats lie beside these, on request
 
 
 @dataclass
@@ -28,8 +29,61 @@ class Build:
     results: str | None = None
     code: Mapping[str, str] = field(default_factory=lambda: NO_CODE)
 
+    def path(self, name: str) -> Path:
+        """Where the file `name`, <source>/<name><suffix>, is written."""
+        aside = _aside.get()
+        return aside.folder / name.replace("/", "_", 1) if aside else figures_dir(self.profile) / name
+
+    def paths(self) -> list[Path]:
+        """All files, by name."""
+        return [self.path(name) for name in sorted(self.content)]
+
+
+@dataclass(frozen=True)
+class Aside:
+    """A folder that takes files with `suffixes` in place of figures/."""
+
+    folder: Path
+    suffixes: frozenset[str]
+
 
 _current: ContextVar[Build | None] = ContextVar("current", default=None)
+_aside: ContextVar[Aside | None] = ContextVar("aside", default=None)
+
+
+@contextmanager
+def aside(folder: Path, suffixes: Iterable[str]) -> Iterator[None]:
+    """Within this context only files with `suffixes` are made, as <source>_<name><suffix> in `folder`.
+
+    figures/ and its manifest stay as they are.
+    """
+    token = _aside.set(Aside(folder, frozenset(suffixes)))
+    try:
+        yield
+    finally:
+        _aside.reset(token)
+
+
+def is_aside() -> bool:
+    """Whether files go to another folder."""
+    return _aside.get() is not None
+
+
+def file_name(id: str) -> str:
+    """Name of the files of `id`, without suffix."""
+    return id.replace(".", "_" if is_aside() else "/", 1).rsplit("/")[-1]
+
+
+def wants(suffix: str) -> bool:
+    """Whether a file with `suffix` is to be made."""
+    current = _aside.get()
+    return current is None or suffix in current.suffixes
+
+
+def present(id: str, suffix: str, profile: str | None = None) -> bool:
+    """Whether figures/<source>/<name><suffix> is there, and not left out."""
+    build = _current.get() or Build(registry.find(id), profiles.current(profile).name)
+    return _aside.get() is None and build.path(id.replace(".", "/", 1) + suffix).is_file()
 
 
 def entries(profile: str | None = None) -> dict:
@@ -51,13 +105,21 @@ def entries(profile: str | None = None) -> dict:
 
 def _commit(build: Build, whole: bool) -> None:
     folder, item = figures_dir(build.profile), build.item
+    if _aside.get():
+        for name, data in build.content.items():
+            files.write_atomic(build.path(name), data)
+        return
     busy = "another run is writing the figures: wait for it or stop it."
     with files.lock("manifest", busy, wait=60), files.uninterrupted():
         known = entries(build.profile)
         before = known.get(item.id, {"files": {}})["files"]
         for name, data in build.content.items():
             files.write_atomic(folder / name, data)
-        written = {name: sha256(data).hexdigest() for name, data in build.content.items()}
+        written = {
+            name: sha256(data).hexdigest()
+            for name, data in build.content.items()
+            if Path(name).suffix in RECORDED
+        }
         known[item.id] = {
             "files": written if whole else {**before, **written},
             "alt": " ".join(build.alts),
@@ -69,7 +131,7 @@ def _commit(build: Build, whole: bool) -> None:
         }
         text = json.dumps(known, indent=1, sort_keys=True) + "\n"
         files.write_atomic(folder / "manifest.json", text.encode())
-        for name in set(before) - set(written) if whole else ():
+        for name in set(before) - set(build.content) if whole else ():
             (folder / name).unlink(missing_ok=True)
 
 
@@ -104,4 +166,4 @@ def save(
     build.captions.append(caption)
     if single:
         _commit(build, whole=False)
-    return [figures_dir(build.profile) / name for name in named]
+    return [build.path(name) for name in named]

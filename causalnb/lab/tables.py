@@ -2,12 +2,14 @@
 
 import csv
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from causalnb.errors import LabError
-from causalnb.lab import manifest
+from causalnb.lab import latex, manifest
 from causalnb.lab.statistics import Summary
 from causalnb.paths import paper_dir, shown
 
@@ -68,20 +70,21 @@ class Table:
         body = tabulate(rows, head, "pipe", disable_numparse=True)
         return "\n\n".join(filter(None, [f"**{self.caption}**", body, self.notes])) + "\n"
 
-    def latex(self) -> str:
-        """A table environment (booktabs), label tab:<id>; everything is escaped."""
-        from tabulate import tabulate
+    def latex(self, fit: bool = False, longtable: bool = False) -> str:
+        """A table environment (booktabs), label tab:<id>, as `latex.table` sets it; everything is escaped."""
+        return latex.table(self.id, self._cells(header=True), self.caption, self.notes, fit, longtable)
 
-        def escaped(text: str) -> str:
-            row = tabulate([[text]], tablefmt="latex", disable_numparse=True).split("\n")[2]
-            return row.strip().removesuffix(r"\\").strip()
-
-        head, *rows = self._cells(header=True)
-        body = tabulate(rows, head, "latex_booktabs", disable_numparse=True)
-        notes = f"\\par\\small {escaped(self.notes)}\n" if self.notes else ""
-        title = f"\\caption{{{escaped(self.caption)}}}\n\\label{{tab:{self.id}}}"
-        text = f"\\begin{{table}}\n\\centering\n{title}\n{body}\n{notes}\\end{{table}}\n"
-        return text.replace("±", r"$\pm$")
+    def only(self, columns: Sequence[str]) -> "Table":
+        """This table with `columns` alone, in this order: names, or numbers from 1; LabError for others."""
+        names = [*map(str, self.columns)]
+        numbers = {str(at): at - 1 for at in range(1, len(names) + 1)}
+        places = {**numbers, **{name: at for at, name in reversed([*enumerate(names)])}}
+        if lacking := [column for column in columns if column not in places]:
+            known = ", ".join(f"{number} {names[at]!r}" for number, at in numbers.items())
+            raise LabError(f"{self.id} has no column {lacking[0]!r}: it has {known}.")
+        kept = [places[column] for column in columns]
+        rows = [[row[at] for at in kept] for row in self.rows]
+        return replace(self, columns=[self.columns[at] for at in kept], rows=rows)
 
     def csv(self) -> str:
         """Columns and cells only."""
@@ -93,9 +96,43 @@ class Table:
         return self.markdown()
 
 
+@dataclass
+class Request:
+    """How the tables that are saved shall differ; `left_out` is why some of them were not."""
+
+    columns: Sequence[str] = ()
+    fit: bool = False
+    longtable: bool = False
+    left_out: list[str] = field(default_factory=list)
+
+
+_request: ContextVar[Request | None] = ContextVar("request", default=None)
+
+
+@contextmanager
+def requested(columns: Sequence[str] = (), fit: bool = False, longtable: bool = False) -> Iterator[Request]:
+    """Within this context save_table keeps these columns, and leaves out a table without them."""
+    token = _request.set(request := Request(columns, fit, longtable))
+    try:
+        yield request
+    finally:
+        _request.reset(token)
+
+
 def save_table(table: Table, profile: str | None = None) -> list[Path]:
-    """Write figures/<source>/<name>.{md,tex,csv} and the manifest."""
-    content = {".md": table.markdown(), ".tex": table.latex(), ".csv": table.csv()}
+    """Write figures/<source>/<name>.{md,tex,csv} and the manifest, or what was `requested` elsewhere."""
+    request = _request.get() or Request()
+    try:
+        table = table.only(request.columns) if request.columns else table
+    except LabError as error:
+        request.left_out.append(str(error))
+        return manifest.save(table.id, {}, "", "", profile)
+    texts = {
+        ".md": table.markdown,
+        ".tex": lambda: table.latex(request.fit, request.longtable),
+        ".csv": table.csv,
+    }
+    content = {suffix: text() for suffix, text in texts.items() if manifest.wants(suffix)}
     alt = f"Table with {len(table.rows)} rows and the columns {', '.join(map(str, table.columns))}."
     content = {suffix: text.encode() for suffix, text in content.items()}  # type: ignore[misc]
     return manifest.save(table.id, content, alt, table.caption, profile)  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 import io
 import os
+import re
+import shutil
 import subprocess
 import sys
 from hashlib import sha256
@@ -15,7 +17,7 @@ import pytest
 
 from causalnb import paths
 from causalnb.errors import LabError
-from causalnb.lab import figures, manifest
+from causalnb.lab import building, figures, fitting, manifest, registry
 
 ALT = "Two lines that rise from left to right."
 
@@ -58,10 +60,11 @@ def test_the_same_bytes_in_another_process():
 
 def test_a_change_changes_the_bytes(axes):
     axes.plot([0, 1], [1, 2])
-    before = [figures.render(axes.figure, kind) for kind in figures.PLAIN]
-    assert before == [figures.render(axes.figure, kind) for kind in figures.PLAIN]
+    kinds = ("svg", "png", "pdf")
+    before = [figures.render(axes.figure, kind) for kind in kinds]
+    assert before == [figures.render(axes.figure, kind) for kind in kinds]
     axes.plot([0, 1], [2, 1])
-    assert not set(before) & {figures.render(axes.figure, kind) for kind in figures.PLAIN}
+    assert not set(before) & {figures.render(axes.figure, kind) for kind in kinds}
 
 
 def test_what_was_drawn_before_does_not_matter():
@@ -86,7 +89,7 @@ def test_no_date_no_text_elements(axes):
     text = figures.render(axes.figure, "svg").decode()
     assert "<text" not in text and "<dc:date>" not in text and mpl.__version__ not in text
     assert b"Software" not in figures.render(axes.figure, "png")
-    with pytest.raises(LabError, match="not saved as 'gif': use svg, png, pdf"):
+    with pytest.raises(LabError, match="not drawn as 'gif': use svg, png or pdf"):
         figures.render(axes.figure, "gif")
 
 
@@ -142,24 +145,135 @@ def test_save_figure(lab, axes):
     entry = manifest.entries()["toy.fig1"]
     assert entry["files"] == {f"toy/{path.name}": sha256(path.read_bytes()).hexdigest() for path in saved}
     assert (entry["alt"], entry["caption"], entry["profile"]) == (ALT, "Lines.", "laptop")
-    assert (
-        figures.save_figure(axes.figure, "toy.fig1", alt=ALT, formats=["pdf"])[0].read_bytes()[:4] == b"%PDF"
-    )
-    with figures.also("pdf"):
-        kinds = [path.suffix for path in figures.save_figure(axes.figure, "toy.fig1", alt=ALT)]
-    assert kinds == [".svg", ".png", ".pdf"]
-    assert len(figures.save_figure(axes.figure, "toy.fig1", alt=ALT)) == 2
     for alt in ("", "a figure", " " * 30):
         with pytest.raises(LabError, match="describes no figure"):
             figures.save_figure(axes.figure, "toy.fig1", alt=alt)
 
 
-def test_other_formats_on_request(lab, axes):
+def test_a_pdf_on_request_stays_and_is_made_anew(lab, axes):
     axes.plot([0, 1])
-    with figures.also("pdf"):
+    with figures.requested(["pdf"]):
         saved = figures.save_figure(axes.figure, "toy.fig1", alt=ALT)
     assert [path.suffix for path in saved] == [".svg", ".png", ".pdf"]
-    assert [path.suffix for path in figures.save_figure(axes.figure, "toy.fig1", alt=ALT)] == [".svg", ".png"]
+    before = saved[-1].read_bytes()
+    axes.plot([1, 0])
+
+    @registry.artefact("toy.fig1")
+    def build(profile):
+        figures.save_figure(axes.figure, "toy.fig1", alt=ALT)
+
+    assert saved[-1] in building.build("toy.fig1")
+    assert saved[-1].read_bytes()[:4] == b"%PDF" and saved[-1].read_bytes() != before
+    assert set(manifest.entries()["toy.fig1"]["files"]) == {"toy/fig1.svg", "toy/fig1.png"}
+
+
+def test_a_build_leaves_no_figure_open(lab):
+    mine = plt.figure()
+
+    @registry.artefact("toy.fig1")
+    def build(profile):
+        for name in ("toy.fig1", "toy.fig1_part"):
+            figures.save_figure(plt.figure(), name, alt=ALT)
+
+    building.build("toy.fig1")
+    assert plt.get_fignums() == [mine.number]
+    plt.close(mine)
+
+
+def test_elsewhere_nothing_in_figures_changes(lab, axes, tmp_path):
+    with manifest.aside(tmp_path / "out", {".pdf"}), figures.requested(["pdf", "svg"], width=4.0):
+        saved = figures.save_figure(axes.figure, "toy.fig1", alt=ALT)
+    assert saved == [tmp_path / "out" / "toy_fig1.pdf"] and [*(tmp_path / "out").iterdir()] == saved
+    assert not (lab.folder / "figures").exists() and b"MediaBox [ 0 0 288 " in saved[0].read_bytes()
+
+
+@pytest.mark.parametrize("asked", [3.3, 5.5, 12.0])
+def test_the_width_asked_for_is_the_width_of_the_file(lab, axes, tmp_path, asked):
+    from PIL import Image
+
+    axes.set(title="a title that is long, with many words, and still is not cut", ylabel="y" * 50)
+    with manifest.aside(tmp_path, {".png"}), figures.requested(["png"], "slides", asked):
+        (path,) = figures.save_figure(axes.figure, "toy.fig1", alt=ALT)
+    assert Image.open(path).width == round(asked * 150)
+
+
+def inside(fig, texts):
+    fig.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in texts]
+    return all(box.x0 >= -2 and box.x1 <= fig.bbox.x1 + 2 for box in boxes), boxes
+
+
+def test_titles_and_legends_are_broken_until_they_fit():
+    with figures.style():
+        fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3))
+        for ax in (left, right):
+            ax.set_title("a title with $a + b$ of many words that meets the other")
+            ax.plot([0, 1], label="a line that has a name of many words, all of them long")
+        legend = fig.legend(loc="outside lower center", ncols=2)
+        before = [text.get_text() for text in (left.title, right.title, *legend.get_texts())]
+        fitting.fit(fig, 4.0, 1.0)
+        texts = [left.title, right.title, *legend.get_texts()]
+        within, (one, other, *_) = inside(fig, texts)
+        assert within and (one.x1 < other.x0 or one.y0 > other.y1) and fig.get_figwidth() == 4.0
+        assert [" ".join(text.get_text().split()) for text in texts] == before
+        assert "\n" in left.title.get_text() and "$a + b$" in left.title.get_text()
+        plt.close(fig)
+
+
+def test_a_word_that_is_too_long_shrinks_or_is_named(caplog):
+    with figures.style():
+        for letters, named in ((60, False), (200, True)):
+            fig, ax = plt.subplots(figsize=(4, 3))
+            ax.set_title("w" * letters, fontsize=figures.text_size(8))
+            fitting.fit(fig, 4.0, 1.0)
+            assert (("w" * letters) in caplog.text) is named and inside(fig, [ax.title])[0] is not named
+            assert ax.title.get_fontsize() < 8
+            plt.close(fig)
+
+
+def test_texts_follow_the_style(tmp_path):
+    (tmp_path / "mine.mplstyle").write_text("font.size: 12\nimage.cmap: gray\n")
+    with mpl.rc_context({"axes.labelcolor": "red", "font.size": 30}):
+        with figures.style():
+            assert [figures.text_size(size) for size in (5.5, 6.5, 7.5, 8, 9)] == [5.5, 6.5, 7.5, 8, 9]
+            assert mpl.rcParams["axes.labelcolor"] == "red" and mpl.rcParams["font.size"] == 9
+        with figures.requested(style=tmp_path / "mine.mplstyle"), figures.style():
+            assert figures.text_size(6) == 8 and mpl.rcParams["image.cmap"] == "gray"
+            assert mpl.rcParams["axes.labelcolor"] == "red" and not mpl.rcParams["axes.spines.top"]
+        assert mpl.rcParams["font.size"] == 30
+
+
+def test_requests_that_are_refused(tmp_path):
+    (tmp_path / "empty").write_text("# nothing\n")
+    for wrong, why in (
+        ({"formats": ["gif"]}, "not saved as 'gif': use svg, png, pdf, pgf"),
+        ({"style": "posters"}, "no style 'posters': use paper, slides, or the path"),
+        ({"style": tmp_path / "empty"}, "empty sets nothing"),
+        ({"width": 0.1}, "not 0.1 inches wide"),
+    ):
+        with pytest.raises(LabError, match=why), figures.requested(**wrong):
+            pass
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="no TeX")
+def test_pgf_is_read_by_latex(lab, axes, tmp_path):
+    axes.set(title="τ & 50 % of a_b → $x^2$", xlabel="α ± 1")
+    axes.set_xticks([0, 1], ["a_b", "β #1"])
+    axes.imshow(np.eye(3))
+    with manifest.aside(tmp_path, {".pgf"}), figures.requested(["pgf"], width=3.0):
+        saved = figures.save_figure(axes.figure, "toy.fig1", alt=ALT)
+    assert {path.name for path in saved} == {"toy_fig1.pgf", "toy_fig1-img0.png"}
+    (tmp_path / "t.tex").write_text(
+        "\\documentclass{article}\\usepackage{pgf}\\def\\mathdefault#1{#1}\\begin{document}"
+        "\\setbox0\\hbox{\\input{toy_fig1.pgf}}\\typeout{WIDTH \\the\\wd0}\\box0\\end{document}"
+    )
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    run = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, timeout=120, encoding="utf-8", errors="replace"
+    )
+    assert run.returncode == 0, run.stdout[-2000:]
+    width = float(re.search(r"WIDTH ([\d.]+)pt", run.stdout)[1])
+    assert width == pytest.approx(3 * 72.27, abs=0.1)
 
 
 def test_a_large_figure_is_refused(lab, axes, monkeypatch):

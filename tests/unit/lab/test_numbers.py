@@ -208,8 +208,17 @@ def test_latex_is_escaped():
     assert (
         r"\caption{Sums \& more.}" in text and r"\label{tab:toy.table1}" in text and r"100 \% of all." in text
     )
-    assert r"a|b\_c" in text and r"0.984 $\pm$ 0.010 (3)" in text and r"\toprule" in text and "±" not in text
-    assert text.count(r"\begin") == text.count(r"\end") == 2 and r"\small" not in table(notes="").latex()
+    assert r"0.984 $\pm$~0.010 (3)" in text and r"\toprule" in text and "±" not in text
+    assert text.count(r"\begin") == text.count(r"\end") == 3 and "minipage" not in table(notes="").latex()
+    assert text.splitlines()[1] == r"% \usepackage{array,booktabs}"
+
+
+def test_columns_by_name_or_number():
+    wide = table(columns=["arm", "cells, points"])
+    assert wide.only(["cells, points", "1"]) == wide.only(["2", "arm"])
+    assert wide.only(["2"]).columns == ["cells, points"] and wide.only(["2"]).rows[1] == [0.123456]
+    with pytest.raises(LabError, match="toy.table1 has no column 'speed': it has 1 'arm', 2 'cells, points'"):
+        wide.only(["arm", "speed"])
 
 
 def test_csv():
