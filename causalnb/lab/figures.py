@@ -212,7 +212,7 @@ def _pgf(fig, name: str, dpi: int = 150) -> dict[str, bytes]:
             axis.set_major_formatter(_escaping(axis.get_major_formatter()))
     _laid_out_anew(fig)
     settings = {"pgf.texsystem": system, "pgf.rcfonts": False, "savefig.bbox": None}
-    with tempfile.TemporaryDirectory() as folder, mpl.rc_context({**settings, **_request.get().settings}):
+    with tempfile.TemporaryDirectory() as folder, mpl.rc_context({**settings, **_request.get().settings}):  # type: ignore[dict-item]
         fig.savefig(Path(folder) / f"{name}.pgf", dpi=dpi)
         return {file.name.removeprefix(name): file.read_bytes() for file in Path(folder).iterdir()}
 
