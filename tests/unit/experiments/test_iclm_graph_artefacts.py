@@ -12,7 +12,7 @@ from causalnb.experiments.iclm.artefacts import claims_graph
 from causalnb.experiments.iclm.artefacts import graphs as artefacts
 from causalnb.experiments.iclm.artefacts import interventions as effect
 from causalnb.iclm import Node, check_claims, graphs, temporal_graph
-from causalnb.lab import building, registry, results
+from causalnb.lab import building, records, registry
 from causalnb.paths import figures_dir
 
 SHORT = {"steps": 3}
@@ -262,7 +262,7 @@ def test_a_run_stores_effects(effects, tmp_path):
     )
     found = interventions.run_interventions(run)
     assert found["metrics"]["router"] == found["metrics"]["broken"] == 0 < found["metrics"]["domain_1"]
-    stored = results.plain(found["history"])
+    stored = records.plain(found["history"])
     live = effects[(effects.arm == "invariant") & (effects.seed == 0)]
     assert [row["change"] for row in stored] == live.change.tolist()
     assert registry.config("iclm.interventions", "later_strong")["epsilon"] == 100.0
