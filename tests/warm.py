@@ -6,6 +6,7 @@ Only the start of a kernel is another one: nbval talks to it, checks it and ends
 Where forking is not safe (macOS), `warm` is python3.
 """
 
+import builtins
 import json
 import os
 import select
@@ -15,29 +16,39 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 LATER = {"ipywidgets"}  # asks at its import for the kernel it is in
 
 
-def heat() -> None:
-    """Import what the notebooks import, in the order in which they do."""
-    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-    from importlib import import_module
-
-    import ipykernel.kernelapp  # noqa: F401
-
+def of_the_notebooks() -> Iterator[str]:
+    """Dotted names of what the notebooks import, in the order in which they do."""
     from tests.repo.tree import code_of, imports, notebooks
 
     for path in notebooks():
-        for name in sorted(imports(code_of(json.loads(path.read_text())))):
-            while name and name.partition(".")[0] not in LATER:
-                try:
-                    import_module(name)
-                    break
-                except ImportError:  # the last part names what is in the module
-                    name = name.rpartition(".")[0]
+        yield from sorted(imports(code_of(json.loads(path.read_text()))))
+
+
+def heat(names: Iterable[str] | None = None) -> None:
+    """Import `names` (default: what the notebooks import) as they would be in a kernel."""
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    import ipykernel.kernelapp  # noqa: F401
+
+    builtins.get_ipython = lambda: SimpleNamespace(kernel=True)  # pandas asks whether this is a terminal
+    import pandas  # noqa: F401
+
+    del builtins.get_ipython
+    for name in of_the_notebooks() if names is None else names:
+        while name and name.partition(".")[0] not in LATER:
+            try:
+                import_module(name)
+                break
+            except ImportError:  # the last part names what is in the module
+                name = name.rpartition(".")[0]
 
 
 def become_a_kernel(connection: socket.socket, wanted: dict) -> NoReturn:

@@ -16,9 +16,10 @@ from tests.repo.tree import ROOT
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux alone")
 BARELY = """
 import sys
+from functools import partial
 from tests import warm
 
-warm.heat = lambda: None
+warm.heat = partial(warm.heat, [])
 sys.exit(warm.main(sys.argv[1:]))
 """
 NBVAL = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
@@ -73,7 +74,10 @@ def test_nbval_says_of_a_fork_what_it_says_of_a_kernel(tmp_path):
             ("import os; x = int(os.environ['LEFT_TO_NOTEBOOKS']); print(x)", "5\n"),
             ("assert x == 5 and 'BARELY' not in globals()", None),
         ],
-        alone=[("assert 'x' not in globals()", None)],
+        alone=[
+            ("assert 'x' not in globals()", None),
+            ("import pandas; print(pandas.get_option('display.max_columns'))", "20\n"),
+        ],
         wrong=[("print(6)", "7\n")],
         fails=[("assert False", None)],
         hangs=[("import time; time.sleep(60)", None)],
@@ -81,7 +85,7 @@ def test_nbval_says_of_a_fork_what_it_says_of_a_kernel(tmp_path):
     )
     done = started(tmp_path, books)
     out, _ = done.communicate(timeout=120)
-    assert done.returncode == 1 and "4 failed, 3 passed" in out, out
+    assert done.returncode == 1 and "4 failed, 4 passed" in out, out
     assert "mismatch 'stdout'" in out and "Timeout of 5 seconds" in out
     for name in ("wrong", "fails", "hangs", "dies"):
         assert f"{name}.ipynb::Cell 0" in out.partition("short test summary")[2]
