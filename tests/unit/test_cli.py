@@ -240,7 +240,7 @@ def test_a_builder_that_fails_does_not_stop_the_others(home, executed):
 
 
 def test_figures_as_pdf_on_request(home):
-    assert "figures/sci/components.pdf" in call("figures", "sci.components", "--pdf")[0]
+    assert "figures/sci/components.pdf" in call("figures", "sci.components", "--format", "pdf")[0]
     assert (home / "figures/sci/components.pdf").read_bytes()[:4] == b"%PDF"
 
 

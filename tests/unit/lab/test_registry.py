@@ -292,14 +292,14 @@ def test_files_no_longer_made_go(lab, table):
     building.build("toy.fig1")
     entry = manifest.entries()["toy.fig1"]
     assert entry["alt"] == "alt one alt two" and set(entry["files"]) == {"toy/fig1.svg", "toy/fig1_part.svg"}
-    manifest.save("toy.fig1", {".pdf": b"3"}, "alone", "alone")
+    manifest.save("toy.fig1", {".png": b"3"}, "alone", "alone")
     entry = manifest.entries()["toy.fig1"]
     assert (
-        set(entry["files"]) == {"toy/fig1.svg", "toy/fig1_part.svg", "toy/fig1.pdf"}
+        set(entry["files"]) == {"toy/fig1.svg", "toy/fig1_part.svg", "toy/fig1.png"}
         and entry["alt"] == "alone"
     )
     building.build("toy.fig1")
-    assert not (lab.folder / "figures" / "toy" / "fig1.pdf").exists() and all(path.exists() for path in old)
+    assert not (lab.folder / "figures" / "toy" / "fig1.png").exists() and all(path.exists() for path in old)
     with pytest.raises(LabError, match="no artefact 'toy.fig9'"):
         manifest.save("toy.fig9", {".svg": b""}, "", "")
 
