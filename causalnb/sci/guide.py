@@ -48,7 +48,7 @@ class StructuralGNN(nn.Module):
 
     def forward(self, slots, edge_weights):
         """New slots (B, K, D) from slots (B, K, D) and edge weights (B, K, K)."""
-        for linear, norm in zip(self.linears, self.norms, strict=False):
+        for linear, norm in zip(self.linears, self.norms):  # noqa: B905  (as printed)
             slots = norm(slots + F.gelu(linear(edge_weights.transpose(1, 2) @ slots)))
         return slots
 

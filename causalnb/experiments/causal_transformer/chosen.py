@@ -1,6 +1,6 @@
-"""What the searches chose: read by the grid from chosen.json, which this module writes from stored results.
+"""What the searches chose: read by the grid from chosen.json, which `searches` writes from stored results.
 
-    python -m causalnb.experiments.causal_transformer.chosen
+    python -m causalnb.experiments.causal_transformer.searches
 
 The file is committed, and settings follow from it alone: neither another folder of results nor a search run
 again on another machine changes what is registered, and little is read for it. A test computes it again.
@@ -9,13 +9,11 @@ Where a choice changes, the runs that depend on it are stale: run them, and this
 
 import json
 from pathlib import Path
-from statistics import fmean
 
 from causalnb.errors import LabError
 
 FILE = Path(__file__).with_name("chosen.json")
 NAMES = {"used", "gcn_used", "entropies", "on_trial", "blanket", "compared", "spreads", "spread_used"}
-SOURCE = "causal_transformer"
 
 
 def read() -> dict:
@@ -27,75 +25,3 @@ def read() -> dict:
     if missing := NAMES - set(found):
         raise LabError(f"{FILE.name} lacks {min(missing)!r}: restore it from git, or give a first value.")
     return found
-
-
-def stored(id: str, arm: str) -> list:
-    """The laptop results of an arm, of all seeds; LabError for one that is missing or has other settings."""
-    from causalnb.lab import registry, results
-
-    experiment = f"{SOURCE}.{id}"
-    now = registry.config(experiment, arm, "laptop")
-    found = [results.read(experiment, arm, seed, "laptop") for seed in registry.seeds(experiment, "laptop")]
-    for result in found:
-        if not registry.same_settings(experiment, result.config, now):
-            raise LabError(f"{experiment} {arm} seed {result.seed} has other settings now: run it first.")
-    return found
-
-
-def best(arms, *ids: str) -> str:
-    """The first of the arms with the highest mean of validation and challenge accuracy in these searches."""
-
-    def score(arm: str) -> float:
-        results = [result for id in ids for result in stored(id, arm)]
-        cells = ("validation_accuracy", "challenge_accuracy")
-        return fmean(result.metrics[cell] for result in results for cell in cells)
-
-    return max(arms, key=score)
-
-
-def rounded(nats: float) -> float:
-    """To hundredths, half up, of the thousandths that are shown: 0.63499 is 0.635, and 0.64."""
-    return (int(1000 * nats + 0.5) + 5) // 10 / 100
-
-
-def final_entropy(id: str, arm: str) -> float:
-    """The entropy of an arm's maps at the end of training, on validation pairs."""
-    return rounded(fmean(result.history[-1]["entropy"] for result in stored(id, arm)))
-
-
-def computed() -> dict:
-    """The choices, from the stored results; LabError for the first one that is missing."""
-    from causalnb.experiments.causal_transformer import grid
-
-    def best_try(arm: str, id: str) -> int:
-        return int(best([f"{arm}_{number}" for number in range(grid.TRIES)], id).rpartition("_")[2])
-
-    searches = [f"beyond.search.{name}" for name in grid.OVERLAP]
-    used = {name: {arm: best_try(arm, f"search.{name}") for arm in grid.SEARCHED} for name in grid.OVERLAP}
-    on_trial, entropies, compared, spreads, spread_used = best(grid.BEYOND_TRIES, *searches), {}, {}, {}, {}
-    for name, search in zip(grid.OVERLAP, searches, strict=True):
-        held = stored(f"search.{name}", f"loss_{used[name]['loss']}")
-        entropies[name] = {
-            "search": rounded(fmean(result.metrics["challenge_entropy"] for result in held)),
-            **{part: final_entropy(f"overlap.{name}.{part}", "loss") for part in grid.MINORITIES},
-        }
-        compared[name] = best(grid.RATE_TRIES, search)
-        spreads[name] = {
-            "search": final_entropy(search, on_trial),
-            "m5": final_entropy(f"beyond.{name}.m5", on_trial),
-        }
-        spread_used[name] = best(grid.SPREAD_TRIES, f"beyond.spread.search.{name}")
-    return {
-        "used": used,
-        "gcn_used": {name: best_try("both", f"search.rate.{name}") for name in grid.GCN_RATES},
-        "entropies": entropies,
-        "on_trial": on_trial,
-        "blanket": best(grid.BLANKET_TRIES, *searches),
-        "compared": compared,
-        "spreads": spreads,
-        "spread_used": spread_used,
-    }
-
-
-if __name__ == "__main__":
-    FILE.write_text(json.dumps(computed(), indent=1) + "\n", encoding="utf-8")

@@ -20,6 +20,7 @@ from causalnb.experiments.causal_transformer import (
     models,
     readers,
     runs,
+    searches,
     sequence,
     translation,
 )
@@ -361,7 +362,7 @@ def test_an_arm_learns_from_the_part_it_names_alone(arm, part, tmp_path, monkeyp
 
 def test_choices_are_those_of_the_stored_searches_and_in_the_stored_runs(monkeypatch):
     monkeypatch.delenv("CAUSALNB_RESULTS")
-    assert chosen.read() == chosen.computed()
+    assert chosen.read() == searches.computed()
     followed = [spec for spec in registry.experiments() if spec.id.startswith("causal_transformer.")]
     for spec in followed:
         for arm in spec.arms:
@@ -372,7 +373,7 @@ def test_choices_are_those_of_the_stored_searches_and_in_the_stored_runs(monkeyp
 
 def test_a_missing_choice_and_a_missing_result_are_named(tmp_path, monkeypatch):
     with pytest.raises(LabError, match="there is no result .*bow_0.seed0.json: make it with"):
-        chosen.stored("search.nli", "bow_0")
+        searches.stored("search.nli", "bow_0")
     monkeypatch.setattr(chosen, "FILE", tmp_path / "chosen.json")
     with pytest.raises(LabError, match="chosen.json holds no choices .*: restore it from git"):
         chosen.read()
@@ -386,7 +387,7 @@ def test_a_result_of_other_settings_chooses_nothing(monkeypatch):
     now = registry.config("causal_transformer.search.nli", "bow_0", "laptop") | {"steps": 7}
     monkeypatch.setattr(registry, "config", lambda *_: now)
     with pytest.raises(LabError, match="search.nli bow_0 seed 0 has other settings now: run it first"):
-        chosen.stored("search.nli", "bow_0")
+        searches.stored("search.nli", "bow_0")
 
 
 @pytest.mark.parametrize("task", grid.OVERLAP)
