@@ -246,7 +246,7 @@ def test_controls_show_accuracy_beside_independence():
     ]
     assert line["choice, o.o.d."] == estimate(mean_ci(right))
     assert rows["ACRE", "ICLM"]["choice, o.o.d."] == ""
-    assert set(training.NAMES) == {"iclm", *controls[0], *controls[1]}
+    assert set(training.NAMES) == {"iclm", *arms[0], *arms[1]}
 
 
 def test_every_artefact_is_built(monkeypatch):

@@ -1,6 +1,5 @@
 """Every experiment really runs in the quick profile, and what it measures is what it says."""
 
-import importlib.util
 import math
 
 import numpy as np
@@ -79,9 +78,7 @@ def test_runs_in_quick_and_stores_numbers(id, arm, made):
 
 
 @every_experiment
-def test_its_code_and_its_settings_exist(experiment):
-    assert all(importlib.util.find_spec(module) for module in experiment.code)
-    assert experiment.run.__module__ in experiment.code
+def test_its_settings_exist(experiment):
     for profile in ("quick", "laptop", "gpu", "paper"):
         for arm in experiment.arms:
             registry.config(experiment.id, arm, profile)
