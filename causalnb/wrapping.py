@@ -95,15 +95,20 @@ class DecoderWrapper(PreTrainedModel):
     def __init__(self, config: PretrainedConfig, base_model: nn.Module | None = None):
         super().__init__(config)
         self._build(config)
-        if base_model is None:
-            adapter = getattr(config, "base_adapter", None)
-            base_model, self._trained = rebuild(config.base_config, adapter)
-        else:
-            for module in base_model.modules():
-                module._is_hf_initialized = True  # type: ignore[assignment]  # so that post_init does not draw its weights anew
-        self.base = base_model
+        self.base = self._rebuilt(config) if base_model is None else self._kept(base_model)
         self._connect(config)
         self.post_init()
+
+    def _rebuilt(self, config: PretrainedConfig) -> nn.Module:
+        base, self._trained = rebuild(config.base_config, getattr(config, "base_adapter", None))
+        return base
+
+    @staticmethod
+    def _kept(base: nn.Module) -> nn.Module:
+        """The base, marked so that post_init does not draw its weights anew."""
+        for module in base.modules():
+            module._is_hf_initialized = True  # type: ignore[assignment]
+        return base
 
     def _build(self, config: PretrainedConfig) -> None:
         """The modules that do not need the base."""

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 
 import torch
@@ -94,10 +95,10 @@ class ReattentionLoss:
         counted = self._count(supervision)
         form = FORMS[self._form(counted, model)](self, counted)
         layers = None if self.layers == "all" else self.layers
-        with tap(model, form.records.append, layers=layers):  # refuses missing layers in every form
-            if form.listens:
-                yield form
-        if not form.listens:
+        listening = partial(tap, model, form.records.append, layers=layers)
+        with listening():  # refuses missing layers in every form
+            pass
+        with listening() if form.listens else nullcontext():
             yield form
 
     def _form(self, counted: Counts, model) -> str:
@@ -189,11 +190,17 @@ class RowsForm(Form):
 
     def of(self, records, ratio: bool = True):
         """Sums over the valid rows; without ratio, over the penalised ones and of their penalty alone."""
-        counted, by_query = self.counted, self.settings.norm_index == "query_as_printed"
-        wanted = counted.valid if ratio else counted.has_neg
+        wanted = self.counted.valid if ratio else self.counted.has_neg
         most = int(wanted.sum(1).max())
-        if most == 0:
-            return Parts(*records[0].query[:0].sum().float() * records[0].query.new_zeros(6))
+        return self._summed(records, wanted, most, ratio) if most else self._nothing(records[0].query)
+
+    @staticmethod
+    def _nothing(query: Tensor) -> Parts:
+        return Parts(*query[:0].sum().float() * query.new_zeros(6))
+
+    def _summed(self, records, wanted: Tensor, most: int, ratio: bool) -> Parts:
+        """The sums over rows wanted (B, T), of which no item has more than `most`."""
+        counted, by_query = self.counted, self.settings.norm_index == "query_as_printed"
         place = wanted.int().argsort(dim=1, descending=True, stable=True)[:, :most]  # (B, R)
         real = wanted.gather(1, place)
         queries, keys, norms, allowed = [], [], [], []

@@ -163,10 +163,9 @@ class Stack(nn.Module):
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
         name = "decoder_attention_mask" if self.decoder else "attention_mask"
         valid = checked_valid(attention_mask, batch, past + tokens, name, 1 + measure)
-        if place is None and valid is None:
-            place = torch.arange(past + tokens, device=input_ids.device)[None]
-        elif place is None:
-            place = (valid.cumsum(1) - 1).clamp(min=0)
+        in_order = torch.arange(past + tokens, device=input_ids.device)[None]
+        if place is None:
+            place = in_order if valid is None else (valid.cumsum(1) - 1).clamp(min=0)
         measured = among if measure and not past else None
         if measured is not None and valid is not None:
             measured = measured & valid

@@ -83,9 +83,7 @@ class Pass:
     prompt: Tensor | None
 
     def repeated(self, value, modules: int):
-        """A tensor, or tensors, of one row for each input, once for every module."""
-        if isinstance(value, tuple):
-            return tuple(self.repeated(part, modules) for part in value)
+        """A tensor of one row for each input, once for every module; what has no such rows stays as it is."""
         if isinstance(value, Tensor) and value.dim() > 1 and len(value) == self.inputs:
             return value.repeat(modules, *[1] * (value.dim() - 1))
         return value
@@ -343,13 +341,13 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         self, routing, router_states, input_ids, attention_mask, labels, prompt_mask, position_ids
     ) -> Pass:
         """The pass of a batch: its routing is the one given, or by states given or asked of the base."""
-        read, prompt = (input_ids, attention_mask, labels, prompt_mask), None
-        if routing is None and router_states is None and self.config.shared_layers:
-            prompt = self._router_mask(*read)
-        elif routing is None:
-            if router_states is None:
-                router_states = self.router_states(*read, position_ids=position_ids)
-            routing = self._routed(router_states)
+        read = input_ids, attention_mask, labels, prompt_mask
+        late = routing is None and router_states is None and self.config.shared_layers
+        prompt = self._router_mask(*read) if late else None
+        if routing is None and not late:
+            ask = self.router_states
+            states = ask(*read, position_ids=position_ids) if router_states is None else router_states
+            routing = self._routed(states)
         everyone = labels is not None and self.config.information == "all"
         return Pass(len(input_ids), everyone, routing, prompt)
 
@@ -361,20 +359,26 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
 
     def _run(self, now: Pass, input_ids, attention_mask, **kwargs):
         """Last hidden states (M, B, T, H) of the modules that ran, and the cache; now.routing is settled."""
-        if self.config.shared_layers:
-            self._pass = now
-            try:
-                out = self._decoder(input_ids, attention_mask, **kwargs)
-            finally:
-                self._pass, self.rows.module = None, None
-        else:
-            modules = self._assigned(now)
-            count = len(modules)
-            repeated = {name: now.repeated(value, count) for name, value in kwargs.items()}
-            with self.rows.of(modules.flatten()):
-                mask = now.repeated(attention_mask, count)
-                out = self._decoder(input_ids.repeat(count, 1), mask, **repeated)
+        run = self._run_together if self.config.shared_layers else self._run_apart
+        out = run(now, input_ids, attention_mask, **kwargs)
         return out.last_hidden_state.unflatten(0, (-1, now.inputs)), out.past_key_values
+
+    def _run_together(self, now: Pass, input_ids, attention_mask, **kwargs):
+        """The base's output, modules apart from their first adapted layer on."""
+        self._pass = now
+        try:
+            return self._decoder(input_ids, attention_mask, **kwargs)
+        finally:
+            self._pass, self.rows.module = None, None
+
+    def _run_apart(self, now: Pass, input_ids, attention_mask, **kwargs):
+        """The base's output, every layer once for each module."""
+        modules = self._assigned(now)
+        count = len(modules)
+        repeated = {name: now.repeated(value, count) for name, value in kwargs.items()}
+        with self.rows.of(modules.flatten()):
+            mask = now.repeated(attention_mask, count)
+            return self._decoder(input_ids.repeat(count, 1), mask, **repeated)
 
     def _assigned(self, now: Pass) -> Tensor:
         """Adapter rows (M, B) that run for B inputs: the invariant module's, then the domains'."""
@@ -399,9 +403,13 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             now.routing = self._routed(mean_pooled(hidden.detach(), now.prompt))
         modules = self._assigned(now)
         self.rows.module = modules.flatten()
-        return now.repeated(given, len(modules)), {
-            name: now.repeated(value, len(modules)) for name, value in named.items()
-        }
+
+        def repeated(value):
+            return (
+                tuple(map(repeated, value)) if isinstance(value, tuple) else now.repeated(value, len(modules))
+            )
+
+        return repeated(given), {name: repeated(value) for name, value in named.items()}
 
     # Forward
 
@@ -450,21 +458,14 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         now = self._route(
             routing, router_states, input_ids, attention_mask, labels, prompt_mask, position_ids
         )
-        if use_cache and cached is None:
-            cached = ModuleCache(self.base.config, now.routing)
+        cached = ModuleCache(self.base.config, now.routing) if use_cache and cached is None else cached
         states, cached = self._run(
             now, input_ids, attention_mask, past_key_values=cached, use_cache=use_cache, **kwargs
         )
-        if cached is not None:
-            cached.routing = now.routing
-        if labels is not None:
-            return self._with_losses(now.routing, states, labels)
-        if not grown:
-            _checked_finite(states, attention_mask)
-        return ICLMOutput(
-            logits=self._answered(now.routing, states, logits_to_keep),
-            routing=now.routing,
-            past_key_values=cached,
+        return (
+            self._continued(now.routing, states, cached, attention_mask, grown, logits_to_keep)
+            if labels is None
+            else self._with_losses(now.routing, states, labels)
         )
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *arguments, **keywords):
@@ -473,6 +474,15 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         return super()._update_model_kwargs_for_generation(outputs, model_kwargs, *arguments, **keywords)
 
     # Scoring
+
+    def _continued(self, routing, states, cached, attention_mask, grown: bool, logits_to_keep) -> ICLMOutput:
+        """The output without labels, with the cache that was filled; states must be finite at first."""
+        if cached is not None:
+            cached.routing = routing
+        if not grown:
+            _checked_finite(states, attention_mask)
+        logits = self._answered(routing, states, logits_to_keep)
+        return ICLMOutput(logits=logits, routing=routing, past_key_values=cached)
 
     def _answered(self, routing: Routing, states: Tensor, logits_to_keep: int) -> Tensor:
         """Logits (B, T, V) of the modules' states (M, B, T, H), or of the last logits_to_keep places."""

@@ -186,16 +186,16 @@ class SeparatedSCI(SCITransformer):
 
     def _connect(self, config: SeparatedSCIConfig) -> None:
         head = self.get_output_embeddings()
-        wrong = None
-        if type(head) is not nn.Linear:
-            wrong = f"is a {type(head).__module__}.{type(head).__name__}"
-        elif head.bias is not None:
-            wrong = "has a bias"
-        elif "forward" in vars(head) or head._forward_hooks:
-            wrong = "has a forward or a hook of its own, as after another wrapping"
-        if wrong is not None:
+        flaws = {
+            f"is a {type(head).__module__}.{type(head).__name__}": type(head) is not nn.Linear,
+            "has a bias": getattr(head, "bias", None) is not None,
+            "has a forward or a hook of its own, as after another wrapping": (
+                "forward" in vars(head) or head._forward_hooks
+            ),
+        }
+        for flaw in (text for text, present in flaws.items() if present):
             raise ValueError(
-                f"the output layer of {type(self.base).__name__} {wrong}: pass a fresh base whose head is a "
+                f"the output layer of {type(self.base).__name__} {flaw}: pass a fresh base whose head is a "
                 "plain nn.Linear without bias"
             )
         self.get_input_embeddings().register_forward_hook(self._abstract)
@@ -214,9 +214,9 @@ class SeparatedSCI(SCITransformer):
 
     def _logits(self, head: nn.Module, arguments: tuple, output: torch.Tensor) -> torch.Tensor:
         """Forward hook of the output layer: structure's vote and content's (B, T, V), within `binding`."""
-        if self._bound is None:
-            return output
-        hidden = arguments[0]
+        return output if self._bound is None else self._voted(arguments[0])
+
+    def _voted(self, hidden: torch.Tensor) -> torch.Tensor:
         bound = self._bound.expand(len(hidden))
         votes = self.reads(hidden, bound) @ bound.values  # (B, T, V)
         return F.linear(hidden, bound.table) + within_classes(votes, bound.kinship)
