@@ -167,8 +167,7 @@ class Stack(nn.Module):
         if place is None:
             place = in_order if valid is None else (valid.cumsum(1) - 1).clamp(min=0)
         measured = among if measure and not past else None
-        if measured is not None and valid is not None:
-            measured = measured & valid
+        measured = measured if measured is None or valid is None else measured & valid
         pattern = self._pattern_at(place) if pattern is None else pattern
         visible = Visible(valid, self.decoder, pattern, measured)
         hidden = self._embedded(input_ids, token_type_ids, place[:, past:])

@@ -30,7 +30,7 @@ def build_invariant(config: dict, vocabulary: int, labels: int, rows: list[dict]
     from causalnb.causal_transformer.invariance import InvariantForSequenceClassification, word_classes
     from causalnb.causal_transformer.spread import SpreadForSequenceClassification
 
-    controlled = "entropy_weight" in config
+    controlled = config["entropy_weight"] is not None
     kind = SpreadForSequenceClassification if controlled else InvariantForSequenceClassification
     own = {name: config[name] for name in (*OWN, *(SPREAD if controlled else ()))}
     size = dict(vocab_size=vocabulary, num_labels=labels)

@@ -1,5 +1,7 @@
 """Which arms, seeds and settings make the Causal Transformer's tables and Figure 1."""
 
+from dataclasses import dataclass, field
+
 from causalnb.experiments.causal_transformer import chosen
 from causalnb.experiments.causal_transformer.beyond import run_beyond
 from causalnb.experiments.causal_transformer.readers import run_readers
@@ -9,36 +11,117 @@ from causalnb.experiments.causal_transformer.translation import run_translation
 from causalnb.lab.registry import Experiment, register
 
 CHOICES = chosen.read()  # of the searches, the best mean of validation and challenge accuracy
+CELLS = ["test", "challenge", "held_out"]
 RAMP = [0.3, 0.6]  # the weight of the loss rises between these shares of training
-MODEL = {
-    "model": "transformer",
-    "d_model": 64,
-    "num_heads": 4,
-    "d_ff": 256,
-    "encoder_layers": 2,
-    "dropout": 0.1,
-    "pre_norm": True,
-    "gcn": "none",
-    "blanket": "none",
-    "blanket_in": ["encoder"],
-    "self_loop": True,
-    "blanket_settings": {},
-    "causal_weight": 0.1,
-    "ramp": RAMP,
-    "bf16": False,
-}
-SPARSE = {
-    "pattern": "full",
-    "pattern_width": 3,
-    "pattern_share": 0.25,
-    "relative": 0,
-    "pattern_global": 1,
-}  # the label is read from the first token, so that it must see the others
-TRAINING = {"batch": 32, "steps": 4000, "learning_rate": 2e-3, "evaluate_every": 250}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all models share, and their training."""
+
+    model: str = "transformer"
+    d_model: int = 64
+    num_heads: int = 4
+    d_ff: int = 256
+    encoder_layers: int = 2
+    dropout: float = 0.1
+    pre_norm: bool = True
+    gcn: str = "none"
+    blanket: str = "none"
+    blanket_in: list = field(default_factory=lambda: ["encoder"])
+    self_loop: bool = True
+    blanket_settings: dict = field(default_factory=dict)
+    causal_weight: float = 0.1
+    ramp: list | None = field(default_factory=lambda: RAMP)
+    pattern: str = "full"
+    pattern_width: int = 3
+    pattern_share: float = 0.25
+    pattern_global: int = 1  # the label is read from the first token, so that it must see the others
+    relative: int = 0
+    draw: int = 0
+    bf16: bool = False
+    batch: int = 32
+    steps: int = 4000
+    learning_rate: float = 2e-3
+    evaluate_every: int = 250
+    data_seed: int = 0
+
+
+@dataclass(frozen=True)
+class PairsSettings(Settings):
+    """Pairs of sentences; entropy_target is of the arm entropy, see `tries`."""
+
+    task: str = "overlap"
+    data: dict = field(default_factory=dict)
+    cells: list = field(default_factory=lambda: CELLS)
+    real: list = field(default_factory=list)
+    by: str = ""
+    mapped: list = field(default_factory=lambda: ["challenge"])
+    train_part: str = "train"
+    vocabulary: int = 1000
+    validation_rows: int = 500
+    probe_rows: int = 500
+    follow_rows: int = 48
+    map_rows: int = 200
+    entropy_target: float = 0.0
+
+
+@dataclass(frozen=True)
+class BeyondSettings(PairsSettings):
+    """Pairs of sentences, beyond the paper; entropy_weight is of the arm spread alone."""
+
+    causal_weight: float = 0.0
+    ramp: list | None = None
+    parents: int | None = None
+    directed: bool = False
+    compared: bool = False
+    interchanged: bool = False
+    distance: float = 0.4
+    entropy_weight: float | None = None
+
+
+@dataclass(frozen=True)
+class SequenceSettings(Settings):
+    """Tasks one after the other."""
+
+    stages: list = field(default_factory=list)
+    vocabulary: int = 1500
+    validation_rows: int = 300
+    probe_rows: int = 300
+
+
+@dataclass(frozen=True)
+class TranslationSettings(Settings):
+    """Sentences into another language."""
+
+    data: dict = field(default_factory=dict)
+    cells: list = field(default_factory=lambda: ["test", "test2017"])
+    d_model: int = 128
+    d_ff: int = 512
+    decoder_layers: int = 2
+    label_smoothing: float = 0.1
+    vocabulary: int = 4000
+    batch: int = 64
+    steps: int = 1200
+    learning_rate: float = 1e-3
+    test_rows: int = 1000
+    beams: int = 4
+    longest: int = 40
+    validation_rows: int = 300
+    map_rows: int = 100
+
+
+@dataclass(frozen=True)
+class ReaderSettings:
+    """Readers of one sentence of a pair."""
+
+    task: str = "snli"
+    data: dict = field(default_factory=lambda: {"source": "snli", "n_validation": 900})
+    column: str = ""
+
+
 # Words must be matched between sentences: dropout, narrow heads and small batches delay that.
 TEMPLATES = {"d_model": 128, "batch": 64, "steps": 2000, "dropout": 0.0, "learning_rate": 1e-3}
-FOLLOWED = {"validation_rows": 500, "probe_rows": 500, "follow_rows": 48, "map_rows": 200}
-LAPTOP = {**MODEL, **TRAINING, **FOLLOWED, "train_part": "train", "data_seed": 0, "vocabulary": 1000}
 QUICK_MODEL = {"d_model": 8, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "vocabulary": 300}
 QUICK_TRAINING = {"batch": 4, "steps": 2, "evaluate_every": 1, "validation_rows": 4}
 QUICK = {**QUICK_MODEL, **QUICK_TRAINING, "probe_rows": 4, "follow_rows": 2, "map_rows": 4}
@@ -99,7 +182,6 @@ OVERLAP = {
     },
 }
 MINORITIES = {"m0": 0.0, "m1": 0.01, "m5": 0.05}
-CELLS = ["test", "challenge", "held_out"]
 NOTEBOOK = "11_spurious_correlations"
 EXTENSION, PAIRED = "13_directed_dependencies", 10  # the notebook beyond the paper, and its seeds
 NAMES = {"nli": "Entailment", "paraphrase": "Paraphrase"}
@@ -119,27 +201,15 @@ RATES = {  # the Transformer's best; what is added to it is tried at this one
 }
 
 
-def pairs_settings(name: str, minority: float, **changes) -> dict[str, dict]:
+def pairs_settings(name: str, minority: float, kind=PairsSettings, **changes) -> dict:
     """The profiles' settings of an experiment on one of OVERLAP, laptop's with `changes` over them."""
     spec = OVERLAP[name]
     data = {
         size: {**spec[size], **changes.get("data", {}), "minority": minority} for size in ("data", "quick")
     }
-    laptop = {
-        **LAPTOP,
-        **TEMPLATES,
-        "learning_rate": RATES[name],
-        "task": spec["task"],
-        "real": spec["real"],
-        "by": spec["by"],
-        "cells": CELLS,
-        "mapped": ["challenge"],
-        "map_rows": spec["map_rows"],
-        "entropy_target": 0.0,  # of the arm entropy: see tries
-        **changes,
-        "data": data["data"],
-    }
-    return {"laptop": laptop, "quick": {**QUICK, "data": data["quick"], "real": []}, "gpu": GPU}
+    here = {part: spec[part] for part in ("task", "real", "by", "map_rows")}
+    changes = {**TEMPLATES, "learning_rate": RATES[name], **here, **changes, "data": data["data"]}
+    return {"laptop": kind(**changes), "quick": {**QUICK, "data": data["quick"], "real": []}, "gpu": GPU}
 
 
 def tries(arm: str, name: str) -> list[dict]:
@@ -216,7 +286,7 @@ for name in OVERLAP:
         {mask: {**tuned(name)["transformer"], "pattern": mask} for mask in MASKS},
         5,
         105,
-        pairs_settings(name, MINORITIES["m5"], **SPARSE),
+        pairs_settings(name, MINORITIES["m5"]),
     )
     register_pairs(
         f"longer.{name}",
@@ -277,20 +347,11 @@ register_pairs(
     {arm: {**tuned("paraphrase")["transformer"], **one} for arm, one in PLACES.items()},
     3,
     115,
-    pairs_settings("paraphrase", MINORITIES["m5"], **SPARSE, draw=0),
+    pairs_settings("paraphrase", MINORITIES["m5"]),
 )
 
 COMPARED, INTERCHANGED = {"compared": True}, {"interchanged": True}
 DIRECTED = {"parents": 2, "directed": True}
-NOT_BEYOND = {
-    "causal_weight": 0.0,
-    "ramp": None,
-    "parents": None,
-    "directed": False,
-    "compared": False,
-    "interchanged": False,
-    "distance": 0.4,
-}
 BEYOND = {
     "transformer": {},
     "compared": COMPARED,
@@ -360,7 +421,7 @@ for name in OVERLAP:
         BEYOND_TRIES | APART | BLANKET_TRIES | RATE_TRIES,
         2,
         50,
-        pairs_settings(name, MINORITIES["m5"], **NOT_BEYOND, **DEVELOPMENT),
+        pairs_settings(name, MINORITIES["m5"], BeyondSettings, **DEVELOPMENT),
     )
     for suffix, arms in {"m1": FEWER, "m5": BEYOND | BLANKETS}.items():
         register_beyond(
@@ -371,7 +432,7 @@ for name in OVERLAP:
             arms,
             PAIRED,
             95,
-            pairs_settings(name, MINORITIES[suffix], **NOT_BEYOND),
+            pairs_settings(name, MINORITIES[suffix], BeyondSettings),
         )
         register_pairs(
             f"beyond.reader.{name}.{suffix}",
@@ -385,10 +446,7 @@ for name in OVERLAP:
             notebook=EXTENSION,
         )
 
-    aims = {
-        part: {**NOT_BEYOND, "entropy_target": aim, "entropy_weight": 1.0}
-        for part, aim in SPREADS[name].items()
-    }
+    aims = {part: {"entropy_target": aim, "entropy_weight": 1.0} for part, aim in SPREADS[name].items()}
     register_beyond(
         f"spread.search.{name}",
         name,
@@ -396,7 +454,7 @@ for name in OVERLAP:
         SPREAD_TRIES,
         2,
         60,
-        pairs_settings(name, MINORITIES["m5"], **aims["search"], **DEVELOPMENT),
+        pairs_settings(name, MINORITIES["m5"], BeyondSettings, **aims["search"], **DEVELOPMENT),
     )
     register_beyond(
         f"spread.{name}",
@@ -405,7 +463,7 @@ for name in OVERLAP:
         {"spread": SPREAD_TRIES[SPREAD_USED[name]]},
         PAIRED,
         110,
-        pairs_settings(name, MINORITIES["m5"], **aims["m5"]),
+        pairs_settings(name, MINORITIES["m5"], BeyondSettings, **aims["m5"]),
     )
 
 STAGES = {
@@ -424,19 +482,13 @@ register(
         notebook=NOTEBOOK,
         arms={arm: tuned("nli")[arm] for arm in ("bow", "bilstm", "transformer", "both")},
         settings={
-            "laptop": {
-                **MODEL,
-                **TRAINING,
-                **TEMPLATES,
-                "steps": 1200,
-                "validation_rows": 300,
-                "probe_rows": 300,
-                "vocabulary": 1500,
-                "stages": [
+            "laptop": SequenceSettings(
+                **{**TEMPLATES, "steps": 1200},
+                stages=[
                     [task, {**spec["data"], "n_validation": 300, "n_test": 1000, "minority": 0.05}]
                     for task, spec in STAGES.items()
                 ],
-            },
+            ),
             "quick": {
                 **QUICK_MODEL,
                 **QUICK_TRAINING,
@@ -466,20 +518,16 @@ register(
         notebook="12_translation_and_inference",
         arms=ATTENTIONS,
         settings={
-            "laptop": {
-                **LAPTOP,
-                **SPARSE,
-                "task": "snli",
-                "data": {"source": "snli", "n_validation": 900},
-                "cells": ["test"],
-                "real": [],
-                "by": "",
-                "mapped": ["test"],
-                "vocabulary": 4000,
-                "batch": 64,
-                "steps": 1200,
-                "learning_rate": 1e-3,
-            },
+            "laptop": PairsSettings(
+                task="snli",
+                data={"source": "snli", "n_validation": 900},
+                cells=["test"],
+                mapped=["test"],
+                vocabulary=4000,
+                batch=64,
+                steps=1200,
+                learning_rate=1e-3,
+            ),
             "quick": {**QUICK, "data": {"source": "generator", **SMALL}},
             "gpu": GPU,
         },
@@ -500,7 +548,7 @@ register(
             "hypothesis": {"column": "sentence2"},
         },
         settings={
-            "laptop": {"task": "snli", "data": {"source": "snli", "n_validation": 900}, "column": ""},
+            "laptop": ReaderSettings(),
             "quick": {"data": {"source": "generator", **SMALL}},
         },
         seeds={"laptop": 1},
@@ -525,26 +573,7 @@ for direction in ("en-de", "de-en"):
             notebook="12_translation_and_inference",
             arms=TABLE_2,
             settings={
-                "laptop": {
-                    **MODEL,
-                    **TRAINING,
-                    "batch": 64,
-                    "steps": 1200,
-                    "learning_rate": 1e-3,
-                    "d_model": 128,
-                    "d_ff": 512,
-                    "decoder_layers": 2,
-                    "label_smoothing": 0.1,
-                    "vocabulary": 4000,
-                    "data": {**multi30k, "max_words": 10},
-                    "data_seed": 0,
-                    "cells": ["test", "test2017"],
-                    "test_rows": 1000,
-                    "beams": 4,
-                    "longest": 40,
-                    "validation_rows": 300,
-                    "map_rows": 100,
-                },
+                "laptop": TranslationSettings(data={**multi30k, "max_words": 10}),
                 "quick": {
                     **QUICK_MODEL,
                     **QUICK_TRAINING,

@@ -33,8 +33,8 @@ def settings(config: dict, steps: int) -> dict:
     if config["ramp"] is not None:
         first, last = config["ramp"]
         ramp = [floor(first * steps), ceil(last * steps)]
-    passed = {name: config[name] for name in PASSED_ON if name in config}
-    return {**passed, "causal_ramp": ramp, "pattern_seed": config.get("draw", 0)}
+    passed = {name: config[name] for name in PASSED_ON}
+    return {**passed, "causal_ramp": ramp, "pattern_seed": config["draw"]}
 
 
 def build_classifier(config: dict, vocabulary: int, labels: int, steps: int):
