@@ -275,6 +275,10 @@ class Supervision:
             for name in cls.FIELDS
         }
 
+    def visible(self, step_rule: str = "no_lookahead") -> torch.Tensor:
+        """The graph enforced: True (T, T) or (B, T, T) where a query sees a key, all but the -1 of dense."""
+        return self.dense(step_rule) != -1
+
     def dense(self, step_rule: str = "no_lookahead") -> torch.Tensor:
         """M (T, T) or (B, T, T) int8 in {-1, 0, 1, 2 = ignored}; unsupervised rows hold no 1, -1."""
         relation = with_steps(self.relation, self.step, step_rule)

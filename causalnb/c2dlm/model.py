@@ -195,9 +195,10 @@ class MaskedDiffusionModel(DecoderWrapper):
     ) -> MaskedDiffusionOutput:
         """Logits (B, T, V), or with labels (clean ids) the loss of noised input_ids, as the collator gives.
 
-        masked and prompt_mask are (B, T), p (B,); supervision as Supervision.stack gives it. Raises
-        ValueError for labels without masked, p and prompt_mask, for labels of another shape, for
-        supervision without labels, and for keywords that the base does not know.
+        masked and prompt_mask are (B, T), p (B,); supervision as Supervision.stack gives it; attention_mask
+        (B, T), 0 on padding, or True (B, 1, T, T) where a query sees a key. Raises ValueError for labels
+        without masked, p and prompt_mask, for labels of another shape, for supervision without labels or
+        with a mask of queries and keys, and for keywords that the base does not know.
         """
         if kwargs and (
             unknown := kwargs.keys()
@@ -230,6 +231,11 @@ class MaskedDiffusionModel(DecoderWrapper):
         if supervision is None or self.reattention is None:
             out = self._at_masked(masked, given)
         else:
+            if attention_mask is not None and attention_mask.dim() != 2:
+                raise ValueError(
+                    f"supervision came with an attention_mask of shape {tuple(attention_mask.shape)}: the "
+                    "graph guides attention or is enforced, so pass one of them"
+                )
             if attention_mask is not None:
                 supervision = {**supervision, "ignore": supervision["ignore"] | ~attention_mask.bool()}
             with self.reattention.watch(self.base, supervision) as watch:
@@ -300,9 +306,11 @@ class MaskedDiffusionCollator:
     Rows are padded with eos_token_id to the longest (or to max_length); padding is an ordinary target, and
     ignored as a key by the re-attention loss. Rows that carry a number `draw` get noise that is a function of
     (seed, draw); others take torch's. With in_order the noise is `mask_in_order`, by each row's rank (T,),
-    whole numbers. Returns input_ids, labels, masked, p, prompt_mask and, where any row has it, supervision.
+    whole numbers. Rows with `visible` (T, T), as Supervision.visible gives it, are read under it as a hard
+    mask: attention_mask (B, 1, T, T), in which padding is seen and sees. Returns input_ids, labels, masked,
+    p, prompt_mask and, where any row has it, supervision and attention_mask.
     Raises ValueError for rows longer than max_length, without a response, or without the rank that is asked
-    for, for supervision of another length, and where some rows alone have a draw.
+    for, for supervision or `visible` of another length, and where some rows alone have a draw.
     """
 
     mask_token_id: int
@@ -341,7 +349,24 @@ class MaskedDiffusionCollator:
         batch = dict(input_ids=noised, labels=labels, masked=masked, p=p, prompt_mask=prompt)
         if any(one is not None for one in supervised):
             batch["supervision"] = Supervision.stack(supervised, tokens)
+        if any(row.get("visible") is not None for row in rows):
+            batch["attention_mask"] = self._visible(rows, tokens)
         return batch
+
+    @staticmethod
+    def _visible(rows, tokens: int) -> torch.Tensor:
+        """True (B, 1, T, T) where a query sees a key; everything, in rows without `visible`."""
+        whole = torch.ones(len(rows), 1, tokens, tokens, dtype=torch.bool)
+        for sheet, row in zip(whole[:, 0], rows, strict=True):
+            if row.get("visible") is not None:
+                seen, length = torch.as_tensor(row["visible"], dtype=torch.bool), len(row["input_ids"])
+                if seen.shape != (length, length):
+                    raise ValueError(
+                        f"a row has {length} input_ids and visible of shape {tuple(seen.shape)}: give "
+                        "(tokens, tokens)"
+                    )
+                sheet[:length, :length] = seen
+        return whole
 
     def _noise(self, rows, labels, prompt):
         ranks = self._ranks(rows, labels) if self.in_order else None

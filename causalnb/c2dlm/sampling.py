@@ -33,9 +33,10 @@ def sample(
     masked model with .logits at the same position; the output layer sees the open positions of the block
     alone. eos="last" fixes predicted eos_token_id last, "never" forbids it. rank ((gen_length,) or (B,
     gen_length)) fills lower ranks first: causes before effects. Left-padded prompts need their attention_mask
-    (B, P). With return_order also the pass (B, gen_length), from 0, in which each token was fixed. Raises
-    ValueError for lengths and steps that do not divide, prompts that are all mask, unknown choices, an
-    attention_mask of another shape, and padding where the model numbers positions past it, as RoBERTa does.
+    (B, P); True (B, 1, P + gen_length, P + gen_length) says which query sees which key. With return_order
+    also the pass (B, gen_length), from 0, in which each token was fixed. Raises ValueError for lengths and
+    steps that do not divide, prompts that are all mask, unknown choices, an attention_mask of another shape,
+    and padding where the model numbers positions past it, as RoBERTa does.
     """
     mask_token_id = _mask_token(model, mask_token_id)
     blocks, passes = _plan(gen_length, block_length, steps)
@@ -43,11 +44,14 @@ def sample(
     (batch, prompt), device = prompt_ids.shape, prompt_ids.device
     ids = torch.cat([prompt_ids, prompt_ids.new_full((batch, gen_length), mask_token_id)], 1)
     extra = {}
-    if attention_mask is not None:
+    if attention_mask is not None and attention_mask.shape == (batch, 1, *[prompt + gen_length] * 2):
+        extra = {"attention_mask": attention_mask}
+    elif attention_mask is not None:
         if attention_mask.shape != prompt_ids.shape:
             raise ValueError(
                 f"attention_mask has shape {tuple(attention_mask.shape)}, but prompt_ids "
-                f"{tuple(prompt_ids.shape)}: pass one entry for each token of the prompt"
+                f"{tuple(prompt_ids.shape)}: pass one entry for each token of the prompt, or for each "
+                "query and key of the whole text"
             )
         seen = torch.cat([attention_mask, attention_mask.new_ones(batch, gen_length)], 1)
         extra = {"attention_mask": seen}

@@ -48,6 +48,18 @@ def concept_graph(edges: dict, config: dict, seed: int, steps: dict | None = Non
     return graph, {}
 
 
+def at_test(config: dict) -> dict:
+    """The settings of rows that are only read: without a graph, but where it is enforced."""
+    return config if config["enforced"] else {**config, "graph": "none"}
+
+
+def guided(row: dict, mask, config: dict) -> dict:
+    """The row with its supervision for the loss; where the graph is enforced, with what each token sees."""
+    if config["enforced"]:
+        return {**row, "visible": mask.visible(config["step_rule"])}
+    return {**row, "supervision": mask}
+
+
 def cot_ranks(mode: str) -> list[int]:
     """Rank of every token of a compact row: a step's name and number after its causes', the answer last.
 
@@ -82,7 +94,7 @@ def cot_rows(pairs, mode: str, config: dict, seed: int) -> list[dict]:
             key = tuple(spans.values())  # the same mask wherever the numbers are as long
             if key not in places:
                 places[key] = masked_by(graph, prompt, response, spans, **options)
-            row["supervision"] = places[key]
+            row = guided(row, places[key], config)
         rows.append(row)
     return rows
 
@@ -109,7 +121,7 @@ def cot_data(config: dict, seed: int):
     sizes = config["train_rows"], config["test_rows"] + config["validation_rows"]
     train, rest = cot.split(*sizes, seed=config["split_seed"])
     test, validation = rest[: config["test_rows"]], rest[config["test_rows"] :]
-    plain = {**config, "graph": "none"}
+    plain = at_test(config)
     return (
         cot_rows(train, config["mode"], config, seed),
         cot_rows(validation, config["mode"], plain, seed),
@@ -138,15 +150,15 @@ def sudoku_rows(pairs, config: dict, seed: int) -> list[dict]:
     if config["graph"] != "none":
         texts = sudoku4.render("0" * 16, "1" * 16, "compact")
         mask = masked_by(graph, *texts, sudoku4.spans("compact"), **options)
-    return [
+    rows = [
         {
             **words.encode(*sudoku4.render(puzzle, solution, "compact")),
             "puzzle": puzzle,
             "solution": solution,
-            "supervision": mask,
         }
         for puzzle, solution in pairs
     ]
+    return rows if mask is None else [guided(row, mask, config) for row in rows]
 
 
 def sudoku_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
@@ -185,7 +197,7 @@ def sudoku_data(config: dict, seed: int):
     validation, test = drawn[: config["validation_rows"]], published or drawn[config["validation_rows"] :]
     known = [puzzle for puzzle, _ in (*drawn, *published)]
     train = sudoku4.sample(config["train_rows"], blanks, True, config["split_seed"] + 1, known)
-    plain = {**config, "graph": "none"}
+    plain = at_test(config)
     return (
         sudoku_rows(train, config, seed),
         sudoku_rows(validation, plain, seed),
@@ -214,7 +226,7 @@ def stg_rows(pairs, config: dict, seed: int) -> list[dict]:
                 spans |= {"<sep>": (0, first, first + len("<sep>")), "<eos>": (1, last, last + len("<eos>"))}
             others = {name: () for name in sorted(spans) if name != effect}
             graph, options = concept_graph({effect: causes, **others}, config, seed)
-            row["supervision"] = masked_by(graph, prompt, response, spans, **options)
+            row = guided(row, masked_by(graph, prompt, response, spans, **options), config)
         rows.append(row)
     return rows
 
@@ -276,7 +288,7 @@ def stg_data(config: dict, seed: int):
     else:
         parts = stg.generate(config["split_seed"])
         spare = stg.generate(config["split_seed"] + 1000)
-    plain = {**config, "graph": "none"}
+    plain = at_test(config)
     if config["size"] != "H" and rows > stg.SIZES["L"]:
         held_out = {prompt for part in ("test", "ood") for prompt, _ in parts[part]}
         many = stg.generate(config["split_seed"] + 2000, n_train=rows + held)["train"]
@@ -289,6 +301,63 @@ def stg_data(config: dict, seed: int):
         stg_rows(spare["test"][: config["validation_rows"]], plain, seed),
         {name: stg_rows(part[:held], plain, seed) for name, part in tests.items()},
         stg_score,
+    )
+
+
+def chain_rows(chains, config: dict, seed: int) -> list[dict]:
+    """Rows of chains over graphs of their own; a placebo is drawn anew for each, among what came before."""
+    from causalnb.tasks import dag_chains
+
+    rows = []
+    for number, chain in enumerate(chains):
+        prompt, response = dag_chains.render(chain)
+        row = {**words.encode(prompt, response), "chain": chain}
+        row["rank"] = [0] * sum(row["prompt_mask"]) + [*range(1, 2 * len(chain.terms) + 2)]
+        if config["graph"] != "none":
+            place = {name: max(0, i - dag_chains.SOURCES + 1) for i, name in enumerate(chain.values)}
+            edges = {name: chain.graph.get(name, ()) for name in chain.values}
+            graph, options = concept_graph(edges, config, 10**6 * seed + number, place)
+            mask = masked_by(graph, prompt, response, dag_chains.spans(chain), **options)
+            row = guided(row, mask, config)
+        rows.append(row)
+    return rows
+
+
+def chain_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
+    """steps: the share of steps with their true value; exact: of rows with all; last: of last steps."""
+    from causalnb.tasks import dag_chains
+
+    right = []
+    for row, answer in zip(rows, answers, strict=True):
+        said, chain = dag_chains.read(" ".join(answer)), row["chain"]
+        right.append([said.get(step) == chain.values[step] for step in chain.terms])
+    flat = [hit for hits in right for hit in hits]
+    return {
+        "steps": sum(flat) / len(flat),
+        "exact": sum(map(all, right)) / len(right),
+        "last": sum(hits[-1] for hits in right) / len(right),
+    }
+
+
+def chain_data(config: dict, seed: int):
+    """As cot_data; split_seed draws the rows of all parts, each from a number of its own."""
+    from causalnb.tasks import dag_chains
+
+    sizes = {
+        "train": config["train_rows"],
+        "validation": config["validation_rows"],
+        "test": config["test_rows"],
+    }
+    drawn = {
+        part: dag_chains.sample(rows, config["chain_steps"], 10 * config["split_seed"] + number)
+        for number, (part, rows) in enumerate(sizes.items())
+    }
+    plain = at_test(config)
+    return (
+        chain_rows(drawn["train"], config, seed),
+        chain_rows(drawn["validation"], plain, seed),
+        {"test": chain_rows(drawn["test"], plain, seed)},
+        chain_score,
     )
 
 
@@ -305,7 +374,7 @@ def reasoning_rows(task: str, rows: list[dict], config: dict, seed: int) -> list
             text = f"{prompt}{BETWEEN}{response} <eos>"
             offsets = [word.span() for word in re.finditer(r"\S+", text)]
             start = len(prompt) + len(BETWEEN)
-            row["supervision"] = supervision(graph, text, offsets, response_start=start, **options)
+            row = guided(row, supervision(graph, text, offsets, response_start=start, **options), config)
         found.append(row)
     return found
 
@@ -325,7 +394,7 @@ def reasoning_data(config: dict, seed: int):
     """As cot_data, with a test part for each of the six tasks; training rows are spread over all six."""
     from causalnb.tasks import reasoning
 
-    tasks, plain = list(reasoning.SYNTHETIC), {**config, "graph": "none"}
+    tasks, plain = list(reasoning.SYNTHETIC), at_test(config)
     train, validation, parts = [], [], {}
     held = config["test_rows"] + -(-config["validation_rows"] // len(tasks))
     for number, task in enumerate(tasks):
@@ -337,4 +406,10 @@ def reasoning_data(config: dict, seed: int):
     return train, validation, parts, reasoning_score
 
 
-DATA = {"cot": cot_data, "sudoku": sudoku_data, "stg": stg_data, "reasoning": reasoning_data}
+DATA = {
+    "cot": cot_data,
+    "sudoku": sudoku_data,
+    "stg": stg_data,
+    "reasoning": reasoning_data,
+    "chain": chain_data,
+}

@@ -42,6 +42,7 @@ class Settings:
     norm_index: str = "key"
     step_rule: str = "no_lookahead"
     over_layers: str = "map"
+    enforced: bool = False
     in_order: bool = False
     also_ranked: bool = False
     maps: bool = False
@@ -142,7 +143,28 @@ class StgSettings(Settings):
     decode_steps: int = 2
 
 
+@dataclass(frozen=True)
+class ChainSettings(Settings):
+    """Chains over graphs drawn anew for each row."""
+
+    task: str = "chain"
+    chain_steps: int = 4
+    alpha: float = 3.0
+    lam: float = 100.0
+    pretrained: bool = False
+    base: dict = field(default_factory=dict)
+    train_rows: int = 20_000
+    test_rows: int = 500
+    validation_rows: int = 200
+    steps: int = 4000
+    evaluate_every: int = 200
+    gen_length: int = 9
+    block_length: int = 9
+    decode_steps: int = 9
+
+
 SETTINGS = {
+    "chain": ChainSettings(),
     "cot": CotSettings(),
     "sudoku": SudokuSettings(),
     "stg": StgSettings(),
@@ -169,8 +191,10 @@ QUICKS = {
     "sudoku": {**QUICK, "source": "generator", "decode_steps": 2},
     "stg": QUICK,
     "reasoning": {**QUICK, "train_rows": 12, "validation_rows": 6, "decode_steps": 2},
+    "chain": {**QUICK, "decode_steps": 2},
 }
 NOTEBOOKS = {
+    "chain": "43_chain_of_thought_order",
     "cot": "43_chain_of_thought_order",
     "sudoku": "44_sudoku_and_stg",
     "stg": "44_sudoku_and_stg",
@@ -187,6 +211,7 @@ def arms(*names: str) -> dict[str, dict]:
         "no_v": {"graph": "causal", "norm_index": "none"},
         "placebo": {"graph": "placebo"},
         "isolated": ISOLATED,
+        "enforced": {"graph": "isolated", "enforced": True},
         "mutual": {"graph": "mutual"},
         "ordered": {"in_order": True},
         "c2dlm_ordered": {"graph": "causal", "in_order": True},
@@ -392,6 +417,38 @@ add(
     3,
     70,
     evaluate_every=AT_THE_END,
+)
+
+
+# Learning curves on development draws: how many steps each model needs, one seed, from random weights.
+SCRATCH = {"pretrained": False, "base": {}, "learning_rate": 1e-3, "split_seed": 7}
+
+
+def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
+    """An arm for each (name, rows, steps), evaluated eight times."""
+    known = arms("autoregressive", "diffusion", "c2dlm", "placebo", "no_v", "isolated", "enforced")
+    return {
+        f"{name}_n{rows}_s{steps}": {
+            **known[name],
+            "train_rows": rows,
+            "steps": steps,
+            "evaluate_every": steps // 8,
+        }
+        for name, rows, steps in wanted
+    }
+
+
+add(
+    "c2dlm.curves.chain",
+    "Learning curves of chains over a graph that varies by row",
+    "chain",
+    curve_arms(
+        *((name, 20_000, 4000) for name in ("autoregressive", "diffusion", "c2dlm", "placebo", "enforced")),
+        *((name, 20_000, 2000) for name in ("diffusion", "c2dlm", "enforced")),
+    ),
+    1,
+    600,
+    **SCRATCH,
 )
 
 

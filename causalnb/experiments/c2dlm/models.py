@@ -110,7 +110,7 @@ def build_model(config: dict):
         ).get_base_model()
     if kind == "autoregressive":
         return decoder
-    if config["graph"] == "none":
+    if config["graph"] == "none" or config["enforced"]:
         return MaskedDiffusionModel.from_base(decoder, MASK)
     loss = ReattentionLoss(
         config["alpha"],
@@ -166,7 +166,8 @@ def decode(
 ) -> list[list[str]]:
     """Words each model answers to the prompts of rows, up to the end: greedy, or by `sample`.
 
-    With in_order a diffusion model fills tokens in the order of their rank, else the surest first.
+    With in_order a diffusion model fills tokens in the order of their rank, else the surest first; where the
+    graph is enforced it reads each row under its mask.
     """
     import torch
 
@@ -183,6 +184,9 @@ def decode(
             ids = torch.tensor([prompts[i] for i in part], device=model.device)
             if isinstance(model, MaskedDiffusionModel):
                 ranks = torch.tensor([rows[i]["rank"][length:] for i in part]) if in_order else None
+                seen = (
+                    torch.stack([rows[i]["visible"] for i in part])[:, None] if config["enforced"] else None
+                )
                 out = sample(
                     model,
                     ids,
@@ -191,6 +195,7 @@ def decode(
                     config["decode_steps"],
                     eos_token_id=EOS,
                     rank=ranks,
+                    attention_mask=None if seen is None else seen.to(model.device),
                 )
             else:
                 out = model.generate(
