@@ -209,6 +209,9 @@ class MaskedDiffusionModel(DecoderWrapper):
                 f"forward has no argument {sorted(unknown)[0]!r}: pass what the collator "
                 f"returned or what {type(self.base).__name__} takes"
             )
+        if attention_mask is not None and attention_mask.dim() == 4 and attention_mask.dtype == torch.bool:
+            hidden = torch.finfo(self.base.dtype).min  # eager attention adds its mask
+            attention_mask = attention_mask.logical_not().to(self.base.dtype) * hidden
         if labels is None:
             if supervision is not None:
                 raise ValueError(

@@ -127,6 +127,49 @@ def test_a_prompt_mask_of_attention_hides_keys_and_leaves_them_out_of_the_loss()
         assert torch.equal(one.loss, two.loss) and one.loss != model(**batch).loss
 
 
+def apart(tokens: int, first: int) -> torch.Tensor:
+    """The first tokens and the others do not see each other: True (T, T) within either group."""
+    group = torch.arange(tokens) < first
+    return group[:, None] == group
+
+
+@every_base
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_an_enforced_graph_hides_what_it_does_not_allow(name, attention):
+    model = wrapped(base(name, attn_implementation=attention))
+    ids = torch.randint(3, MASK, (2, 7))
+    changed = ids.clone()
+    changed[:, 4:] = 3 + (changed[:, 4:] - 2) % (MASK - 3)
+    seen = apart(7, 4)[None, None].expand(2, -1, -1, -1)
+    one, two = (model(some, attention_mask=seen).logits for some in (ids, changed))
+    assert torch.equal(one[:, :4], two[:, :4]) and not torch.equal(one[:, 4:], two[:, 4:])
+    assert not torch.allclose(one[:, :4], model(ids).logits[:, :4])
+
+
+def test_the_collator_gives_a_hard_mask_for_rows_that_have_one():
+    rows = rows_of(5, 7)
+    assert "attention_mask" not in MaskedDiffusionCollator(MASK, EOS)(rows)
+    rows[0]["visible"] = apart(5, 2)
+    batch = MaskedDiffusionCollator(MASK, EOS)(rows)
+    seen = batch["attention_mask"]
+    assert seen.shape == (2, 1, 7, 7) and seen[1].all() and torch.equal(seen[0, 0, :5, :5], apart(5, 2))
+    assert seen[0, 0, 5:].all() and seen[0, 0, :, 5:].all()
+    logits = wrapped()(batch["labels"], attention_mask=seen).logits
+    assert not torch.allclose(logits[0], wrapped()(batch["labels"]).logits[0])
+    rows[0]["visible"] = apart(4, 2)
+    with pytest.raises(
+        ValueError, match=r"5 input_ids and visible of shape \(4, 4\): give \(tokens, tokens\)"
+    ):
+        MaskedDiffusionCollator(MASK, EOS)(rows)
+
+
+def test_a_graph_guides_or_is_enforced():
+    model, batch = wrapped(reattention=ReattentionLoss(**EDGE)), batch_of(supervised=True)
+    tokens = batch["labels"].shape[1]
+    with pytest.raises(ValueError, match="the graph guides attention or is enforced, so pass one of them"):
+        model(**batch, attention_mask=torch.ones(len(batch["labels"]), 1, tokens, tokens, dtype=torch.bool))
+
+
 def test_generate_points_to_sample():
     with pytest.raises(TypeError, match=r"does not generate from left to right: call causalnb.c2dlm.sample"):
         wrapped().generate(torch.tensor([[3]]))

@@ -66,6 +66,20 @@ def test_the_order_and_blocks_of_one_token():
     assert (ranked[:, [1, 4]].amax(1) < ranked[:, [0, 5]].amin(1)).all()
 
 
+def test_under_a_mask_of_queries_and_keys():
+    model, prompt = wrapped(base(dtype=torch.float64)), torch.randint(3, MASK, (B, P))
+    seen = torch.rand(B, 1, P + 6, P + 6) < 0.6
+    seen |= torch.eye(P + 6, dtype=torch.bool)
+    ids = c2dlm.sample(model, prompt, 6, 6, 6, attention_mask=seen)
+    for row, sheet, out in zip(prompt, seen, ids, strict=True):
+
+        def masked(input_ids, sheet=sheet):
+            return model(input_ids=input_ids, attention_mask=sheet[None])
+
+        assert torch.equal(literal(masked, row[None], 6, 6, 6)[0], out)
+    assert not torch.equal(ids, c2dlm.sample(model, prompt, 6, 6, 6))
+
+
 def test_random_remasking_and_temperature_take_their_generator():
     model, prompt = wrapped(), torch.randint(3, MASK, (1, P)).expand(200, -1)
     draws = [
