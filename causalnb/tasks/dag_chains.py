@@ -1,11 +1,11 @@
 """Chains of thought over a graph that is drawn anew for every row: copying and addition modulo 5.
 
 A row names variables at random from NAMES. Two of them have values, every other one is the sum of two terms:
-a variable told before, and another one or a number. The response tells the values one after the other, so
-that the graph of a row, and not a token's place, says where its causes stand:
+a variable told before, and another one, or 0, so that it is a copy. The response tells the values one after
+the other, and the graph of a row, not a token's place, says where its causes stand:
 
-    prompt    Quasar 3 Flux 1 Nova Quasar + Flux Echo Nova + 2
-    response  Nova 4 Echo 1
+    prompt    Quasar 3 Flux 1 Nova Quasar + Flux Echo Nova + 0
+    response  Nova 4 Echo 4
 
 COT-OrderPerturb (C2DLM, appendix C) has one graph and thirteen functions for all rows. Here the functions are
 easy and the graph is what has to be found.
@@ -22,7 +22,7 @@ from causalnb.tasks import cot_order_perturb
 MODULUS, SOURCES = 5, 2
 NAMES = cot_order_perturb.VARIABLES
 MOST = len(NAMES) - SOURCES  # steps
-NUMBER = 0.5  # how often the second term is a number
+COPIES = 0.5  # how often the second term is 0
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ def draw(steps: int, rng: random.Random) -> Chain:
     terms: dict[str, tuple[str, str | int]] = {}
     for step in names[SOURCES:]:
         first, other = rng.sample([*values], 2)
-        second = rng.randrange(MODULUS) if rng.random() < NUMBER else other
-        added = second if isinstance(second, int) else values[second]
+        second = 0 if rng.random() < COPIES else other
+        added = values.get(second, 0)
         terms[step], values[step] = (first, second), (values[first] + added) % MODULUS
     return Chain(values, terms)
 

@@ -8,21 +8,21 @@ from causalnb.errors import DataError
 from causalnb.tasks import dag_chains, words
 
 CHAIN = dag_chains.Chain(
-    {"Quasar": 3, "Flux": 1, "Nova": 4, "Echo": 1},
-    {"Nova": ("Quasar", "Flux"), "Echo": ("Nova", 2)},
+    {"Quasar": 3, "Flux": 1, "Nova": 4, "Echo": 4},
+    {"Nova": ("Quasar", "Flux"), "Echo": ("Nova", 0)},
 )
 
 
 def test_a_chain_by_hand():
     prompt, response = dag_chains.render(CHAIN)
-    assert prompt == "Quasar 3 Flux 1 Nova Quasar + Flux Echo Nova + 2" and response == "Nova 4 Echo 1"
+    assert prompt == "Quasar 3 Flux 1 Nova Quasar + Flux Echo Nova + 0" and response == "Nova 4 Echo 4"
     assert CHAIN.graph == {"Nova": ("Quasar", "Flux"), "Echo": ("Nova",)}
     texts = {name: (prompt, response)[part][a:b] for name, (part, a, b) in dag_chains.spans(CHAIN).items()}
-    assert texts == {"Quasar": "3", "Flux": "1", "Nova": "4", "Echo": "1"}
+    assert texts == {"Quasar": "3", "Flux": "1", "Nova": "4", "Echo": "4"}
 
 
 def test_what_is_told_is_read_again():
-    assert dag_chains.read("Nova 4 Echo 1") == {"Nova": 4, "Echo": 1}
+    assert dag_chains.read("Nova 4 Echo 4") == {"Nova": 4, "Echo": 4}
     assert dag_chains.read("Nova 4 Nova 3 Echo Echo 2 7 Flux -1") == {"Nova": 4, "Echo": 2}
     assert dag_chains.read("") == {}
 
@@ -34,7 +34,7 @@ def test_every_value_follows_from_what_came_before(steps):
         assert len(set(names)) == dag_chains.SOURCES + steps and list(chain.terms) == names[2:]
         for step, (first, second) in chain.terms.items():
             before = names[: names.index(step)]
-            assert first in before and (second in before or second in range(dag_chains.MODULUS))
+            assert first in before and (second in before or second == 0)
             added = chain.values.get(second, second)
             assert chain.values[step] == (chain.values[first] + added) % dag_chains.MODULUS
         row = words.encode(*dag_chains.render(chain))
@@ -47,8 +47,8 @@ def test_draws_vary_and_values_are_even():
     values = [value for chain in chains for value in chain.values.values()]
     shares = [values.count(value) / len(values) for value in range(dag_chains.MODULUS)]
     assert max(abs(share - 0.2) for share in shares) < 0.01
-    numbers = [isinstance(second, int) for chain in chains for _, second in chain.terms.values()]
-    assert abs(sum(numbers) / len(numbers) - dag_chains.NUMBER) < 0.02
+    copies = [second == 0 for chain in chains for _, second in chain.terms.values()]
+    assert abs(sum(copies) / len(copies) - dag_chains.COPIES) < 0.02
     assert len({tuple(chain.values) for chain in chains}) > 3900
 
 
