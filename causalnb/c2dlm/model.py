@@ -309,11 +309,13 @@ class MaskedDiffusionCollator:
     Rows are padded with eos_token_id to the longest (or to max_length); padding is an ordinary target, and
     ignored as a key by the re-attention loss. Rows that carry a number `draw` get noise that is a function of
     (seed, draw); others take torch's. With in_order the noise is `mask_in_order`, by each row's rank (T,),
-    whole numbers. Rows with `visible` (T, T), as Supervision.visible gives it, are read under it as a hard
-    mask: attention_mask (B, 1, T, T), in which padding is seen and sees. Returns input_ids, labels, masked,
-    p, prompt_mask and, where any row has it, supervision and attention_mask.
+    whole numbers. Of rows with `visible` (T, T), as Supervision.visible gives it, a share `enforced` is read
+    under it as a hard mask: attention_mask (B, 1, T, T), in which padding is seen and sees; which rows is
+    drawn as their noise is. Returns input_ids, labels, masked, p, prompt_mask and, where any row has it,
+    supervision and attention_mask.
     Raises ValueError for rows longer than max_length, without a response, or without the rank that is asked
-    for, for supervision or `visible` of another length, and where some rows alone have a draw.
+    for, for supervision or `visible` of another length, where some rows alone have a draw, and for a share
+    outside [0, 1].
     """
 
     mask_token_id: int
@@ -322,6 +324,11 @@ class MaskedDiffusionCollator:
     seed: int = 0
     max_length: int | None = None
     in_order: bool = False
+    enforced: float = 1.0
+
+    def __post_init__(self):
+        if not 0 <= self.enforced <= 1:
+            raise ValueError(f"enforced is {self.enforced}: give the share of rows under the mask, 0 to 1")
 
     def __call__(self, rows: Sequence[Mapping]) -> dict:
         """The noised batch of rows: tensors (B, T), by the names that `forward` takes."""
@@ -356,8 +363,7 @@ class MaskedDiffusionCollator:
             batch["attention_mask"] = self._visible(rows, tokens)
         return batch
 
-    @staticmethod
-    def _visible(rows, tokens: int) -> torch.Tensor:
+    def _visible(self, rows, tokens: int) -> torch.Tensor:
         """True (B, 1, T, T) where a query sees a key; everything, in rows without `visible`."""
         whole = torch.ones(len(rows), 1, tokens, tokens, dtype=torch.bool)
         for sheet, row in zip(whole[:, 0], rows, strict=True):
@@ -368,8 +374,16 @@ class MaskedDiffusionCollator:
                         f"a row has {length} input_ids and visible of shape {tuple(seen.shape)}: give "
                         "(tokens, tokens)"
                     )
-                sheet[:length, :length] = seen
+                if self._enforces(row):
+                    sheet[:length, :length] = seen
         return whole
+
+    def _enforces(self, row) -> bool:
+        if self.enforced in (0, 1):
+            return bool(self.enforced)
+        if row.get("draw") is None:
+            return bool(torch.rand(()) < self.enforced)
+        return np.random.default_rng((self.seed, row["draw"], 1)).random() < self.enforced
 
     def _noise(self, rows, labels, prompt):
         ranks = self._ranks(rows, labels) if self.in_order else None

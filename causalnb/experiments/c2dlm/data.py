@@ -49,8 +49,8 @@ def concept_graph(edges: dict, config: dict, seed: int, steps: dict | None = Non
 
 
 def at_test(config: dict) -> dict:
-    """The settings of rows that are only read: without a graph, but where it is enforced."""
-    return config if config["enforced"] else {**config, "graph": "none"}
+    """The settings of rows that are only read: without a graph, but where it is always enforced."""
+    return config if config["enforced"] == 1 else {**config, "graph": "none"}
 
 
 def guided(row: dict, mask, config: dict) -> dict:

@@ -42,7 +42,7 @@ class Settings:
     norm_index: str = "key"
     step_rule: str = "no_lookahead"
     over_layers: str = "map"
-    enforced: bool = False
+    enforced: float = 0.0  # the share of training rows under a hard mask; at 1 test rows are, too
     in_order: bool = False
     also_ranked: bool = False
     maps: bool = False
@@ -211,7 +211,8 @@ def arms(*names: str) -> dict[str, dict]:
         "no_v": {"graph": "causal", "norm_index": "none"},
         "placebo": {"graph": "placebo"},
         "isolated": ISOLATED,
-        "enforced": {"graph": "isolated", "enforced": True},
+        "enforced": {"graph": "isolated", "enforced": 1.0},
+        "half_enforced": {"graph": "isolated", "enforced": 0.5},
         "mutual": {"graph": "mutual"},
         "ordered": {"in_order": True},
         "c2dlm_ordered": {"graph": "causal", "in_order": True},
@@ -426,7 +427,9 @@ SCRATCH = {"pretrained": False, "base": {}, "learning_rate": 1e-3, "split_seed":
 
 def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
     """An arm for each (name, rows, steps), evaluated eight times."""
-    known = arms("autoregressive", "diffusion", "c2dlm", "placebo", "no_v", "isolated", "enforced")
+    known = arms(
+        "autoregressive", "diffusion", "c2dlm", "placebo", "no_v", "isolated", "enforced", "half_enforced"
+    )
     return {
         f"{name}_n{rows}_s{steps}": {
             **known[name],

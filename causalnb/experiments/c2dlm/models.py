@@ -144,7 +144,8 @@ def fit(run: Run, model, rows: list[dict], order: list[int], measure=None) -> li
     if config["model"] == "autoregressive":
         collator = PromptAnswerCollator(PAD)
     else:
-        collator = MaskedDiffusionCollator(MASK, EOS, seed=run.seed, in_order=config.get("in_order", False))
+        noise = {"in_order": config.get("in_order", False), "enforced": config.get("enforced", 1.0)}
+        collator = MaskedDiffusionCollator(MASK, EOS, seed=run.seed, **noise)
     size = config["batch"]
     batches = [list(range(at, at + size)) for at in range(0, len(order), size)]
     settings = TrainingSettings.of(config, seed=run.seed)
@@ -167,7 +168,7 @@ def decode(
     """Words each model answers to the prompts of rows, up to the end: greedy, or by `sample`.
 
     With in_order a diffusion model fills tokens in the order of their rank, else the surest first; where the
-    graph is enforced it reads each row under its mask.
+    graph is always enforced it reads each row under its mask.
     """
     import torch
 
@@ -185,7 +186,9 @@ def decode(
             if isinstance(model, MaskedDiffusionModel):
                 ranks = torch.tensor([rows[i]["rank"][length:] for i in part]) if in_order else None
                 seen = (
-                    torch.stack([rows[i]["visible"] for i in part])[:, None] if config["enforced"] else None
+                    torch.stack([rows[i]["visible"] for i in part])[:, None]
+                    if config["enforced"] == 1
+                    else None
                 )
                 out = sample(
                     model,

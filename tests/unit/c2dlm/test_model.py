@@ -163,6 +163,22 @@ def test_the_collator_gives_a_hard_mask_for_rows_that_have_one():
         MaskedDiffusionCollator(MASK, EOS)(rows)
 
 
+def test_a_share_of_rows_is_read_under_the_mask():
+    rows = [row | {"visible": apart(5, 2), "draw": draw} for draw, row in enumerate(rows_of(*[5] * 400))]
+    whole = MaskedDiffusionCollator(MASK, EOS)(rows)
+    half, again = (MaskedDiffusionCollator(MASK, EOS, enforced=0.5)(rows) for _ in range(2))
+    free = half["attention_mask"].flatten(1).all(1)
+    assert 160 < free.sum() < 240 and torch.equal(half["attention_mask"], again["attention_mask"])
+    assert torch.equal(half["attention_mask"][~free], whole["attention_mask"][~free])
+    assert torch.equal(half["input_ids"], whole["input_ids"])  # the noise is the same
+    assert MaskedDiffusionCollator(MASK, EOS, enforced=0)(rows)["attention_mask"].all()
+    unnumbered = [{name: value for name, value in row.items() if name != "draw"} for row in rows]
+    free = MaskedDiffusionCollator(MASK, EOS, enforced=0.25)(unnumbered)["attention_mask"].flatten(1).all(1)
+    assert 260 < free.sum() < 340
+    with pytest.raises(ValueError, match="enforced is 1.5: give the share of rows under the mask, 0 to 1"):
+        MaskedDiffusionCollator(MASK, EOS, enforced=1.5)
+
+
 def test_a_graph_guides_or_is_enforced():
     model, batch = wrapped(reattention=ReattentionLoss(**EDGE)), batch_of(supervised=True)
     tokens = batch["labels"].shape[1]
