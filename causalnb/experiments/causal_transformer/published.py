@@ -38,15 +38,15 @@ def group_of(share: float) -> int:
     return sum(share >= cut for cut in CUTS) - 1
 
 
-def count_overlaps(rows: list[dict], label: int) -> dict[str, float]:
-    """{"pairs_0": pairs in the first of GROUPS, "label_0": those of them with the label, ...}."""
+def count_overlaps(rows: list[dict], label: int) -> dict[str, dict[str, float]]:
+    """{"pairs": {"0": pairs in the first of GROUPS, ...}, "label": {"0": those with the label, ...}}."""
     from causalnb.tasks.sentence_pairs import overlap as common
 
-    found = {f"{name}_{k}": 0.0 for k in range(len(GROUPS)) for name in ("pairs", "label")}
+    found = {name: {str(k): 0.0 for k in range(len(GROUPS))} for name in ("pairs", "label")}
     for row in rows:
-        k = group_of(common(row["sentence1"], row["sentence2"]))
-        found[f"pairs_{k}"] += 1
-        found[f"label_{k}"] += row["label"] == label
+        k = str(group_of(common(row["sentence1"], row["sentence2"])))
+        found["pairs"][k] += 1
+        found["label"][k] += row["label"] == label
     return found
 
 
@@ -75,9 +75,8 @@ def run_published(run: Run) -> dict:
         scores = {model: hans.report(rows, hans.predictions(model)) for model in hans.MODELS}
         return {
             "metrics": {
-                f"{model}_{name}": one[name]
+                model: {name: one[name] for name in ("accuracy", *overlap.LABELS)}
                 for model, one in scores.items()
-                for name in ("accuracy", *overlap.LABELS)
             },
             "history": [],
         }
@@ -91,7 +90,7 @@ def run_published(run: Run) -> dict:
             dict(zip(means, map(float, values), strict=False))
             for values in zip(*means.values(), strict=False)
         ]
-        return {"metrics": {"runs": float(len(runs))}, "history": runs}
+        return {"metrics": {"": {"runs": float(len(runs))}}, "history": runs}
     read, label = PAIRS[source]
     rows = read(run.config["n"], run.config["minority"])
     return {"metrics": count_overlaps(rows, label), "history": examples(rows, label)}
