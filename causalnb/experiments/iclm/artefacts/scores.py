@@ -35,8 +35,12 @@ def placed(rows):
     The set takes the column "cell"; when is "" where there is none.
     """
     rows = rows[rows.cell.str.contains("/")].dropna(subset="value")
-    parts = rows.cell.str.split("/").str
-    return rows.assign(when=parts[-4].fillna(""), cell=parts[-2], format=parts[-1])
+    parts = [cell.split("/") for cell in rows.cell]
+    return rows.assign(
+        when=[its[0] if its[2:] else "" for its in parts],
+        cell=[its[-2] for its in parts],
+        format=[its[-1] for its in parts],
+    )
 
 
 def _chosen(rows, cells: str | Iterable[str], formats: str | Iterable[str], when: str):
