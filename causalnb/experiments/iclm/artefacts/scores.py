@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import product
+from statistics import fmean
 
 from causalnb.errors import LabError
 from causalnb.experiments.iclm.grid import TABLE_1, VARIANTS
@@ -57,7 +58,7 @@ def scored(measure: str, cells, formats=tuple(FORMATS), when: str = "") -> OfRow
         rows = rows[rows.measure == measure]
         if rows.empty:
             raise LabError(f"there is no {measure!r} of {cells} in {formats}: correct the table or the arm.")
-        return rows.groupby("seed").value.mean()
+        return rows.groupby("seed").value.agg(fmean)  # in any order of the rows the same
 
     return OfRows(read)
 
