@@ -38,10 +38,21 @@ def live(seconds: float, profile: str | None = None) -> bool:
 
 
 def require(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):
-    """`frame`, complete: what is missing or stale is trained now if that is short or FRESH=1 is set.
+    """`results.frame`, complete: what is missing or stale is trained now if that is short or FRESH=1 is set.
 
     Else LabError says which command makes it and how long that takes; LabError if one is unreadable.
     """
+    _complete(experiment, profile, arms)
+    return results.frame(experiment, profile, arms)
+
+
+def rows(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):
+    """`results.long`, complete; LabError as `require`."""
+    _complete(experiment, profile, arms)
+    return results.long(experiment, profile, arms)
+
+
+def _complete(experiment: str, profile: str | None, arms: Iterable[str] | None) -> None:
     scale, arms = profiles.current(profile), registry.arms(experiment, arms)
     short, total = lacking(experiment, scale.name, arms)
     if short and (_stored_only.get() or not live(total, scale.name)):
@@ -63,4 +74,3 @@ def require(experiment: str, profile: str | None = None, arms: Iterable[str] | N
             for _, arm, seed in short:
                 runner.execute(experiment, arm, seed, scale.name, note, wait=3600)
                 bar.update()
-    return results.frame(experiment, scale.name, arms)

@@ -139,7 +139,7 @@ def flat(value, name: str = "") -> Iterator[tuple[str, object]]:
     """("losses[2].loss", 3.4) for every leaf of nested lists and dicts, in order."""
     if isinstance(value, Mapping):
         for key in value:
-            yield from flat(value[key], f"{name}.{key}" if name else str(key))
+            yield from flat(value[key], ".".join(filter(None, (name, str(key)))))
     elif isinstance(value, list):
         for place, item in enumerate(value):
             yield from flat(item, f"{name}[{place}]")

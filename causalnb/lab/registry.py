@@ -43,10 +43,11 @@ class Experiment:
     Other profiles and arms are mappings of what differs. A setting that a stored result does not have yet is
     taken to have had its default, so that a new parameter makes nothing stale.
 
-    `run(Run) -> {"metrics": {name: float}, "history": [{...}, ...]}`; seeds are 0 .. count-1; `version` is
-    raised, with a line in CHANGELOG.md, by whoever changes what the numbers mean; `timed`: patterns of
-    measures that are seconds and differ from run to run; `cost`: first guess of core-seconds per result and
-    profile, replaced by measured ones; `memory`: by profile, estimated GiB on the device, where that is much.
+    `run(Run) -> {"metrics": {cell: {measure: float}}, "history": [{...}, ...]}`, cells as results.Result has
+    them; seeds are 0 .. count-1; `version` is raised, with a line in CHANGELOG.md, by whoever changes what
+    the numbers mean; `timed`: patterns of measures that are seconds and differ from run to run; `cost`: first
+    guess of core-seconds per result and profile, replaced by measured ones; `memory`: by profile, estimated
+    GiB on the device, where that is much.
     """
 
     id: str

@@ -124,12 +124,18 @@ class Arm(Values):
         metric = metric if self.metric is None else self.metric
         if metric is None:
             raise LabError(f"the arm {self.name} of {self.experiment} is read in no metric: name one.")
-        found = at.frame(self.experiment, self.name)
-        if not callable(metric):
-            metric = metric.format_map(defaultdict(str, self.words))
-        if not callable(metric) and metric not in found:
-            raise LabError(f"{self.experiment} does not measure {metric!r}: correct the column or the arm.")
-        series = metric(found) if callable(metric) else found[metric]
+        if isinstance(metric, OfRows):
+            series = metric.read(at.rows(self.experiment, self.name))
+        elif callable(metric):
+            series = metric(at.frame(self.experiment, self.name))
+        else:
+            name, found = (
+                metric.format_map(defaultdict(str, self.words)),
+                at.frame(self.experiment, self.name),
+            )
+            if name not in found:
+                raise LabError(f"{self.experiment} does not measure {name!r}: correct the column or the arm.")
+            series = found[name]
         return {int(seed): float(value) for seed, value in series.items()}
 
 
@@ -180,8 +186,8 @@ class Computed(Values):
 def arm(experiment: str | None, name: str, metric=None, **words) -> Arm:
     """An arm; without an experiment it is taken from that of each column, and is "" where there is none.
 
-    metric: a name, or a function of the arm's DataFrame by seed that gives a Series; by default the column's,
-    in which `words` replace {what stands in braces}; nothing does where there is no such word.
+    metric: a name, a function of the arm's DataFrame by seed that gives a Series, or OfRows; by default the
+    column's, in which `words` replace {what stands in braces}; nothing does where there is no such word.
     """
     return Arm(experiment, name, metric, tuple(words.items()))
 
@@ -199,6 +205,13 @@ def values(make: Callable, *needs: str) -> Values:
 def mean_of(*metrics: str) -> Callable:
     """A metric: the mean of several, seed by seed."""
     return lambda frame: frame[[*metrics]].mean(axis=1)
+
+
+@dataclass(frozen=True)
+class OfRows:
+    """A metric: what `read` makes of an arm's `results.long`, a Series by seed."""
+
+    read: Callable
 
 
 def in_percent(metric: str) -> Callable:
@@ -324,11 +337,12 @@ def claim_rows(source: str, artefact_id: str | None = None, beside: Mapping[str,
 
 @dataclass
 class Reader:
-    """What a table is read with: the profile, frames and verdicts by row that are there already."""
+    """What a table is read with: the profile; frames, rows and verdicts by row that are there already."""
 
     profile: str | None
     strict: bool = True
     frames: dict = field(default_factory=dict)
+    long: dict = field(default_factory=dict)
     judged: dict = field(default_factory=dict)
 
     def frame(self, experiment: str, name: str):
@@ -337,6 +351,12 @@ class Reader:
             found = evidence.require(experiment, self.profile, [name])
             self.frames[experiment, name] = found.set_index("seed")
         return self.frames[experiment, name]
+
+    def rows(self, experiment: str, name: str):
+        """DataFrame of one arm's rows: arm, seed, cell, measure, value."""
+        if (experiment, name) not in self.long:
+            self.long[experiment, name] = evidence.rows(experiment, self.profile, [name])
+        return self.long[experiment, name]
 
     def text(self, said):
         """A text, or what a function of the profile gives."""

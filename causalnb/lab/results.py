@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
@@ -18,13 +18,16 @@ from causalnb.lab.records import canonical, plain, short
 from causalnb.paths import TEMPORARY, results_dir, root, shown
 
 SCHEMA = 2
+ROW = ("cell", "measure", "value")  # what a row of a result holds
 USABLE = ("fresh", "unverified")  # states of results that tables and figures are made from
 
 
 @dataclass(frozen=True)
 class Result:
-    """One measured result; metrics are finite floats or None, history is a list of flat rows.
+    """One measured result: rows [cell, measure, value] of what came out, history of what was followed.
 
+    A cell is a path, "after/acre/Comp/text", of the part of the data and what else tells it from others; ""
+    is the whole run. A value is a finite number or None; the rows of the history are flat dicts.
     `version`: the experiment's when it ran; `code`: digest of all code that was there, see lab.codebase.
     """
 
@@ -35,7 +38,7 @@ class Result:
     version: int
     config: dict
     code: str
-    metrics: dict
+    rows: list
     history: list
     device: str
     versions: dict
@@ -44,6 +47,23 @@ class Result:
     cpu_seconds: float
     date: str
     schema: int = SCHEMA
+
+    def value(self, cell: str, measure: str) -> float | None:
+        """The value of a measure on a cell; LabError where there is none."""
+        for *place, value in self.rows:
+            if place == [cell, measure]:
+                return value
+        raise LabError(f"{self.experiment} does not measure {measure!r} on {cell!r}: correct the name.")
+
+
+def rows_of(metrics: Mapping[str, Mapping]) -> list[list]:
+    """The rows [cell, measure, value] of what a run returns, {cell: {measure: value}}."""
+    return [[cell, measure, value] for cell, its in metrics.items() for measure, value in its.items()]
+
+
+def column(cell: str, measure: str) -> str:
+    """What `frame`, tables and claims.csv call a measure on a cell: "after_acre_Comp_text_exact"."""
+    return f"{cell.replace('/', '_')}_{measure}" if cell else measure
 
 
 def settings_hash(config: dict) -> str:
@@ -85,26 +105,28 @@ def path(experiment: str, arm: str, seed: int, profile: str | None = None) -> Pa
 
 
 def write(result: Result) -> Path:
-    """Store a result at once; LabError if the disk refuses, and the previous one is untouched."""
+    """Store a result at once; LabError if the disk refuses, and the previous one is untouched.
+
+    LabError, too, for a value that is no number, and for two rows that `frame` would have in one column.
+    """
     record = {field.name: plain(getattr(result, field.name), field.name) for field in fields(Result)}
-    for name, value in record["metrics"].items():
+    columns: dict[str, str] = {}
+    for cell, measure, value in record["rows"]:
+        what = f"{measure!r} on {cell!r}" if cell else repr(measure)
         if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
-            raise LabError(f"metric {name!r} of {result.experiment} is {value!r}: give a number or None.")
+            raise LabError(f"{what} of {result.experiment} is {value!r}: give a number or None.")
+        name = column(cell, measure)
+        if name in columns:
+            raise LabError(
+                f"{result.experiment} measures {columns[name]} and {what}, both in the column {name!r}: "
+                "rename one."
+            )
+        columns[name] = what
     record["checksum"] = short(canonical(record))
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
     target = path(result.experiment, result.arm, result.seed, result.profile)
     files.write_atomic(target, f"{{\n{lines}\n}}\n".encode())
     return target
-
-
-def _of_schema_1(record: dict) -> dict:
-    """A record of the first schema, which held hashes of settings and code, as one of today's."""
-    checksum = record.pop("checksum", None)
-    if checksum != short(canonical(record)):
-        return {**record, "schema": SCHEMA, "checksum": None}
-    kept = {name: value for name, value in record.items() if name not in ("config_hash", "code_hash")}
-    record = {**kept, "version": 1, "code": record.get("code_hash"), "schema": SCHEMA}
-    return {**record, "checksum": short(canonical(record))}
 
 
 def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Result:
@@ -120,9 +142,10 @@ def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Re
         why = f"{shown(file)} is damaged ({error})"
         raise LabError(f"{why}: restore it from git, or delete it and `{redo}`.") from None
     if isinstance(result, int | str | None):
+        older = isinstance(result, int) and result < SCHEMA
         raise LabError(
             f"{shown(file)} has schema {result!r} and this causalnb reads {SCHEMA}: "
-            f"update causalnb, or delete it and `{redo}`."
+            f"{'' if older else 'update causalnb, or '}delete it and `{redo}`."
         )
     if (result.experiment, result.arm, result.seed, result.profile) != (experiment, arm, seed, profile):
         raise LabError(
@@ -138,8 +161,6 @@ def _parsed(file: Path, *version: int) -> Result | int | str | None:
     record = json.loads(file.read_bytes())
     if not isinstance(record, dict):
         raise ValueError("it holds no record")
-    if record.get("schema") == 1:
-        record = _of_schema_1(record)
     if record.get("schema") != SCHEMA:
         return record.get("schema")
     checksum = record.pop("checksum", None)
@@ -227,25 +248,34 @@ def usable(experiment: str, profile: str | None = None, arms: Iterable[str] | No
     return found  # type: ignore[return-value]
 
 
-def _rows(results: list[Result], rows: Iterable):
+def long(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):
+    """DataFrame of the rows of the usable results: arm, seed, cell, measure, value; NaN where it is None."""
+    import pandas as pd
+
+    lines = [(r.arm, r.seed, *row) for r in usable(experiment, profile, arms) for row in r.rows]
+    return pd.DataFrame(lines, columns=["arm", "seed", *ROW]).astype({"value": float})
+
+
+def _lines(results: list[Result], lines: Iterable):
     import pandas as pd
 
     return pd.DataFrame(
-        [{"arm": result.arm, "seed": result.seed, **row} for result, row in rows],
+        [{"arm": result.arm, "seed": result.seed, **line} for result, line in lines],
         columns=None if results else ["arm", "seed"],
     )
 
 
 def frame(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):
-    """DataFrame of the usable results: arm, seed and a column per metric; NaN where a metric is None."""
+    """DataFrame of the usable results: arm, seed and a `column` for each row; NaN where its value is None."""
     found = usable(experiment, profile, arms)
-    return _rows(found, [(r, {k: math.nan if v is None else v for k, v in r.metrics.items()}) for r in found])
+    wide = [{column(*at): math.nan if value is None else value for *at, value in r.rows} for r in found]
+    return _lines(found, zip(found, wide, strict=True))
 
 
 def curves(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):
     """DataFrame of the histories of the usable results: arm, seed and the columns of the history."""
     found = usable(experiment, profile, arms)
-    return _rows(found, [(r, row) for r in found for row in r.history])
+    return _lines(found, [(r, line) for r in found for line in r.history])
 
 
 def digest(needs: Iterable[str], profile: str | None = None, texts: Iterable[str] = ()) -> str | None:
@@ -255,5 +285,5 @@ def digest(needs: Iterable[str], profile: str | None = None, texts: Iterable[str
         found = usable(id, profile)
         if len(found) < len(registry.arms(id)) * len(registry.seeds(id, profile)):
             return None
-        parts += [canonical([id, r.arm, r.seed, r.config, r.metrics, r.history]) for r in found]
+        parts += [canonical([id, r.arm, r.seed, r.config, sorted(r.rows), r.history]) for r in found]
     return short("\n".join(parts))

@@ -55,14 +55,17 @@ def plan(
     return found
 
 
-def _checked(experiment: str, returned) -> tuple[dict, list]:
+def _checked(experiment: str, returned) -> tuple[list, list]:
     match returned:
         case {"metrics": dict() as metrics, **rest} if set(rest) <= {"history"}:
             metrics = records.plain(metrics, "metrics")
             history = records.plain(rest.get("history", []), "history")
-            if isinstance(history, list) and all(isinstance(row, dict) for row in history):
-                return metrics, history
-    raise LabError(f'{experiment} returned no result: return {{"metrics": {{...}}, "history": [...]}}.')
+            if isinstance(history, list) and {*map(type, (*metrics.values(), *history))} <= {dict}:
+                return results.rows_of(metrics), history
+    raise LabError(
+        f"{experiment} returned no result: "
+        'return {"metrics": {cell: {measure: value}}, "history": [{...}, ...]}.'
+    )
 
 
 def _device_name(device: str) -> str:
@@ -145,7 +148,7 @@ def execute(
             if error.errno in files.FULL:
                 raise files.disk_error(folder, error) from error
             raise
-        metrics, history = _checked(experiment, returned)
+        rows, history = _checked(experiment, returned)
         result = results.Result(
             experiment,
             arm,
@@ -154,7 +157,7 @@ def execute(
             spec.version,
             config,
             code,
-            metrics,
+            rows,
             history,
             _device_name(device),
             *made_with,

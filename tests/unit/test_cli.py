@@ -46,7 +46,7 @@ def home(tmp_path, monkeypatch):
     def train(run):
         if run.arm == "bad":
             raise ValueError("the arm is bad: use another.")
-        return {"metrics": {"score": run.seed + 0.5}, "history": []}
+        return {"metrics": {"": {"score": run.seed + 0.5}}, "history": []}
 
     def register(id, arms):
         registry.register(

@@ -89,4 +89,4 @@ def run_base(run: Run) -> dict:
         "parameters": sum(p.numel() for p in decoder.parameters()),
         "megabytes": file.stat().st_size / 1e6,
     }
-    return {"metrics": metrics, "history": history}
+    return {"metrics": {"": metrics}, "history": history}

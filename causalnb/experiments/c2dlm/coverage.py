@@ -79,7 +79,8 @@ def run_coverage(run: Run) -> dict:
         rows = scored(reasoning.annotations(config["source"])[: config["rows"]])
     else:
         rows = reasoning.generate(config["source"], config["drawn"])
-    return {"metrics": {name: float(count) for name, count in count_records(rows).items()}, "history": []}
+    counts = {name: float(count) for name, count in count_records(rows).items()}
+    return {"metrics": {"": counts}, "history": []}
 
 
 @dataclass(frozen=True)

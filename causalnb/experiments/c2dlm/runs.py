@@ -6,13 +6,13 @@ from causalnb.lab.probes import scored
 from causalnb.lab.registry import Run
 
 
-def attribute_map(model, rows: list[dict]) -> dict[str, float]:
+def attribute_map(model, rows: list[dict]) -> dict[str, dict[str, float]]:
     """How attention flows between attributes of the spurious token game: mean over layers, heads and rows.
 
-    {kind_effect_cause: share}: kind is raw or weighted (by |V| of the key, each row summing to 1); effect is
-    an attribute, whose tokens' rows are averaged, or Answer, the row that decides the first word of the
-    answer, which is masked; a cause's tokens are summed. kind_causal: what part of the attention that the
-    answer pays to attributes goes to its causes. Rows must be equally long.
+    {kind/effect: {cause: share}}: kind is raw or weighted (by |V| of the key, each row summing to 1); effect
+    is an attribute, whose tokens' rows are averaged, or Answer, the row that decides the first word of the
+    answer, which is masked; a cause's tokens are summed. {kind: {"causal": share}}: what part of the
+    attention that the answer pays to attributes goes to its causes. Rows must be equally long.
     """
     import torch
 
@@ -47,20 +47,19 @@ def attribute_map(model, rows: list[dict]) -> dict[str, float]:
         flow = sum(one / one.sum(-1, keepdim=True) for one in maps) / len(maps)  # (B, T, T)
         flow = torch.einsum("bte,bts,bsc->ec", lines, flow, columns) / len(rows)
         found |= {
-            f"{kind}_{effect}_{cause}": round(share, 5)
+            f"{kind}/{effect}": {cause: round(share, 5) for cause, share in zip(names, line, strict=True)}
             for effect, line in zip((*names, "Answer"), flow.tolist(), strict=True)
-            for cause, share in zip(names, line, strict=True)
         }
         answer = dict(zip(names, flow[-1].tolist(), strict=True))
         causes = sum(answer.get(name, 0.0) for name in (*stg.CAUSES, *stg.CAUSES_H))
-        found[f"{kind}_causal"] = causes / sum(answer.values())
+        found[kind] = {"causal": causes / sum(answer.values())}
     return found
 
 
 def run_task(run: Run) -> dict:
-    """Metrics {part_metric: share} of every test part; history with the validation sample's metrics.
+    """Metrics {part: {measure: share}} of every test part; history with the validation sample's measures.
 
-    With also_ranked the same model decodes again in the order of the graph: ranked_part_metric. With maps, of
+    With also_ranked the same model decodes again in the order of the graph: ranked/part. With maps, of
     the spurious token game, also the attribute_map of 200 rows of the first part.
     """
     from transformers import set_seed
@@ -76,17 +75,17 @@ def run_task(run: Run) -> dict:
         return score(validation, decode(model, validation, config, config["in_order"]))
 
     history = fit(run, model, train, order, measure)
-    ways = {"": config["in_order"], **({"ranked_": True} if config["also_ranked"] else {})}
-    metrics = {
+    counted = {
         "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "parameters": sum(p.numel() for p in model.parameters()),
     }
+    metrics = {"": counted}
     for part, rows in parts.items():
         rows = scored(rows)
-        metrics[f"{part}_rows"] = len(rows)
-        for before, in_order in ways.items():
-            found = score(rows, decode(model, rows, config, in_order))
-            metrics |= {f"{before}{part}_{name}": value for name, value in found.items()}
+        found = score(rows, decode(model, rows, config, config["in_order"]))
+        metrics[part] = {"rows": len(rows), **found}
+        if config["also_ranked"]:
+            metrics[f"ranked/{part}"] = score(rows, decode(model, rows, config, True))
     if config["maps"]:
         metrics |= attribute_map(model, next(iter(parts.values()))[:200])
     return {"metrics": metrics, "history": history}

@@ -295,7 +295,7 @@ def decode(model, tokenizer, rows: list[dict], plan: tuple[int, int, int], end: 
 
 
 def run_text(run: Run) -> dict:
-    """Tune with LoRA, decode every test part, score; metrics {part_metric: share} and the rows left out.
+    """Tune with LoRA, decode every test part, score: {part: {measure: share}}; and count the rows left out.
 
     edges_kept: the share of the graphs' edges that stand in the tokens; others share a token or are missing.
     """
@@ -327,7 +327,7 @@ def run_text(run: Run) -> dict:
         run.progress,
         run.device,
     )
-    metrics = {
+    counted = {
         "rows": len(kept),
         "rows_too_long": len(rows) - len(kept),
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -335,10 +335,11 @@ def run_text(run: Run) -> dict:
     }
     if config["graph"] != "none":
         reports = [row["supervision"].report for row in kept if "supervision" in row]
-        metrics["edges_kept"] = sum(r.kept for r in reports) / max(1, sum(r.edges for r in reports))
+        counted["edges_kept"] = sum(r.kept for r in reports) / max(1, sum(r.edges for r in reports))
+    metrics = {"": counted}
     for part, test in parts.items():
         found = score(test, decode(model, tokenizer, test, lengths(config, part), end))
-        metrics |= {f"{part}_rows": len(test), **{f"{part}_{name}": value for name, value in found.items()}}
+        metrics[part] = {"rows": len(test), **found}
     return {"metrics": metrics, "history": history}
 
 

@@ -67,5 +67,5 @@ def run_beyond(run: Run) -> dict:
 
     history = fit(run, model, rows, grouped(rows, config["batch"], config["steps"], run.seed), measure)
     asked = {cell: scored(some) for cell, some in cells(found, config["cells"], config["real"]).items()}
-    metrics = {"parameters": model.num_parameters(), **cell_scores(model, asked, tokenizer, config)}
+    metrics = {"": {"parameters": model.num_parameters()}, **cell_scores(model, asked, tokenizer, config)}
     return {"metrics": metrics, "history": history}

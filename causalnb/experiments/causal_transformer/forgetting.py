@@ -17,12 +17,12 @@ def unpacked(digits: str, rows: int):
     return np.unpackbits(np.frombuffer(bytes.fromhex(digits), np.uint8), count=rows).astype(bool)
 
 
-def count_forgotten(history: list[dict], rows: dict[str, int]) -> tuple[list[dict], dict[str, float]]:
+def count_forgotten(history: list[dict], rows: dict[str, int]) -> tuple[list[dict], dict[str, dict]]:
     """A history with numbers in place of bits, and what was forgotten in all of it, for each name in rows.
 
     An entry's right_NAME, where it has one, becomes learned_NAME, the share of right ones, and
-    forgotten_NAME, how many were right at the look before and are wrong now. In all: events_NAME, their sum,
-    and forgotten_NAME, the share of examples that were forgotten at least once.
+    forgotten_NAME, how many were right at the look before and are wrong now. In all, by name: events, their
+    sum, and forgotten, the share of examples that were forgotten at least once.
     """
     import numpy as np
 
@@ -40,10 +40,10 @@ def count_forgotten(history: list[dict], rows: dict[str, int]) -> tuple[list[dic
             events[name] += lost
             before[name] = now
         found.append(entry)
-    return found, (
-        {f"events_{name}": int(each.sum()) for name, each in events.items()}
-        | {f"forgotten_{name}": float((each > 0).mean()) for name, each in events.items()}
-    )
+    return found, {
+        "events": {name: int(each.sum()) for name, each in events.items()},
+        "forgotten": {name: float((each > 0).mean()) for name, each in events.items()},
+    }
 
 
 def lost_later(looks) -> float:

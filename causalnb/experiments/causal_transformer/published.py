@@ -38,15 +38,15 @@ def group_of(share: float) -> int:
     return sum(share >= cut for cut in CUTS) - 1
 
 
-def count_overlaps(rows: list[dict], label: int) -> dict[str, float]:
-    """{"pairs_0": pairs in the first of GROUPS, "label_0": those of them with the label, ...}."""
+def count_overlaps(rows: list[dict], label: int) -> dict[str, dict[str, float]]:
+    """{"pairs": {"0": pairs in the first of GROUPS, ...}, "label": {"0": those with the label, ...}}."""
     from causalnb.tasks.sentence_pairs import overlap as common
 
-    found = {f"{name}_{k}": 0.0 for k in range(len(GROUPS)) for name in ("pairs", "label")}
+    found = {name: {str(k): 0.0 for k in range(len(GROUPS))} for name in ("pairs", "label")}
     for row in rows:
-        k = group_of(common(row["sentence1"], row["sentence2"]))
-        found[f"pairs_{k}"] += 1
-        found[f"label_{k}"] += row["label"] == label
+        k = str(group_of(common(row["sentence1"], row["sentence2"])))
+        found["pairs"][k] += 1
+        found["label"][k] += row["label"] == label
     return found
 
 
@@ -67,34 +67,41 @@ def examples(rows: list[dict], label: int) -> list[dict]:
     ]
 
 
+def answers() -> tuple[dict, list]:
+    """Metrics of the published predictions on HANS, {model: {measure: share}}, and no history."""
+    rows = hans.published_rows()
+    scores = {model: hans.report(rows, hans.predictions(model)) for model in hans.MODELS}
+    names = ("accuracy", *overlap.LABELS)
+    return {model: {name: one[name] for name in names} for model, one in scores.items()}, []
+
+
+def bert_runs() -> tuple[dict, list]:
+    """How many runs of BERT are published, and a line for each: its scores by the names of BERT_RUNS."""
+    found = hans.bert_runs()
+    means = {
+        name: sum(found[column] for column in columns) / len(columns) for name, columns in BERT_RUNS.items()
+    }
+    runs = [
+        dict(zip(means, map(float, values), strict=False)) for values in zip(*means.values(), strict=False)
+    ]
+    return {"": {"runs": float(len(runs))}}, runs
+
+
+def pairs(source: str, n: int, minority: float) -> tuple[dict, list]:
+    """count_overlaps of a set of pairs, and examples of it."""
+    read, label = PAIRS[source]
+    rows = read(n, minority)
+    return count_overlaps(rows, label), examples(rows, label)
+
+
 def run_published(run: Run) -> dict:
     """Counts by overlap, and examples; "hans": scores of published predictions; "bert_runs": every run."""
     source = run.config["source"]
-    if source == "hans":
-        rows = hans.published_rows()
-        scores = {model: hans.report(rows, hans.predictions(model)) for model in hans.MODELS}
-        return {
-            "metrics": {
-                f"{model}_{name}": one[name]
-                for model, one in scores.items()
-                for name in ("accuracy", *overlap.LABELS)
-            },
-            "history": [],
-        }
-    if source == "bert_runs":
-        found = hans.bert_runs()
-        means = {
-            name: sum(found[column] for column in columns) / len(columns)
-            for name, columns in BERT_RUNS.items()
-        }
-        runs = [
-            dict(zip(means, map(float, values), strict=False))
-            for values in zip(*means.values(), strict=False)
-        ]
-        return {"metrics": {"runs": float(len(runs))}, "history": runs}
-    read, label = PAIRS[source]
-    rows = read(run.config["n"], run.config["minority"])
-    return {"metrics": count_overlaps(rows, label), "history": examples(rows, label)}
+    metrics, history = ANSWERS[source]() if source in ANSWERS else pairs(**run.config)
+    return {"metrics": metrics, "history": history}
+
+
+ANSWERS = {"hans": answers, "bert_runs": bert_runs}  # arms that are no pairs
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,7 @@ register(
         title="Word overlap in published pairs and in ours; HANS as published models answer it",
         run=run_published,
         notebook="11_spurious_correlations",
-        arms={source: {"source": source} for source in (*PAIRS, "hans", "bert_runs")},
+        arms={source: {"source": source} for source in (*PAIRS, *ANSWERS)},
         settings={"laptop": Settings(), "quick": {"n": 300}},
         seeds={"laptop": 1},
         cost={"laptop": 2},

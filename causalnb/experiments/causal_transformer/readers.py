@@ -37,9 +37,11 @@ def run_readers(run: Run) -> dict:
     macro = f1_score(truth, answers, labels=np.unique(truth), average="macro", zero_division=0)
     return {
         "metrics": {
-            "test_rows": float(len(truth)),
-            "test_accuracy": float((answers == truth).mean()),
-            "test_macro_f": float(macro),
+            "test": {
+                "rows": float(len(truth)),
+                "accuracy": float((answers == truth).mean()),
+                "macro_f": float(macro),
+            }
         },
         "history": [],
     }

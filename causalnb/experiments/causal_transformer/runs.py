@@ -48,15 +48,15 @@ def scores(rows: list[dict], predicted, labels: tuple[str, ...], by: str = "") -
     }
 
 
-def cell_scores(model, found: dict[str, list[dict]], tokenizer, config: dict) -> dict[str, float]:
-    """{cell_measure: value} of all cells: `scores`, how many rows, and of the `mapped` ones the attention."""
+def cell_scores(model, found: dict[str, list[dict]], tokenizer, config: dict) -> dict[str, dict]:
+    """{cell: {measure: value}}: `scores`, how many rows, and of the `mapped` cells the attention."""
     metrics = {}
     for cell, rows in found.items():
         ready = encoded(rows, tokenizer)
         values = scores(rows, predictions(model, ready), LABELS[config["task"]], config["by"])
         if cell in config["mapped"]:
             values |= attention_measures(model, spread(ready, config["map_rows"]))
-        metrics |= {f"{cell}_{name}": value for name, value in {"rows": len(rows), **values}.items()}
+        metrics[cell] = {"rows": len(rows), **values}
     return metrics
 
 
@@ -89,6 +89,6 @@ def run_pairs(run: Run) -> dict:
     history = fit(run, model, rows, grouped(rows, config["batch"], config["steps"], run.seed), measure)
     history, forgotten = count_forgotten(history, {"train": len(probe)})
     asked = {cell: scored(some) for cell, some in cells(found, config["cells"], config["real"]).items()}
-    metrics = {"parameters": model.num_parameters(), **cell_scores(model, asked, tokenizer, config)}
+    metrics = {"": {"parameters": model.num_parameters()}, **cell_scores(model, asked, tokenizer, config)}
     example = example_map(model, tokenizer) if config["task"] in EXAMPLE_IN else []
     return {"metrics": metrics | forgotten, "history": history + example}

@@ -29,8 +29,8 @@ def best(arms, *ids: str) -> str:
 
     def score(arm: str) -> float:
         some = [result for id in ids for result in stored(id, arm)]
-        cells = ("validation_accuracy", "challenge_accuracy")
-        return fmean(result.metrics[cell] for result in some for cell in cells)
+        cells = ("validation", "challenge")
+        return fmean(result.value(cell, "accuracy") for result in some for cell in cells)
 
     return max(arms, key=score)
 
@@ -57,7 +57,7 @@ def computed() -> dict:
     for name, search in zip(grid.OVERLAP, searches, strict=True):
         held = stored(f"search.{name}", f"loss_{used[name]['loss']}")
         entropies[name] = {
-            "search": rounded(fmean(result.metrics["challenge_entropy"] for result in held)),
+            "search": rounded(fmean(result.value("challenge", "entropy") for result in held)),
             **{part: final_entropy(f"overlap.{name}.{part}", "loss") for part in grid.MINORITIES},
         }
         compared[name] = best(grid.RATE_TRIES, search)

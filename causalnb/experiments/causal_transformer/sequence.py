@@ -27,9 +27,10 @@ def run_sequence(run: Run) -> dict:
     """Train an arm on one task after the other; accuracies of all tasks after each, and what was forgotten.
 
     Each task has labels of its own, and is asked for these alone; its probe is looked at from its own stage
-    on, as what it was not trained on yet cannot be forgotten. Metrics: after_TASK_OTHER, and _challenge;
-    lost_TASK, of the probe's examples right at the end of their stage the share wrong at a later look; and
-    forgotten_TASK as of count_forgotten, which counts the ups and downs of learning too.
+    on, as what it was not trained on yet cannot be forgotten. Metrics: the accuracy on OTHER of after/TASK,
+    and on its challenge of after/TASK/OTHER; of lost, by task, of the probe's examples right at the end of
+    their stage the share wrong at a later look; and of forgotten as count_forgotten, which counts the ups and
+    downs of learning too.
     """
     from transformers import set_seed
 
@@ -53,7 +54,7 @@ def run_sequence(run: Run) -> dict:
     def share(task: str, part: str) -> float:
         return float(right(model, scored(rows[task][part]), among[task]).mean())
 
-    history, metrics, trained = [], {"parameters": model.num_parameters()}, []
+    history, metrics, trained = [], {"": {"parameters": model.num_parameters()}}, []
 
     def measure(model) -> dict:
         return {f"accuracy_{task}": share(task, "validation") for task in stages} | {
@@ -66,11 +67,10 @@ def run_sequence(run: Run) -> dict:
         order = grouped(rows[task]["train"], config["batch"], config["steps"], run.seed)
         stage = fit(replace(run, folder=run.folder / task), model, rows[task]["train"], order, measure)
         history += [{"task": task, **entry} for entry in stage]
+        metrics[f"after/{task}"] = {other: share(other, "test") for other in stages}
         for other in stages:
-            metrics |= {
-                f"after_{task}_{other}": share(other, "test"),
-                f"after_{task}_{other}_challenge": share(other, "challenge"),
-            }
+            metrics[f"after/{task}/{other}"] = {"challenge": share(other, "challenge")}
+    lost = metrics["lost"] = {}
     for task in trained[:-1]:
         looks = [
             (entry["task"], unpacked(entry[f"{SEEN}{task}"], len(probes[task])))
@@ -78,6 +78,6 @@ def run_sequence(run: Run) -> dict:
             if f"{SEEN}{task}" in entry
         ]
         own, later = ([look for stage, look in looks if (stage == task) == here] for here in (True, False))
-        metrics[f"lost_{task}"] = lost_later([own[-1], *later])
+        lost[task] = lost_later([own[-1], *later])
     history, forgotten = count_forgotten(history, {task: len(probe) for task, probe in probes.items()})
     return {"metrics": metrics | forgotten, "history": history}

@@ -123,19 +123,18 @@ def translations(model, rows: list[dict], tokenizer, beams: int, longest: int) -
     return found
 
 
-def attention_of(model, rows: list[dict]) -> dict[str, float]:
-    """{stack_measure: value} of `map_measures` in encoder and decoder, the right answers read."""
+def attention_of(model, rows: list[dict]) -> dict[str, dict[str, float]]:
+    """{stack: `map_measures`} in encoder and decoder, the right answers read."""
     import torch
 
     ((_, given),) = by_batch(model, rows, len(rows))
     model.eval()
     with torch.no_grad():
         out = model(**given, output_attentions=True)
-    found = {
+    return {
         "encoder": map_measures(out.encoder_attentions, given["attention_mask"]),
         "decoder": map_measures(out.decoder_attentions, given["labels"] != IGNORED, causal=True),
     }
-    return {f"{stack}_{name}": value for stack, one in found.items() for name, value in one.items()}
 
 
 def example_maps(model, tokenizer) -> list[dict]:
@@ -177,14 +176,14 @@ def run_translation(run: Run) -> dict:
     model = build_translator(config, len(tokenizer), config["steps"])
     order = grouped(rows["train"], config["batch"], config["steps"], run.seed)
     history = fit(run, model, rows["train"], order, lambda model: told(model, validation), collate)
-    metrics, counts = {"parameters": model.num_parameters(), "train_rows": len(rows["train"])}, []
+    metrics, counts = {"": {"parameters": model.num_parameters()}, "train": {"rows": len(rows["train"])}}, []
     for part in config["cells"]:
         asked = scored(rows[part][: config["test_rows"]])
         references = [row["target"] for row in found[part][: len(asked)]]
-        metrics[f"{part}_rows"] = len(asked)
+        metrics[part] = {"rows": len(asked)}
         for name, beams in (("greedy", 1), ("beams", config["beams"])):
             said = translations(model, asked, tokenizer, beams, config["longest"])
-            metrics[f"{part}_{name}_bleu"] = bleu.corpus_score(said, [references]).score
+            metrics[f"{part}/{name}"] = {"bleu": bleu.corpus_score(said, [references]).score}
             counts.append({"part": part, "decoding": name, "sentences": sentence_counts(said, references)})
     metrics |= attention_of(model, validation[: config["map_rows"]])
     return {

@@ -29,9 +29,11 @@ def run_base(run: Run) -> dict:
     save_weights(model, file)
     return {
         "metrics": {
-            "skills": history[-1]["skills"],
-            "parameters": sum(p.numel() for p in model.parameters()),
-            "megabytes": file.stat().st_size / 1e6,
+            "": {
+                "skills": history[-1]["skills"],
+                "parameters": sum(p.numel() for p in model.parameters()),
+                "megabytes": file.stat().st_size / 1e6,
+            }
         },
         "history": history,
     }

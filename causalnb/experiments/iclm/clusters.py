@@ -82,4 +82,4 @@ def run_clusters(run: Run) -> dict:
             {"layer": layer, "set": name, "cluster": cluster, "x": round(x, 3), "y": round(y, 3)}
             for name, cluster, (x, y) in places
         ]
-    return {"metrics": metrics, "history": history}
+    return {"metrics": {"": metrics}, "history": history}

@@ -64,49 +64,48 @@ def task_config(config: dict, task: str) -> dict:
     return {**config, **config[task]}
 
 
-def scores(model, config: dict, prefix: str) -> dict[str, float]:
-    """The scores of all cells of a task's config; names begin with prefix and the task."""
+def scores(model, config: dict, when: str) -> dict[str, dict[str, float]]:
+    """{when/task/cell/format: its scores} of all cells of a task's config."""
     return {
-        f"{prefix}_{config['family']}_{name}": value
+        f"{when}/{config['family']}/{place}": its
         for cell in config["cells"]
-        for name, value in cell_scores(model, config, cell).items()
+        for place, its in cell_scores(model, config, cell).items()
     }
 
 
-def exact_scores(model, config: dict, places=None) -> dict[tuple[str, str], float]:
-    """{(cell, format): share of exact answers} of the whole model, or of the module that a context names."""
+def exact_scores(model, config: dict, places=None) -> dict[str, float]:
+    """{cell/format: share of exact answers} of the whole model, or of the module that a context names."""
     found = {}
     for cell in config["cells"]:
         for format, rows in test_rows(config, cell).items():
-            if places is None or (cell, format) in places:
+            if places is None or f"{cell}/{format}" in places:
                 right = answers_right(model, prepared(rows, config))
-                found[cell, format] = mean(right)
+                found[f"{cell}/{format}"] = mean(right)
     return found
 
 
-def named(scores: dict[tuple[str, str], float], prefix: str, kind: str = "exact") -> dict[str, float]:
-    """Metrics of exact_scores on the first task: their names begin with prefix and end with kind."""
-    return {f"{prefix}_{TASKS[0]}_{cell}_{format}_{kind}": value for (cell, format), value in scores.items()}
+def noted(metrics: dict[str, dict], scores: dict[str, float], when: str, measure: str = "exact") -> None:
+    """Add exact_scores on the first task to metrics: as `measure` of the cells when/task/cell/format."""
+    for place, value in scores.items():
+        metrics.setdefault(f"{when}/{TASKS[0]}/{place}", {})[measure] = value
 
 
-def serving(metrics: dict[str, float], config: dict) -> dict[int, set[tuple[str, str]]]:
-    """{domain module: the (cell, format) places of the first task whose rows mostly went to it before}."""
+def serving(metrics: dict[str, dict], config: dict) -> dict[int, set[str]]:
+    """{domain module: the places cell/format of the first task whose rows mostly went to it before}."""
     found = {}
-    for cell in config["cells"]:
-        for format in FORMATS:
-            shares = [
-                metrics[f"before_{TASKS[0]}_{cell}_{format}_module{i}"] for i in range(config["num_modules"])
-            ]
-            found.setdefault(shares.index(max(shares)), set()).add((cell, format))
+    for place in (f"{cell}/{format}" for cell in config["cells"] for format in FORMATS):
+        its = metrics[f"before/{TASKS[0]}/{place}"]
+        shares = [its[f"module{i}"] for i in range(config["num_modules"])]
+        found.setdefault(shares.index(max(shares)), set()).add(place)
     return found
 
 
 def run_continual(run: Run) -> dict:
     """Tune an arm on ACRE, then on RAVEN; cells before and after, and after with one part put back.
 
-    Of each domain module that served ACRE, too, what it answers alone afterwards (_served), and what the
-    model does with that module as it was (served_back). `keep` freezes what ACRE used before RAVEN begins:
-    its modules with their centroids, and the router.
+    Of each domain module that served ACRE, too, what it answers alone afterwards (the measure served), and
+    what the model does with that module as it was (the cells served_back/...). `keep` freezes what ACRE used
+    before RAVEN begins: its modules with their centroids, and the router.
     """
     from transformers import set_seed
 
@@ -116,12 +115,12 @@ def run_continual(run: Run) -> dict:
     history = [
         {"task": TASKS[0], **row} for row in tuned(replace(run, folder=run.folder / TASKS[0]), model, first)
     ]
-    metrics = {"trainable_parameters": trained_parameters(model)} | scores(model, first, "before")
+    metrics = {"": {"trainable_parameters": trained_parameters(model)}} | scores(model, first, "before")
     before = {name: value.clone() for name, value in model.state_dict().items()}
     routed = run.config["routed_by"] == "router"
     if routed:
         used = used_modules(model, first, run.seed)
-        metrics["modules_used"] = len(used)
+        metrics[""]["modules_used"] = len(used)
         if run.config["keep"]:
             model.freeze_modules([*used, *["router"] * run.config["router_trainable"]])
             model.router.norm.held.fill_(True)
@@ -132,12 +131,12 @@ def run_continual(run: Run) -> dict:
         metrics |= scores(model, config, "after")
     for part in PARTS if routed else ():
         with put_back(model, before, part):
-            metrics |= named(exact_scores(model, first), f"{part}_back")
+            noted(metrics, exact_scores(model, first), f"{part}_back")
     for module, places in (serving(metrics, first) if routed else {}).items():
         with model.only(module):
-            metrics |= named(exact_scores(model, first, places), "after", "served")
+            noted(metrics, exact_scores(model, first, places), "after", "served")
         with put_back(model, before, module):
-            metrics |= named(exact_scores(model, first, places), "served_back")
+            noted(metrics, exact_scores(model, first, places), "served_back")
     if run.config["map_rows"]:
         history += [
             {"task": task, **row}

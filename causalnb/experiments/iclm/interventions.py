@@ -325,7 +325,7 @@ def metrics(rows: list[dict]) -> dict[str, float]:
 def run_interventions(run: Run) -> dict:
     """One intervention of one arm."""
     rows = effects(run.config, run.seed)
-    return {"metrics": metrics(rows), "history": told(rows)}
+    return {"metrics": {"": metrics(rows)}, "history": told(rows)}
 
 
 register(

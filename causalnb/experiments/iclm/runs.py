@@ -163,35 +163,36 @@ def mean(values: list) -> float:
     return sum(values) / len(values)
 
 
-def cell_scores(model, config: dict, cell: str) -> dict[str, float]:
-    """{cell_format_measure: value}: scores of the model and of its modules alone, and its routing.
+def cell_scores(model, config: dict, cell: str) -> dict[str, dict[str, float]]:
+    """{cell/format: {measure: value}}: scores of the model and of its modules alone, and its routing.
 
     exact: the share of exact answers; choice: of RAVEN's rows whose panel is the likeliest of eight. Alone
-    are the invariant module (_invariant, _invariant_choice) and the domain module that has most of the rows
-    (_domain, _domain_choice), choices on the first `alone_choices` rows; with 0 nobody is asked alone.
+    are the invariant module (invariant, invariant_choice) and the domain module that has most of the rows
+    (domain, domain_choice), choices on the first `alone_choices` rows; with 0 nobody is asked alone.
+    module0, ...: the share of the rows that is sent to each domain module.
     """
-    found, choices = {}, config["family"] == "raven"
+    scores, choices = {}, config["family"] == "raven"
     for format, rows in iclm_tasks.test_rows(config, cell).items():
-        name, ready = f"{cell}_{format}", prepared(rows, config)
+        found, ready = scores.setdefault(f"{cell}/{format}", {}), prepared(rows, config)
         if choices:
             right, chosen, modules = map(list, zip(*panels_answered(model, rows, config), strict=True))
-            found[f"{name}_choice"] = mean(chosen)
+            found["choice"] = mean(chosen)
         else:
             right, modules = map(list, zip(*answered(model, ready), strict=True))
-        found[f"{name}_exact"] = mean(right)
+        found["exact"] = mean(right)
         if config["routed_by"] != "router":
             continue
         shares = [modules.count(i) / len(modules) for i in range(config["num_modules"])]
-        found |= {f"{name}_module{i}": share for i, share in enumerate(shares)}
+        found |= {f"module{i}": share for i, share in enumerate(shares)}
         alone = {"domain": shares.index(max(shares))}
         alone |= {"invariant": "invariant"} if config["invariant"] else {}
         for kind, module in alone.items() if config["alone_choices"] else ():
             with model.only(module):
-                found[f"{name}_{kind}"] = mean(answers_right(model, ready))
+                found[kind] = mean(answers_right(model, ready))
                 if choices:
                     some = panels_answered(model, rows[: config["alone_choices"]], config, alone=True)
-                    found[f"{name}_{kind}_choice"] = mean([choice for _, choice, _ in some])
-    return found
+                    found[f"{kind}_choice"] = mean([choice for _, choice, _ in some])
+    return scores
 
 
 def followed(model, config: dict) -> list[dict]:
@@ -250,7 +251,7 @@ def run_reasoning(run: Run) -> dict:
     if config["unfrozen"]:
         model.base.requires_grad_(True)
     history = tuned(run, model, config) if config["steps"] else []  # none for the base as it is
-    metrics = {"trainable_parameters": trained_parameters(model)}
+    metrics = {"": {"trainable_parameters": trained_parameters(model)}}
     for cell in config["cells"]:
         metrics |= cell_scores(model, config, cell)
     return {"metrics": metrics, "history": history + (followed(model, config) if config["map_rows"] else [])}

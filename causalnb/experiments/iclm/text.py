@@ -146,17 +146,17 @@ def exact(model, tokenizer, pairs: list[tuple[str, str]], tokens: int) -> float:
     return sum(right) / len(right)
 
 
-def scores(model, tokenizer, config: dict, name: str) -> dict[str, float]:
-    """{cell_format_name: share of exact answers} over config's cells."""
+def scores(model, tokenizer, config: dict) -> dict[str, float]:
+    """{cell/format: share of exact answers} over config's cells."""
     return {
-        f"{cell}_{format}_{name}": exact(model, tokenizer, pairs, config["answer_tokens"])
+        f"{cell}/{format}": exact(model, tokenizer, pairs, config["answer_tokens"])
         for cell in config["cells"]
         for format, pairs in asked(config, cell, config["split_seed"], config["test_rows"]).items()
     }
 
 
 def run_text(run: Run) -> dict:
-    """Tune with LoRA on both formats, decode each cell: {cell_format_exact: share}, and the rows left out."""
+    """Tune with LoRA on both formats and decode: {cell/format: {"exact": share}}, and the rows left out."""
     from transformers import set_seed
 
     from causalnb.lab.training import PromptAnswerCollator, TrainingSettings, train
@@ -183,17 +183,18 @@ def run_text(run: Run) -> dict:
             run.progress,
             run.device,
         )
-        metrics = scores(model, tokenizer, config, "exact")
+        found = {"exact": scores(model, tokenizer, config)}
     if config["invariant"]:
         with model.only("invariant"):
-            metrics |= scores(model, tokenizer, config, "invariant")
+            found["invariant"] = scores(model, tokenizer, config)
     counted = {
         "rows": len(kept),
         "rows_too_long": len(rows) - len(kept),
         "parameters": sum(p.numel() for p in model.parameters()),
         "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
     }
-    return {"metrics": {**counted, **metrics}, "history": history}
+    cells = {cell: {measure: its[cell] for measure, its in found.items()} for cell in found["exact"]}
+    return {"metrics": {"": counted, **cells}, "history": history}
 
 
 def memory_gib(config: dict, shape: dict = LLAMA_2_7B) -> dict[str, float]:

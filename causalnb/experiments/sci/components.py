@@ -44,10 +44,12 @@ def run_leak(run: Run) -> dict:
         logits = model(**{name: value.to(model.device) for name, value in both.items()}).logits[:, first]
     return {
         "metrics": {
-            "forced_exact_match": float(teacher_forced_matches(model, test, plainly).mean()),
-            "greedy_exact_match": float(decoded_matches(model, test).mean()),
-            "first_logit_change": float((logits[0] - logits[1]).abs().max()),
-            **trained_parts(model, test, plainly),
+            "": {
+                "forced_exact_match": float(teacher_forced_matches(model, test, plainly).mean()),
+                "greedy_exact_match": float(decoded_matches(model, test).mean()),
+                "first_logit_change": float((logits[0] - logits[1]).abs().max()),
+                **trained_parts(model, test, plainly),
+            }
         },
         "history": history,
     }
@@ -174,7 +176,7 @@ def run_findings(run: Run) -> dict:
             f"guide.{finding.__name__}": float(guide),
             f"corrected.{finding.__name__}": float(corrected),
         }
-    return {"metrics": found, "history": []}
+    return {"metrics": {"": found}, "history": []}
 
 
 def word_order(config):

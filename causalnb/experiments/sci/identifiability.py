@@ -288,7 +288,7 @@ def _means(encoder, task, groups) -> list[np.ndarray]:
     return [unit(slots_of(encoder, task, [group[i] for group in groups]).mean(1)) for i in (0, 1)]
 
 
-def measures(config, task, encoders, unseen, new, factors_of) -> dict:
+def measures(config, task, encoders, unseen, new, factors_of) -> dict[str, dict]:
     """The metrics of two encoders on `unseen` structures, texts of each, and `new` pairs of texts."""
     texts = [text for group in unseen for text in group]
     count = len(unseen[0])
@@ -299,45 +299,48 @@ def measures(config, task, encoders, unseen, new, factors_of) -> dict:
     one, other = means
     first = np.arange(0, len(texts), count)
     draw = np.random.default_rng(0)
-    found = {
+    agreement = {
         "mcc": mcc(one, other),
         "mcc_shuffled": mcc(one, other[draw.permutation(len(other))]),
         "mcc_rotated": mcc(one, one @ rotation(one.shape[1], 0)),
-        "slot_mcc": slot_mcc(*slots),
         "procrustes_r2": procrustes_r2(one, other, fit),
         "linear_r2": linear_r2(one, other, fit),
         "rsa": rsa(one[first], other[first]),
     }
+    found = {"": agreement, "slot": {"mcc": slot_mcc(*slots)}}
     each = [
         _measure(task, *parts, unseen, new, factors_of, fit)
         for parts in zip(encoders, slots, means, strict=False)
     ]
-    for name in each[0]:
-        values = [one[name] for one in each]
-        found[name] = None if None in values else float(np.mean(values))
+    for cell, its in each[0].items():
+        for name in its:
+            values = [one[cell][name] for one in each]
+            found.setdefault(cell, {})[name] = None if None in values else float(np.mean(values))
     return found
 
 
-def _measure(task, encoder, slots, means, unseen, new, factors_of, fit) -> dict:
-    """Invariance and probes of one encoder."""
+def _measure(task, encoder, slots, means, unseen, new, factors_of, fit) -> dict[str, dict]:
+    """Invariance, of slots and on new pairs too, and probes of each factor, of one encoder."""
     count = len(unseen[0])
     same, different, retrieved = invariance(means[::count], means[1::count])
     by_slot = [invariance(unit(slots[::count, k]), unit(slots[1::count, k])) for k in range(slots.shape[1])]
-    found = {
-        "cosine_same": same,
-        "cosine_different": different,
-        "retrieval": retrieved,
-        "slot_cosine_same": float(np.mean([one[0] for one in by_slot])),
-        "slot_cosine_different": float(np.mean([one[1] for one in by_slot])),
-    }
-    names = ("new_cosine_same", "new_cosine_different", "new_retrieval")
+    names = ("cosine_same", "cosine_different", "retrieval")
     values = invariance(*_means(encoder, task, [pair[::-1] for pair in new])) if new else (None,) * 3
-    found |= dict(zip(names, values, strict=False))
+    found = {
+        "": dict(zip(names, (same, different, retrieved), strict=True)),
+        "slot": {
+            "cosine_same": float(np.mean([one[0] for one in by_slot])),
+            "cosine_different": float(np.mean([one[1] for one in by_slot])),
+        },
+        "new": dict(zip(names, values, strict=True)),
+        "chance": {},
+    }
     factors = [factors_of(text) for group in unseen for text in group]
     for name in factors[0]:
         labels = np.array([one[name] for one in factors])
+        its = found[f"probe/{name}"] = {}
         for place, features in (("mean", means), ("slots", slots.reshape(len(slots), -1))):
-            found[f"probe_{name}_{place}"], found[f"chance_{name}"] = probe(features, labels, fit)
+            its[place], found["chance"][name] = probe(features, labels, fit)
     return found
 
 

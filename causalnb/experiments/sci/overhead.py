@@ -164,7 +164,7 @@ def run_overhead(run: Run) -> dict:
         metrics |= {f"flops_{part}_{tokens}": 100 * count / below for part, count in added.items()}
         totals.append(100 * sum(added.values()) / below)
         metrics[f"flops_total_{tokens}"] = totals[-1]
-    return {"metrics": metrics | {"flops_largest": max(totals)}, "history": []}
+    return {"metrics": {"": metrics | {"flops_largest": max(totals)}}, "history": []}
 
 
 WIDTHS = {"d128": 128, "shipped": None, "d384": 384, "d512": 512, "d1024": 1024, "full": 2048}
@@ -343,7 +343,7 @@ def run_time(run: Run) -> dict:
         "parameters_share": 100 * (parameters(wrapped) / parameters(plain) - 1),
         "stated_step_contrastive": STATED_STEP,
     }
-    return {"metrics": metrics, "history": []}
+    return {"metrics": {"": metrics}, "history": []}
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,13 @@ def run_quickstart(run: Run) -> dict:
     numbers = ("exact_match", "greedy_exact_match", "forced_equals_greedy", "rows", "decoded")
     return {
         "metrics": {
-            **{name: found[name] for name in numbers},
-            "validation_exact_match": history[-1]["validation"],
-            "steps": history[-1]["step"],
-            "parameters": whole,
-            "sci_parameters": whole - base,
+            "": {
+                **{name: found[name] for name in numbers},
+                "steps": history[-1]["step"],
+                "parameters": whole,
+                "sci_parameters": whole - base,
+            },
+            "validation": {"exact_match": history[-1]["validation"]},
         },
         "history": history,
     }

@@ -142,15 +142,15 @@ def run_scan(run: Run, build=build_model, data=scan_data) -> dict:
     history = fit(run, model, rows, measure)
     forced = teacher_forced_matches(model, test, plainly)
     decoded = decoded_matches(model, test[: config["decoded_rows"]])
-    metrics = {
+    whole = {
         "exact_match": float(forced.mean()),
         "greedy_exact_match": float(decoded.mean()),
         "forced_equals_greedy": float((forced[: len(decoded)] == decoded).mean()),
-        "validation_exact_match": history[-1]["validation"],
         "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "test_rows": len(test),
         **invariance(model, test, rows, plainly, config["probe_rows"]),
     }
+    validated = {"exact_match": history[-1]["validation"]}
+    metrics = {"": whole, "validation": validated, "test": {"rows": len(test)}}
     return {"metrics": metrics, "history": history}
 
 

@@ -37,16 +37,16 @@ def text_module(seed: int) -> int:
 
 
 def metrics(experiment: str, arm: str, seed: int) -> dict:
-    found = {"trainable_parameters": 7}
+    found = {"": {"trainable_parameters": 7}}
     for cell in iclm_grid.FAMILIES[family_of(experiment)]["cells"]:
         for format in FORMATS:
-            name = f"{cell}_{format}"
-            found |= {
-                f"{name}_{score}": number(experiment, arm, seed, name, score)
+            name, its = f"{cell}_{format}", found.setdefault(f"{cell}/{format}", {})
+            its |= {
+                score: number(experiment, arm, seed, name, score)
                 for score in ("exact", "choice", "domain", "invariant")
             }
             mine = text_module(seed) if format == "text" else 1 - text_module(seed)
-            found |= {f"{name}_module{mine}": 0.875, f"{name}_module{1 - mine}": 0.125}
+            its |= {f"module{mine}": 0.875, f"module{1 - mine}": 0.125}
     return found
 
 
@@ -135,7 +135,7 @@ def clusters(arm: str, each: int) -> tuple[dict, list[dict]]:
                 for x, y in draw.normal((apart * place, 0), 0.4, (each, 2))
             ]
     kinds = [f"{kind}_layer{n}" for kind in ("silhouette_sets", "silhouette_formats", "rand") for n in (1, 2)]
-    return {kind: number(arm, kind) for kind in kinds}, rows
+    return {"": {kind: number(arm, kind) for kind in kinds}}, rows
 
 
 def store(monkeypatch, folder, each: int = 5) -> None:

@@ -28,16 +28,16 @@ def sent(experiment: str, arm: str, seed: int, cell: str, format: str) -> float:
 
 def metrics(experiment: str, arm: str, seed: int) -> dict:
     """What iclm_runs.run_reasoning measures."""
-    config, found = registry.config(experiment, arm, "quick"), {"trainable_parameters": 7}
+    config, found = registry.config(experiment, arm, "quick"), {"": {"trainable_parameters": 7}}
     for cell, format in product(config["cells"], FORMATS):
-        name = f"{cell}_{format}"
+        name, its = f"{cell}_{format}", found.setdefault(f"{cell}/{format}", {})
         kinds = ["exact", *["choice"] * (config["family"] == "raven")]
         if config["routed_by"] == "router":
             alone = ["domain", *["invariant"] * config["invariant"]]
             kinds += alone + [f"{kind}_choice" for kind in alone if config["family"] == "raven"]
             share = sent(experiment, arm, seed, cell, format)
-            found |= {f"{name}_module0": share, f"{name}_module1": 1 - share}
-        found |= {f"{name}_{kind}": number(experiment, arm, seed, name, kind) for kind in kinds}
+            its |= {"module0": share, "module1": 1 - share}
+        its |= {kind: number(experiment, arm, seed, name, kind) for kind in kinds}
     return found
 
 

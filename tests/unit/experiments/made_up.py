@@ -18,8 +18,14 @@ def counted(monkeypatch, id: str, seeds: int) -> registry.Experiment:
     return spec
 
 
+def wide(measured: dict | list) -> dict:
+    """{column of results.frame: value} of a run's metrics, or of a result's rows."""
+    rows = results.rows_of(measured) if isinstance(measured, dict) else measured
+    return {results.column(*place): value for *place, value in rows}
+
+
 def write(spec: registry.Experiment, arm: str, seed: int, metrics: dict, history: list[dict]) -> None:
-    """Store these as the fresh result of a run in the quick profile."""
+    """Store metrics, {cell: {measure: value}} as a run gives them, as a fresh result in the quick profile."""
     results.write(
         results.Result(
             spec.id,
@@ -29,7 +35,7 @@ def write(spec: registry.Experiment, arm: str, seed: int, metrics: dict, history
             spec.version,
             registry.config(spec.id, arm, "quick"),
             codebase.index().digest(),
-            metrics,
+            results.rows_of(metrics),
             history,
             "cpu",
             {},
@@ -42,7 +48,7 @@ def write(spec: registry.Experiment, arm: str, seed: int, metrics: dict, history
 
 
 def everything(monkeypatch, seeds: dict[str, int], metrics, history=lambda arm: [{"step": 1, "loss": 1.0}]):
-    """Store every arm of experiments on so many seeds: metrics(id, arm, seed) and history(arm)."""
+    """Store every arm of experiments on so many seeds: metrics(id, arm, seed) as `write`, history(arm)."""
     for id, count in seeds.items():
         spec = counted(monkeypatch, id, count)
         for arm in spec.arms:

@@ -174,7 +174,7 @@ def seeds():
 
 
 def put(id, arm, seed, values):
-    made_up.write(registry.experiment(id), arm, seed, values, [{"step": 1, "loss": 1.0}])
+    made_up.write(registry.experiment(id), arm, seed, {"": values}, [{"step": 1, "loss": 1.0}])
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("written")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CAUSALNB_RESULTS", str(folder))
-        made_up.everything(patch, seeds(), metrics)
+        made_up.everything(patch, seeds(), lambda *run: {"": metrics(*run)})
     return folder
 
 

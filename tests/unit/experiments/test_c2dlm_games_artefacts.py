@@ -36,11 +36,12 @@ def number(experiment, arm, seed, metric):
 
 def metrics(experiment, arm, seed):
     names = [*table3.SCORES, "iid_accuracy", "ood_accuracy", "raw_causal", "weighted_causal"]
-    found = {name: number(experiment, arm, seed, name) for name in names}
+    found = {"": {name: number(experiment, arm, seed, name) for name in names}}
     for kind in ("raw", "weighted"):
         for effect in (*games.kinds(), "Answer"):
+            its = found[f"{kind}/{effect}"] = {}
             for place, cause in enumerate(games.kinds()):
-                found[f"{kind}_{effect}_{cause}"] = (
+                its[cause] = (
                     (place + 1) / 100
                     + (effect == "Answer") * LEVEL[arm.removesuffix("_scratch")] / 10
                     + 0.001 * seed
@@ -103,7 +104,7 @@ def test_each_is_built_from_its_results_and_stale_after(id, files, stored):
     assert building.status(id, "quick")[0] == "built"
     need = registry.find(id).needs[0]
     changed = results.read(need, "c2dlm", 0, "quick")
-    results.write(replace(changed, metrics={**changed.metrics, "iid_accuracy": 0.123}))
+    results.write(replace(changed, rows=[*changed.rows, ["iid", "more", 0.123]]))
     assert building.status(id, "quick")[0] == "stale"
 
 

@@ -211,7 +211,7 @@ def test_sources_are_counted_one_by_one_and_read_back(two_files, monkeypatch):
     for arm in ("svamp_train", "purchases"):
         config = registry.config("c2dlm.coverage", arm, "quick")
         run = Run("c2dlm.coverage", arm, 0, "quick", config, None, "", None)
-        rows.append({"arm": arm, "seed": 0, **c2dlm_coverage.run_coverage(run)["metrics"]})
+        rows.append({"arm": arm, "seed": 0, **c2dlm_coverage.run_coverage(run)["metrics"][""]})
     monkeypatch.setattr(evidence, "require", lambda *_: pd.DataFrame(rows))
     monkeypatch.setattr(artefacts, "TITLES", {row["arm"]: row["arm"] for row in rows})
     found = artefacts.stored_coverage()

@@ -12,6 +12,7 @@ from causalnb.lab import registry
 from causalnb.lab.registry import Run
 from causalnb.tasks import cot_order_perturb as cot
 from causalnb.tasks import reasoning, stg, sudoku4, words
+from tests.unit.experiments.made_up import wide
 
 CONFIG = {
     "graph": "causal",
@@ -156,12 +157,12 @@ def test_the_map_of_attributes_is_that_of_single_attention_rows(kind):
     said = [token(row, i) for i in range(0, 16, 2)]
     for name, first in zip((word.replace("_", " ") for word in said), range(0, 16, 2), strict=True):
         raw = sum(record.attention()[0, :, place, first : first + 2].sum(-1).mean() for record in records)
-        assert found[f"raw_Answer_{name}"] == pytest.approx(float(raw) / len(records), abs=1e-5)
+        assert found["raw/Answer"][name] == pytest.approx(float(raw) / len(records), abs=1e-5)
     for effect in ("Smoking", "Answer"):
-        assert 0 < sum(found[f"weighted_{effect}_{name.replace('_', ' ')}"] for name in said) <= 1
-    causes = sum(found[f"weighted_Answer_{name}"] for name in stg.CAUSES)
-    whole = sum(found[f"weighted_Answer_{name.replace('_', ' ')}"] for name in said)
-    assert found["weighted_causal"] == pytest.approx(causes / whole, abs=1e-3)
+        assert 0 < sum(found[f"weighted/{effect}"][name.replace("_", " ")] for name in said) <= 1
+    causes = sum(found["weighted/Answer"][name] for name in stg.CAUSES)
+    whole = sum(found["weighted/Answer"][name.replace("_", " ")] for name in said)
+    assert found["weighted"]["causal"] == pytest.approx(causes / whole, abs=1e-3)
 
 
 def test_the_index_of_size_h_is_scored_nearly_too():
@@ -233,15 +234,14 @@ def quick(experiment, arm, folder):
 )
 def test_an_arm_trains_and_is_scored(experiment, arm, tmp_path):
     found = quick(experiment, arm, tmp_path)
-    shares = {
-        name: value for name, value in found["metrics"].items() if "rows" not in name and "param" not in name
-    }
+    counted = found["metrics"].pop("")
+    shares = {name: value for name, value in wide(found["metrics"]).items() if "rows" not in name}
     assert shares and all(0 <= value <= 1 for value in shares.values())
     assert [entry["step"] for entry in found["history"]] == [1, 2]
     if arm == "c2dlm":
         assert "ranked_test_exact" in shares
     config = registry.config(experiment, arm, "quick")
-    whole = found["metrics"]["trainable_parameters"] == found["metrics"]["parameters"]
+    whole = counted["trainable_parameters"] == counted["parameters"]
     assert whole == (not config["pretrained"])
 
 

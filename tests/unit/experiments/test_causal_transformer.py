@@ -28,6 +28,7 @@ from causalnb.experiments.causal_transformer import data as tasks
 from causalnb.lab import registry, results
 from causalnb.lab.batches import grouped
 from causalnb.tasks import overlap, paraphrase
+from tests.unit.experiments.made_up import wide
 
 NLI = "causal_transformer.overlap.nli.m5"
 DE = "causal_transformer.translation.en_de"
@@ -179,7 +180,7 @@ def test_forgotten_examples_by_hand():
     found, total = forgetting.count_forgotten(history, {"a": 4})
     assert [entry["forgotten_a"] for entry in found] == [0, 1, 1, 1]
     assert [entry["learned_a"] for entry in found] == [0.5, 0.5, 0.5, 0.5]
-    assert total == {"events_a": 3, "forgotten_a": 0.5} and "right_a" not in found[0]
+    assert total == {"events": {"a": 3}, "forgotten": {"a": 0.5}} and "right_a" not in found[0]
     assert "right_a" in history[0]
 
 
@@ -189,7 +190,7 @@ def test_what_was_not_looked_at_yet_is_not_forgotten():
         {"step": i} | ({"right_a": forgetting.packed(look)} if i > 1 else {}) for i, look in enumerate(looks)
     ]
     found, total = forgetting.count_forgotten(history, {"a": 4})
-    assert total == {"events_a": 1, "forgotten_a": 0.25}
+    assert total == {"events": {"a": 1}, "forgotten": {"a": 0.25}}
     assert [entry.get("forgotten_a") for entry in found] == [None, None, 0, 1]
 
 
@@ -257,9 +258,9 @@ def test_the_first_draw_is_table_1s(tmp_path):
 def test_halves_of_the_challenge_are_told_apart(tmp_path):
     metrics = runs.run_pairs(run_of(tmp_path, arm="constant"))["metrics"]
     for cell in ("challenge", "held_out"):
-        halves = [metrics[f"{cell}_{label}"] for label in overlap.LABELS]
-        assert sorted(halves) == [0, 1] and metrics[f"{cell}_accuracy"] == 0.5
-        assert {f"{cell}_{subcase}" for subcase in overlap.SUBCASES} <= set(metrics)
+        halves = [metrics[cell][label] for label in overlap.LABELS]
+        assert sorted(halves) == [0, 1] and metrics[cell]["accuracy"] == 0.5
+        assert {*overlap.SUBCASES} <= set(metrics[cell])
 
 
 def test_tasks_in_sequence_have_labels_of_their_own(tmp_path, monkeypatch):
@@ -304,9 +305,9 @@ def test_tasks_in_sequence_have_labels_of_their_own(tmp_path, monkeypatch):
         for other in grid.STAGES
         for part in ("", "_challenge")
     }
-    assert names < set(found["metrics"])
-    lost = {name: value for name, value in found["metrics"].items() if name.startswith("lost_")}
-    assert lost == {"lost_overlap": pytest.approx(2 / 3), "lost_paraphrase": 0.5}  # nothing follows the third
+    assert names < set(wide(found["metrics"]))
+    lost = found["metrics"]["lost"]
+    assert lost == {"overlap": pytest.approx(2 / 3), "paraphrase": 0.5}  # nothing follows the third
     assert [entry["task"] for entry in found["history"]] == [task for task in grid.STAGES for _ in range(2)]
 
 
@@ -320,14 +321,14 @@ def test_readers_of_half_a_pair_are_known_by_hand():
 
 def test_readers_are_scored_on_the_test_part(tmp_path):
     told = {
-        arm: readers.run_readers(run_of(tmp_path, "causal_transformer.readers", arm))["metrics"]
+        arm: readers.run_readers(run_of(tmp_path, "causal_transformer.readers", arm))["metrics"]["test"]
         for arm in registry.arms("causal_transformer.readers")
     }
     rows = tasks.parts("snli", {"source": "generator", **grid.SMALL}, 0)["test"]
     labels = Counter(row["label"] for row in rows)
-    assert {one["test_rows"] for one in told.values()} == {labels.total()}
-    assert told["commonest"]["test_accuracy"] in {count / labels.total() for count in labels.values()}
-    assert told["commonest"]["test_macro_f"] < told["commonest"]["test_accuracy"]
+    assert {one["rows"] for one in told.values()} == {labels.total()}
+    assert told["commonest"]["accuracy"] in {count / labels.total() for count in labels.values()}
+    assert told["commonest"]["macro_f"] < told["commonest"]["accuracy"]
 
 
 # which arms there are
@@ -397,7 +398,7 @@ def test_table_1_uses_each_arms_best_try(task):
     for arm, picked in grid.USED[task].items():
         scores = []
         for number in range(grid.TRIES):
-            found = json.loads((stored / f"{arm}_{number}" / "seed0.json").read_text())["metrics"]
+            found = wide(json.loads((stored / f"{arm}_{number}" / "seed0.json").read_text())["rows"])
             scores.append(found["validation_accuracy"] + found["challenge_accuracy"])
         assert scores[picked] == max(scores)
         used = config(arm, f"causal_transformer.overlap.{task}.m5", "laptop")
@@ -426,7 +427,7 @@ def test_on_trial_beyond_the_paper_is_the_best_try():
     for task in grid.OVERLAP:
         for arm, seed in product(scores, (0, 1)):
             file = results / f"causal_transformer.beyond.search.{task}" / arm / f"seed{seed}.json"
-            found = json.loads(file.read_text())["metrics"]
+            found = wide(json.loads(file.read_text())["rows"])
             scores[arm] += [found["validation_accuracy"], found["challenge_accuracy"]]
     ours, papers = (
         {arm: sum(scores[arm]) for arm in tries} for tries in (grid.BEYOND_TRIES, grid.BLANKET_TRIES)
@@ -442,7 +443,7 @@ def test_the_whole_method_at_its_gcns_rate_has_its_best_try(task):
     scores = []
     for number in range(grid.TRIES):
         file = results / f"causal_transformer.search.rate.{task}" / f"both_{number}" / "seed0.json"
-        found = json.loads(file.read_text())["metrics"]
+        found = wide(json.loads(file.read_text())["rows"])
         scores.append(found["validation_accuracy"] + found["challenge_accuracy"])
     chosen = grid.GCN_USED[task]
     assert scores[chosen] == max(scores)
@@ -473,7 +474,7 @@ def test_the_control_of_held_attention_has_its_entropy_and_the_best_weight(task)
         assert grid.SPREADS[task][part] == pytest.approx(np.mean(ends), abs=0.0051)
     scores = {
         arm: [
-            found["metrics"][f"{cell}_accuracy"]
+            wide(found["rows"])[f"{cell}_accuracy"]
             for cell in ("validation", "challenge")
             for found in stored(f"spread.search.{task}", arm)
         ]
@@ -576,7 +577,7 @@ def test_what_was_learned_by_heart_is_translated(captions, tmp_path):
     for beams in (1, 2):
         assert translation.translations(model, ready, tokenizer, beams, 20) == [row["target"] for row in rows]
     found = translation.attention_of(model, ready)
-    assert found["decoder_cycles"] == 0 <= found["encoder_violated"] <= 1
+    assert found["decoder"]["cycles"] == 0 <= found["encoder"]["violated"] <= 1
 
 
 def test_the_papers_pair_is_kept_as_a_map(captions, nli):

@@ -49,8 +49,8 @@ def stored(tmp_path_factory):
         ids = (made.SEARCHES, made.SPREAD_SEARCHES, search.SEARCHES)
         homes = of_trials | {id: task for part in ids for task, id in part.items()}
         seeds = dict.fromkeys(homes, SEEDS) | dict.fromkeys(search.SEARCHES.values(), 1)
-        everything(patch, seeds, lambda id, arm, seed: scored(id, arm, seed, homes[id]))
-        counts = {"pairs_3": 79.0, "label_3": 29.0, "pairs_4": 598.0, "label_4": 162.0}
+        everything(patch, seeds, lambda id, arm, seed: {"": scored(id, arm, seed, homes[id])})
+        counts = {"pairs": {"3": 79.0, "4": 598.0}, "label": {"3": 29.0, "4": 162.0}}
         everything(patch, {table1.PUBLISHED: 1}, lambda *_: counts)  # 486 of 677 are no paraphrases
         with evidence.stored_only():
             yield

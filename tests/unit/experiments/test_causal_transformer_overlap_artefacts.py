@@ -16,7 +16,7 @@ from causalnb.lab.statistics import mean_ci, sign_flip, wilson
 from causalnb.lab.tables import estimate, points
 from causalnb.lab.verdicts import claims
 from causalnb.tasks import hans, overlap, paraphrase
-from tests.unit.experiments.made_up import everything, moved, number, without
+from tests.unit.experiments.made_up import everything, moved, number, wide, without
 
 SEEDS = 3
 REAL = {"nli": ["mnli_contradicting"], "paraphrase": ["paws_qqp"]}
@@ -63,15 +63,13 @@ def of_file(arm: str) -> tuple[dict, list]:
     """Metrics and history of run_published."""
     if arm == "hans":
         return {
-            f"{model}_{name}": number(model, name)
+            model: {name: number(model, name) for name in ("accuracy", *overlap.LABELS)}
             for model in hans.MODELS
-            for name in ("accuracy", *overlap.LABELS)
         }, []
     if arm == "bert_runs":
-        return {"runs": 2.0}, RUNS
+        return {"": {"runs": 2.0}}, RUNS
     counts = {
-        f"{name}_{k}": float(pair[i])
-        for k, pair in enumerate(COUNTS[arm])
+        name: {str(k): float(pair[i]) for k, pair in enumerate(COUNTS[arm])}
         for i, name in enumerate(("pairs", "label"))
     }
     return counts, [
@@ -85,7 +83,11 @@ def stored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("overlap")
     with pytest.MonkeyPatch.context() as patch:
         moved(patch, folder)
-        everything(patch, dict.fromkeys((*HOMES, *OTHERS), SEEDS) | dict.fromkeys(SEARCHES, 1), metrics)
+        everything(
+            patch,
+            dict.fromkeys((*HOMES, *OTHERS), SEEDS) | dict.fromkeys(SEARCHES, 1),
+            lambda *run: {"": metrics(*run)},
+        )
         everything(
             patch, {made.PUBLISHED: 1}, lambda _, arm, seed: of_file(arm)[0], lambda arm: of_file(arm)[1]
         )
@@ -457,8 +459,8 @@ def test_overlap_is_counted_in_groups_by_hand():
         for said, label in (("a b", 0), ("a x", 1), ("x y", 0), ("a b c x", 0), ("d", 1))
     ]
     found = published.count_overlaps(rows, 0)
-    assert [found[f"pairs_{k}"] for k in range(5)] == [1, 0, 1, 1, 2]
-    assert [found[f"label_{k}"] for k in range(5)] == [1, 0, 0, 1, 1]
+    assert [*found["pairs"].values()] == [1, 0, 1, 1, 2]
+    assert [*found["label"].values()] == [1, 0, 0, 1, 1]
     assert [published.group_of(share) for share in (0, 0.25, 0.6, 0.75, 0.99, 1)] == [0, 1, 2, 3, 3, 4]
 
 
@@ -542,7 +544,7 @@ def test_our_own_pairs_are_counted_without_files(tmp_path):
     for arm in ("our_nli", "our_questions", "our_challenge", "our_swapped"):
         counts = run(arm, tmp_path, minority=0.1)["metrics"]
         against = 0.1 if arm in ("our_nli", "our_questions") else 0.5
-        assert 1 - counts["label_4"] / counts["pairs_4"] == pytest.approx(against, abs=0.01)
+        assert 1 - counts["label"]["4"] / counts["pairs"]["4"] == pytest.approx(against, abs=0.01)
 
 
 def test_files_hold_what_their_scores_are_made_of(tmp_path):
@@ -551,9 +553,9 @@ def test_files_hold_what_their_scores_are_made_of(tmp_path):
     except DataError as error:
         pytest.skip(str(error))
     counts = real["paws_qqp"]["metrics"]
-    assert [sum(counts[f"{name}_{k}"] for k in range(5)) for name in ("pairs", "label")] == [677, 191]
-    assert set(real["hans"]["metrics"]) == set(of_file("hans")[0])
-    assert real["hans"]["metrics"]["BERT_accuracy"] == pytest.approx(0.548, abs=5e-4)
+    assert [sum(counts[name].values()) for name in ("pairs", "label")] == [677, 191]
+    assert set(wide(real["hans"]["metrics"])) == set(wide(of_file("hans")[0]))
+    assert real["hans"]["metrics"]["BERT"]["accuracy"] == pytest.approx(0.548, abs=5e-4)
     runs = pd.DataFrame(real["bert_runs"]["history"])
     assert len(runs) == 100 and set(runs) == set(RUNS[0])
     assert np.allclose(runs.accuracy, (runs.entailment + runs["non-entailment"]) / 2, atol=1e-6)
@@ -564,9 +566,11 @@ def test_real_runs_measure_what_made_up_results_have(tmp_path):
     def metrics(id, arm):
         config = registry.config(id, arm, "quick")
         return set(
-            registry.experiment(id).run(
-                registry.Run(id, arm, 0, "quick", config, tmp_path / id / arm, "cpu", lambda *_: None)
-            )["metrics"]
+            wide(
+                registry.experiment(id).run(
+                    registry.Run(id, arm, 0, "quick", config, tmp_path / id / arm, "cpu", lambda *_: None)
+                )["metrics"]
+            )
         )
 
     for task, (_, _, labels) in made.TASKS.items():

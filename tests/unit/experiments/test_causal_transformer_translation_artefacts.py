@@ -14,7 +14,7 @@ from causalnb.lab import building, evidence, registry, report, results
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims, judged
-from tests.unit.experiments.made_up import number, without
+from tests.unit.experiments.made_up import number, wide, without
 from tests.unit.experiments.translation_made_up import SIGNATURE, counts, history, metrics, store
 
 SEEDS, points = 3, made.signed()
@@ -309,11 +309,11 @@ def test_real_runs_measure_what_made_up_ones_do(tmp_path):
         )
         real, invented = registry.experiment(id).run(run), pd.DataFrame(history(id, arm))
         told = pd.DataFrame(real["history"])
-        assert set(metrics(id, arm, 0)) <= set(real["metrics"]) and set(invented) <= set(told)
+        assert set(metrics(id, arm, 0)) <= set(wide(real["metrics"])) and set(invented) <= set(told)
         assert set(invented["stack"].dropna()) == set(told["stack"].dropna())
         if id != made.SNLI:
             for row in told.dropna(subset="sentences").itertuples():
-                score = real["metrics"][f"{row.part}_{row.decoding}_bleu"]
+                score = real["metrics"][f"{row.part}/{row.decoding}"]["bleu"]
                 assert table2.corpus_bleu(table2.unpacked(row.sentences).sum(0)) == pytest.approx(
                     score, abs=1e-9
                 )

@@ -14,7 +14,7 @@ from causalnb.lab import building, evidence, figures, registry, results, runner
 from causalnb.lab.statistics import mean_ci, paired
 from causalnb.lab.tables import percent, points
 from causalnb.lab.verdicts import claims, decide
-from tests.unit.experiments.made_up import counted, number, write
+from tests.unit.experiments.made_up import counted, number, wide, write
 
 SEEDS = {made.CONTINUAL: 3, "iclm.acre": 4, "iclm.raven": 4}
 LAYERS = 5
@@ -28,19 +28,22 @@ def made_scores(cells, arm: str, seed: int, place: str) -> dict:
     found = {}
     for cell in cells:
         for format in scores.FORMATS:
-            name = f"{place}{cell}_{format}"
+            name, its = (
+                f"{place}{cell}/{format}".replace("/", "_"),
+                found.setdefault(f"{place}{cell}/{format}", {}),
+            )
             kinds = ("exact", *["choice"] * (cell in RAVEN))
             kinds += () if arm == "finetuned" else ("invariant", "domain")
             kinds += ("invariant_choice", "domain_choice") if arm != "finetuned" and cell in RAVEN else ()
-            found |= {f"{name}_{kind}": number(arm, seed, name, kind) for kind in kinds}
+            its |= {kind: number(arm, seed, name, kind) for kind in kinds}
             if arm != "finetuned":
                 own = SERVES[format] if "acre" in place else 0
-                found |= {f"{name}_module{i}": 0.1 + 0.6 * (i == own) for i in (0, SERVES[format], 2)}
-                found |= {f"{name}_module{i}": found.get(f"{name}_module{i}", 0.0) for i in range(4)}
+                its |= {f"module{i}": 0.1 + 0.6 * (i == own) for i in (0, SERVES[format], 2)}
+                its |= {f"module{i}": its.get(f"module{i}", 0.0) for i in range(4)}
                 if own == 0:
-                    found[f"{name}_module0"] = 0.8
+                    its["module0"] = 0.8
                 if "before" in place:  # nothing goes to modules 0 and 2 yet
-                    found |= {f"{name}_module{i}": float(i == own) for i in range(4)}
+                    its |= {f"module{i}": float(i == own) for i in range(4)}
     return found
 
 
@@ -49,13 +52,15 @@ def metrics(experiment: str, arm: str, seed: int) -> dict:
     if experiment != made.CONTINUAL:
         return made_scores(config[experiment.split(".")[1]]["cells"], arm, seed, "")
     acre, raven = (config[task]["cells"] for task in made.TASKS)
-    places = [(acre, "before_acre_"), (acre, "after_acre_"), (raven, "after_raven_")]
-    places += [(acre, f"{part}_back_acre_") for part in made.BACK if arm != "finetuned"]
+    places = [(acre, "before/acre/"), (acre, "after/acre/"), (raven, "after/raven/")]
+    places += [(acre, f"{part}_back/acre/") for part in made.BACK if arm != "finetuned"]
     found = {
-        name: value for cells, place in places for name, value in made_scores(cells, arm, seed, place).items()
+        cell: its for cells, place in places for cell, its in made_scores(cells, arm, seed, place).items()
     }
-    served = [f"after_acre_{cell}_{format}_served" for cell in acre for format in scores.FORMATS]
-    return found | {name: number(arm, seed, name) for name in served if arm != "finetuned"}
+    for cell, its in found.items():
+        if cell.startswith("after/acre/") and arm != "finetuned":
+            its["served"] = number(arm, seed, f"{cell}/served")
+    return found
 
 
 def correlations(a: str, b: str, layer: int, seed: int) -> list[float]:
@@ -101,7 +106,7 @@ def stored(tmp_path, monkeypatch):
 
 
 def values(name: str, arm: str = "iclm", seeds: int = 3, experiment: str = made.CONTINUAL) -> list[float]:
-    return [metrics(experiment, arm, seed)[name] for seed in range(seeds)]
+    return [wide(metrics(experiment, arm, seed))[name] for seed in range(seeds)]
 
 
 def by_label(table) -> dict[str, dict[str, str]]:
@@ -224,7 +229,7 @@ def test_the_picture_of_forgetting_has_every_score():
 
 
 def test_modules_of_the_first_task_are_those_with_a_share():
-    rows = made.frame_of("iclm")
+    rows = made.rows_of("iclm")
     assert made.first_task_modules(rows) == dict.fromkeys(range(3), [1, 3])
     shares = table2.routing_shares(rows)
     # of ACRE: text 0.7 to module 1 and none to 3, symbolic the same with 3; before, all
@@ -330,11 +335,11 @@ def test_the_claims_metrics_are_measured(tmp_path, monkeypatch):
     for (experiment, arm), names in asked.items():
         runner.execute(experiment, arm, 0, "quick", lambda *_: None)
         found = results.read(experiment, arm, 0, "quick")
-        assert names <= set(found.metrics)
+        assert names <= set(wide(found.rows))
         if (experiment, arm) == (made.CONTINUAL, "iclm"):
             rows = results.curves(experiment, "quick", ["iclm"])
             pairs = layers.tables_of(rows[rows.task == "raven"], "center")
             assert set(pairs) == {(a, b) for i, a in enumerate(NAMES) for b in NAMES[i:]}
     for part in parts:
-        frame = results.frame(part.experiment, "quick", [part.name]).set_index("seed")
-        assert [*part.metric(frame).index] == [0]
+        rows = results.long(part.experiment, "quick", [part.name])
+        assert [*part.metric.read(rows).index] == [0]

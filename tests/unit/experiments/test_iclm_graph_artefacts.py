@@ -261,7 +261,8 @@ def test_a_run_stores_effects(effects, tmp_path):
         lambda *_: None,
     )
     found = interventions.run_interventions(run)
-    assert found["metrics"]["router"] == found["metrics"]["broken"] == 0 < found["metrics"]["domain_1"]
+    its = found["metrics"][""]
+    assert its["router"] == its["broken"] == 0 < its["domain_1"]
     stored = records.plain(found["history"])
     live = effects[(effects.arm == "invariant") & (effects.seed == 0)]
     assert [row["change"] for row in stored] == live.change.tolist()

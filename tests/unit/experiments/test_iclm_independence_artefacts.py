@@ -41,7 +41,7 @@ def by_label(table) -> dict[str, dict[str, str]]:
 
 
 def test_the_symbolic_module_is_the_same_whatever_its_number():
-    found = scores.frame_of("acre", "iclm")
+    found = scores.rows_of("acre", "iclm")
     assert list(scores.symbolic_module(found, "acre")) == [0, 1]
     shares = table3.routed(found, "acre")
     shown = [sent("iclm.acre", "iclm", 0, "Sys", "text"), 1 - sent("iclm.acre", "iclm", 1, "Sys", "text")]
@@ -88,7 +88,7 @@ def test_length_alone_takes_two_figures_in_symbols_for_text():
 def test_table_3_has_the_papers_rows_and_all_controls():
     rows = by_label(table3.routing("acre", 12)())
     assert rows["paper: n=0"]["ACRE-Sys Symb"] == "1.0"
-    shares = table3.routed(scores.frame_of("acre", "untrained"), "acre")
+    shares = table3.routed(scores.rows_of("acre", "untrained"), "acre")
     assert rows["ours: untrained base, n=0"]["ACRE Symb"] == estimate(mean_ci(shares["IID", "symbolic"]), 2)
     one, other = (rows[f"ours: ICLM, n={n}"]["ACRE Text"] for n in (0, 1))
     assert float(one[:4]) + float(other[:4]) == pytest.approx(1, abs=0.011)
@@ -153,9 +153,7 @@ def test_claims_are_decided_by_the_history_over_both_families():
         )
         for seed in range(SEEDS)
     ]
-    shares = table3.routed(
-        scores.frame_of("acre", "iclm"), "acre"
-    )  # the i.i.d. set chose n=0 and is left out
+    shares = table3.routed(scores.rows_of("acre", "iclm"), "acre")  # the i.i.d. set chose n=0 and is left out
     apart = [shares[cell, "symbolic"] - shares[cell, "text"] for cell in ("Comp", "Sys")]
     assert told[7] == pytest.approx(list(sum(apart) / 2))
     assert told[22] == pytest.approx(list(np.array(tested) - (0.5 + scale * 0.04)))

@@ -146,20 +146,19 @@ def test_one_part_is_put_back_and_then_taken_away(part):
 def test_a_place_is_served_by_the_module_that_has_most_of_its_rows():
     config = {"cells": ["IID", "Sys"], "num_modules": 3}
     shares = {
-        ("IID", "text"): (0.2, 0.7, 0.1),
-        ("IID", "symbolic"): (0, 0, 1),
-        ("Sys", "text"): (1, 0, 0),
-        ("Sys", "symbolic"): (0, 0.4, 0.6),
+        "IID/text": (0.2, 0.7, 0.1),
+        "IID/symbolic": (0, 0, 1),
+        "Sys/text": (1, 0, 0),
+        "Sys/symbolic": (0, 0.4, 0.6),
     }
     metrics = {
-        f"before_acre_{cell}_{format}_module{i}": share
-        for (cell, format), those in shares.items()
-        for i, share in enumerate(those)
+        f"before/acre/{place}": {f"module{i}": share for i, share in enumerate(those)}
+        for place, those in shares.items()
     }
     assert iclm_continual.serving(metrics, config) == {
-        0: {("Sys", "text")},
-        1: {("IID", "text")},
-        2: {("IID", "symbolic"), ("Sys", "symbolic")},
+        0: {"Sys/text"},
+        1: {"IID/text"},
+        2: {"IID/symbolic", "Sys/symbolic"},
     }
 
 

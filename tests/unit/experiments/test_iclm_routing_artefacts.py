@@ -10,6 +10,7 @@ import pytest
 from causalnb.errors import LabError
 from causalnb.experiments.iclm.artefacts import fig5, fig13, fig14, layers, maps, scores
 from causalnb.lab import building, evidence, figures, registry
+from causalnb.lab.results import ROW, rows_of
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims
@@ -134,9 +135,9 @@ def test_claim_10_is_decided_over_sets():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_domains_are_named_by_what_they_take(seed):
-    found = pd.DataFrame([metrics("iclm.acre", "iclm", seed)], index=pd.Index([seed], name="seed"))
+    found = pd.DataFrame(rows_of(metrics("iclm.acre", "iclm", seed)), columns=ROW).assign(seed=seed)
     assert scores.symbolic_module(found, "acre").to_dict() == {seed: 1 - text_module(seed)}
-    assert scores.symbolic_module(0 * found + 0.5, "acre").to_dict() == {seed: 0}
+    assert scores.symbolic_module(found.assign(value=0.5), "acre").to_dict() == {seed: 0}
 
 
 def test_panels_are_aligned_over_seeds():
@@ -241,7 +242,7 @@ def test_a_quick_map_of_six_sets_has_their_names(tmp_path):
     assert {row["layer"] for row in found["history"]} == {-1, -2}
     assert {
         f"{kind}_layer{n}" for kind in ("silhouette_formats", "silhouette_sets", "rand") for n in (1, 2)
-    } <= set(found["metrics"])
+    } <= set(found["metrics"][""])
 
 
 def test_claims_decided_here_say_where():

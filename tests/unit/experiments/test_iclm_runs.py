@@ -89,7 +89,7 @@ def test_unfrozen_the_base_is_trained_too(tmp_path):
     def trained(arm):
         settings = registry.config("iclm.gate.acre", arm, "quick") | {"cells": []}
         run = registry.Run("iclm", arm, 0, "quick", settings, tmp_path / arm, "cpu", lambda *_: None)
-        return iclm_runs.run_reasoning(run)["metrics"]["trainable_parameters"]
+        return iclm_runs.run_reasoning(run)["metrics"][""]["trainable_parameters"]
 
     whole = sum(p.numel() for p in iclm_models.build_base(config()).parameters())
     assert trained("all_weights") > whole

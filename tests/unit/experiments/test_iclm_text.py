@@ -31,10 +31,10 @@ def base():
 @pytest.mark.parametrize("family", ["acre", "raven"])
 def test_each_arm_trains_and_is_scored_in_every_cell(family, tmp_path):
     found, plain = run(tmp_path / "a", family)["metrics"], run(tmp_path / "b", family, "finetuned")["metrics"]
-    cells = [f"{cell}_{format}" for cell in config(family)["cells"] for format in ("text", "symbolic")]
-    assert {name for name in found if name.endswith("exact")} == {f"{cell}_exact" for cell in cells}
-    assert {name for name in found if name.endswith("invariant")} == {f"{cell}_invariant" for cell in cells}
-    assert not [name for name in plain if name.endswith("invariant")]
+    cells = {f"{cell}/{format}" for cell in config(family)["cells"] for format in ("text", "symbolic")}
+    assert {*found} == {*plain} == {"", *cells}
+    assert all({*found[cell]} == {"exact", "invariant"} and {*plain[cell]} == {"exact"} for cell in cells)
+    found, plain = found[""], plain[""]
     assert found["rows"] == 8 and found["rows_too_long"] == 0
     assert 3 * plain["trainable_parameters"] < found["trainable_parameters"]
 
@@ -111,7 +111,7 @@ def test_a_long_text_is_left_out_and_counted(base, tmp_path):
         len(iclm_text.encode(tokenizer, *pair, 800)["input_ids"])
         for pair in iclm_text.training_texts(config(), 0)
     )
-    found = run(tmp_path, max_length=sizes[4], cells=["IID"], test_rows=1)["metrics"]
+    found = run(tmp_path, max_length=sizes[4], cells=["IID"], test_rows=1)["metrics"][""]
     assert found["rows"] + found["rows_too_long"] == 8 and found["rows_too_long"] > 0
 
 
@@ -122,7 +122,7 @@ def test_a_base_is_read_from_a_folder(base, tmp_path, monkeypatch):
     found, _ = iclm_text.text_base(config(base_model=str(tmp_path / "base")), [])
     assert all(torch.equal(value, found.state_dict()[name]) for name, value in decoder.state_dict().items())
     metrics = run(tmp_path / "run", base_model=str(tmp_path / "base"), cells=["IID"])["metrics"]
-    assert 0 <= metrics["IID_text_exact"] <= 1
+    assert 0 <= metrics["IID/text"]["exact"] <= 1
     monkeypatch.setenv("CAUSALNB_BASES", str(tmp_path))
     assert iclm_text.downloaded("base") == tmp_path / "base"
 
@@ -140,7 +140,7 @@ def test_the_papers_settings_train_on_a_small_base(base, tmp_path, monkeypatch):
     found = iclm_text.run_text(
         Run("iclm.text", "iclm", 0, "paper", settings | few, tmp_path / "run", "cpu", lambda *_: None)
     )["metrics"]
-    assert found["rows"] + found["rows_too_long"] == 32 and 0 <= found["IID_text_exact"] <= 1
+    assert found[""]["rows"] + found[""]["rows_too_long"] == 32 and 0 <= found["IID/text"]["exact"] <= 1
 
 
 def test_what_cannot_be_had_is_said(base, tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from causalnb.lab.statistics import mean_ci, paired
 from causalnb.lab.tables import estimate, points
 from causalnb.lab.verdicts import claims, decide
 from tests.unit.experiments.iclm_made_up import STEPS, information, real, store
-from tests.unit.experiments.made_up import number
+from tests.unit.experiments.made_up import number, wide
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -151,10 +151,9 @@ def test_a_quick_run_measures_what_is_read_here(family, arm, tmp_path):
         for cell, format in scores.headings(family).values()
         for score in made.SCORES[family]
     }
-    assert wanted <= set(found["metrics"]) and {"step", "loss", "forward"} <= set(found["history"][0])
-    assert all(
-        f"{cell}_{format}_module1" in found["metrics"] for cell, format in scores.headings(family).values()
-    )
+    assert wanted <= set(wide(found["metrics"])) and {"step", "loss", "forward"} <= set(found["history"][0])
+    places = scores.headings(family).values()
+    assert all("module1" in found["metrics"][f"{cell}/{format}"] for cell, format in places)
 
 
 def test_remarks_give_both_numbers():

@@ -13,6 +13,7 @@ from causalnb.experiments.sci import grid as sci_grid
 from causalnb.experiments.sci import scan as sci_scan
 from causalnb.lab import registry, results, runner
 from causalnb.tasks import scan
+from tests.unit.experiments.made_up import wide
 
 registry.load_all()
 WHOLE = (
@@ -62,8 +63,8 @@ def made():
 @pytest.mark.parametrize("id, arm", JOBS)
 def test_runs_in_quick_and_stores_numbers(id, arm, made):
     result = made(id, arm)
-    assert result.metrics and results.state(id, arm, 0, "quick")[0] == "fresh"
-    assert all(value is None or math.isfinite(value) for value in result.metrics.values())
+    assert result.rows and results.state(id, arm, 0, "quick")[0] == "fresh"
+    assert all(value is None or math.isfinite(value) for *_, value in result.rows)
     values = [value for entry in result.history for value in entry.values()]
     numbers = [value for value in values if not (value is None or isinstance(value, str))]
     assert all(math.isfinite(value) for value in numbers)
@@ -292,12 +293,12 @@ def test_constructions_are_those_of_the_grammar():
 
 
 def test_the_leak_is_there_for_one_arm_and_exactly_absent_for_the_other(made):
-    assert made("sci.leak", "prompt").metrics["first_logit_change"] == 0
-    assert made("sci.leak", "prompt_and_answer").metrics["first_logit_change"] > 0
+    assert made("sci.leak", "prompt").value("", "first_logit_change") == 0
+    assert made("sci.leak", "prompt_and_answer").value("", "first_logit_change") > 0
 
 
 def test_findings_are_as_the_audit_says(made):
-    found = made("sci.components", "findings").metrics
+    found = wide(made("sci.components", "findings").rows)
     assert {name.split(".")[1] for name in found} == {finding.__name__ for finding in sci_components.FINDINGS}
     pairs = {
         name.split(".")[1]: (found[f"guide.{name.split('.')[1]}"], found[name])

@@ -79,7 +79,7 @@ def written(tmp_path_factory):
                         }
                         for step in (3, 6)
                     ]
-                    write(registry.experiment(id), name, seed, metrics(id, name, seed), history)
+                    write(registry.experiment(id), name, seed, {"": metrics(id, name, seed)}, history)
     return folder
 
 
@@ -116,7 +116,7 @@ def test_each_is_built_from_its_results_and_stale_after(id, drawn, stored):
     assert {path: path.read_bytes() for path in building.build(id, "quick")} == content
     needed = registry.find(id).needs[0]
     changed = results.read(needed, registry.arms(needed)[0], 0, "quick")
-    results.write(replace(changed, metrics={**changed.metrics, "exact_match": 0.123}))
+    results.write(replace(changed, rows=[*changed.rows, ["", "more", 0.123]]))
     assert building.status(id, "quick")[0] == "stale"
 
 
@@ -287,6 +287,7 @@ def test_a_missing_result_is_named(stored):
 def test_what_has_nothing_to_compare_is_a_dash_and_not_a_number(stored):
     assert means([0.0, 0.5]) == mean_ci([0.0, 0.5]) and means([float("nan")] * 2) == "-"
     result = results.read(JUMP, "sci", 0, "quick")
+    rows = [[*place, None if place[1] == "cosine_same" else value] for *place, value in result.rows]
     for seed in range(3):
-        write(registry.experiment(JUMP), "sci", seed, {**result.metrics, "cosine_same": None}, result.history)
+        results.write(replace(result, seed=seed, rows=rows))
     assert means(arm(JUMP, "sci").of("cosine_same", "quick")) == "-"

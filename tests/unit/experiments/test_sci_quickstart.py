@@ -5,6 +5,7 @@ import pytest
 from causalnb.experiments.sci.artefacts.quickstart import quickstart_table
 from causalnb.lab import building, results
 from causalnb.tasks import scan
+from tests.unit.experiments.made_up import wide
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,7 @@ def test_the_table_has_the_flags_of_the_guide_and_ours():
     assert cells["--epochs"] == ["20", "3", "1"] and cells["--base-model"][1:] == ["tiny", "tiny:22"]
     assert cells["--n-structural-slots"] == ["8"] * 3 and cells["--scl-weight"] == ["0.1"] * 3
     assert cells["steps"] == ["no number printed", "6", "6"]
-    measured = {run.arm: run.metrics for run in results.usable("sci.quickstart", "quick")}
+    measured = {run.arm: wide(run.rows) for run in results.usable("sci.quickstart", "quick")}
     assert cells["test exact match, forced"][1].mean == measured["sci"]["exact_match"]
     assert cells["parameters"][2] == f"{measured['sci_22']['parameters']:,}"
     assert "`causalnb train sci --base-model tiny:22 --dataset scan --split length --n-structural-slots 8 " \

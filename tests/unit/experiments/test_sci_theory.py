@@ -16,7 +16,7 @@ from causalnb.experiments.sci.artefacts.verdicts import claims_on
 from causalnb.lab import building, registry, results, runner
 from causalnb.lab.verdicts import claims
 from causalnb.tasks import english, scan
-from tests.unit.experiments.made_up import counted, number, write
+from tests.unit.experiments.made_up import counted, number, wide, write
 
 registry.load_all()
 
@@ -174,8 +174,8 @@ def test_the_loss_falls_and_the_two_encoders_differ(tmp_path):
     assert last["loss"] < first["loss"] and last["second_loss"] < first["second_loss"]
     assert last["loss"] != last["second_loss"]
     found = made["metrics"]
-    assert found["mcc_shuffled"] < found["mcc"] < 1 and found["retrieval"] > 0.3
-    assert found["new_retrieval"] is None
+    assert found[""]["mcc_shuffled"] < found[""]["mcc"] < 1 and found[""]["retrieval"] > 0.3
+    assert found["new"]["retrieval"] is None
     assert identify.run_identifiability(run)["metrics"] == found  # from the checkpoints, which are complete
 
 
@@ -183,7 +183,7 @@ def test_untrained_encoders_have_no_history(tmp_path):
     config = registry.config("sci.identifiability", "english_untrained", "quick")
     run = registry.Run("x", "english_untrained", 0, "quick", config, tmp_path, "cpu", lambda *_: None)
     made = identify.run_identifiability(run)
-    assert made["history"] == [] and 0 <= made["metrics"]["new_retrieval"] <= 1
+    assert made["history"] == [] and 0 <= made["metrics"]["new"]["retrieval"] <= 1
 
 
 # --- overhead
@@ -292,7 +292,9 @@ IDS = ("sci.overhead", "sci.overhead.time", "sci.identifiability", "sci.identifi
 def names():
     """The metrics of each experiment and arm, from one quick run of each."""
     return {
-        (id, arm): set(runner.execute(id, arm, 0, "quick").metrics) for id in IDS for arm in registry.arms(id)
+        (id, arm): set(wide(runner.execute(id, arm, 0, "quick").rows))
+        for id in IDS
+        for arm in registry.arms(id)
     }
 
 
@@ -307,7 +309,7 @@ def stored(names, tmp_path, monkeypatch):
             values = {name: number(id, arm, seed, name) for name in metrics}
             if arm.startswith("scan"):
                 values |= {name: None for name in metrics if name.startswith("new_")}
-            write(spec, arm, seed, values, [])
+            write(spec, arm, seed, {"": values}, [])
     yield
     plt.close("all")
 
@@ -331,7 +333,7 @@ def test_each_artefact_is_built_from_its_results_and_stale_after(id, stored):
     for needed in registry.find(id).needs:
         arm = registry.arms(needed)[0]
         result = results.read(needed, arm, 0, "quick")
-        results.write(replace(result, metrics={name: 0.123 for name in result.metrics}))
+        results.write(replace(result, rows=[[*place, 0.123] for *place, _ in result.rows]))
         assert building.status(id, "quick")[0] == "stale"
         results.write(result)
         assert building.status(id, "quick")[0] == "built"

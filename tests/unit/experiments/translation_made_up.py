@@ -30,7 +30,7 @@ def drawn(stack: str, arm: str):
 
 
 def metrics(experiment: str, arm: str, seed: int) -> dict:
-    """What a run of SNLI-10k or translation measures, and Tables 2 and 3 and Figure 9 read."""
+    """The columns of SNLI-10k or translation that Tables 2 and 3 and Figure 9 read."""
     stacks = ["test"] if experiment == SNLI else ["encoder", "decoder"]
     names = [f"{stack}_{measure}" for stack in stacks for measure in MEASURES]
     names += (
@@ -76,9 +76,9 @@ def store(monkeypatch, folder, seeds: int = 3) -> None:
     """Write quick results of the three experiments into folder, registered with that many seeds."""
     moved(monkeypatch, folder)
     for arm in (spec := counted(monkeypatch, READERS, 1)).arms:
-        write(spec, arm, 0, {name: number(READERS, arm, name) for name in SCORES.values()}, [])
+        write(spec, arm, 0, {"": {name: number(READERS, arm, name) for name in SCORES.values()}}, [])
     for id in (SNLI, *DIRECTIONS.values()):
         spec = counted(monkeypatch, id, seeds)
         for arm in spec.arms:
             for seed in range(seeds):
-                write(spec, arm, seed, metrics(id, arm, seed), history(id, arm, seed))
+                write(spec, arm, seed, {"": metrics(id, arm, seed)}, history(id, arm, seed))

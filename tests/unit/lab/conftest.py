@@ -27,7 +27,7 @@ MODULE = '''
             if run.config["fault"] and step == 1:
                 print("a library prints this")
                 exec(run.config["fault"])
-        return {"metrics": {"total": total, "resumed": float(done > 0)},
+        return {"metrics": {"": {"total": total, "resumed": float(done > 0)}},
                 "history": [{"step": step, "loss": 1 / (step + 1)} for step in range(3)]}
 
     BASE = {"steps": 4, "start": 0.0, "nap": 0.0, "fault": ""}

@@ -56,8 +56,9 @@ TRAINED = '''
         batches = [[i % 4, (i + 1) % 4] for i in range(run.config["steps"])]
         history = train(model, rows, collate, batches, settings, run.folder,
                         lambda model: {"a": float(model.a[0])}, run.progress)
-        return {"metrics": {"a": float(model.a[0]), "rows": len(scored(list(range(50)))), "seconds": 1.0,
-                            "sum": sums([1, 2])}, "history": history}
+        whole = {"a": float(model.a[0]), "seconds": 1.0, "sum": sums([1, 2])}
+        return {"metrics": {"": whole, "test/easy": {"rows": len(scored(list(range(50))))}},
+                "history": history}
 
     BASE = {"steps": 40, "learning_rate": 0.1, "evaluate_every": 10, "kind": "flat"}
     register(Experiment("toy.line", "a line", {"one": {}, "two": {"kind": "steep"}},
@@ -133,9 +134,9 @@ def test_the_first_steps_are_those_of_the_real_run(line, traced):
     assert [one["learning_rate"] for one in steps] == pytest.approx([0.0, 0.025, 0.05])  # 4 steps of warm-up
     assert [one["update"] for one in steps][0] == 0.0 and all(one["update"] > 0 for one in steps[1:])
     assert steps[0]["loss"] == pytest.approx((0 + 2**2) / 2) and steps[0]["gradient"] > 0
-    assert numbers["first"]["metrics"]["rows"] == probes.ROWS
+    assert numbers["first"]["metrics"]["test/easy"]["rows"] == probes.ROWS
     assert [row["step"] for row in numbers["first"]["history"]] == [3]
-    assert numbers["quick"]["steps"] == [] and numbers["quick"]["metrics"]["rows"] == 50
+    assert numbers["quick"]["steps"] == [] and numbers["quick"]["metrics"]["test/easy"]["rows"] == 50
     assert [row["step"] for row in numbers["quick"]["history"]] == [1, 2]
     assert probes.now() is None
 
@@ -169,6 +170,7 @@ def test_a_refactoring_is_verified(line, traced):
         ("* i}", "* i + 0.001}", r"first.steps\[0\].loss: 2 stored, 2.00"),
         ("return sum(rows)", "return sum(rows) + 1", "first.metrics.sum: 3 stored, 4 now"),
         ('"sum": sums([1, 2])', '"sum": sums([1, 2]), "more": 1', "first.metrics.more: nothing"),
+        ("range(50)", "range(7)", "first.metrics.test/easy.rows: 8 stored, 7 now"),
     ],
 )  # fmt: skip
 def test_the_first_number_that_differs_is_named(line, traced, old, new, words):

@@ -25,7 +25,12 @@ def made_up(monkeypatch):
         ]
         return pd.DataFrame(lines)
 
+    def rows(experiment, profile=None, arms=None):
+        long = require(experiment, profile, arms).melt("seed", var_name="measure").assign(cell="four/text")
+        return long[["seed", "cell", "measure", "value"]]
+
     monkeypatch.setattr(evidence, "require", require)
+    monkeypatch.setattr(evidence, "rows", rows)
 
 
 def table(columns, rows, **more):
@@ -54,6 +59,9 @@ def test_metrics_are_names_patterns_or_functions():
     assert row[0] == "0.30 ± 0.13 (3)" and row[1] == percent(mean_ci([0.375, 0.465, 0.525]))
     ((own,),) = cells([Measured("x", "score", report.first("{:,.0f}"))], Row((), arm("a.b", "c2dlm", "size")))
     assert own == "7"
+    of_rows = report.OfRows(lambda rows: rows[rows.cell == "four/text"].groupby("seed").value.max())
+    ((told,),) = cells([Measured("x", of_rows, report.first("{:.1f}"))], Row((), A))
+    assert told == "7.0" and A.of(of_rows) == [7, 7, 7]
     with pytest.raises(LabError, match="does not measure 'speed'"):
         cells([Measured("x", "speed")], Row((), A))
 

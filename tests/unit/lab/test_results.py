@@ -26,7 +26,7 @@ def stored(lab):
 
 def test_a_result_says_where_it_comes_from(stored):
     assert stored == results.read("toy.sum", "one", 0)
-    assert stored.metrics == {"total": pytest.approx(4 / 3, abs=1e-15), "resumed": 0.0}
+    assert stored.rows == [["", "total", pytest.approx(4 / 3, abs=1e-15)], ["", "resumed", 0.0]]
     assert stored.config == {"steps": 4, "start": 0.0, "nap": 0.0, "fault": ""}
     assert set(stored.versions) == {"python", "torch", "transformers", "numpy", "causalnb"}
     assert stored.versions["numpy"] == np.__version__
@@ -67,22 +67,68 @@ def test_numbers_of_any_library():
         records.plain({"a": [1, {2}]}, "metrics")
 
 
-def test_a_metric_is_a_number(stored):
+ROWS = [
+    ["", "a", 0.1],
+    ["four/text", "exact", 1e-300],
+    ["four/text", "choice", None],
+    ["test", "sn_NP/Z", -0.0],
+    ["after/acre/four/text", "exact", 3],
+]
+WIDE = ["a", "four_text_exact", "four_text_choice", "test_sn_NP/Z", "after_acre_four_text_exact"]
+
+
+def test_rows_are_read_as_they_were_written(stored):
+    metrics = {}
+    for cell, measure, value in ROWS:
+        metrics.setdefault(cell, {})[measure] = math.nan if value is None else value
+    assert repr(results.rows_of(metrics)) == repr(ROWS).replace("None", "nan")
+    results.write(replace(stored, rows=results.rows_of(metrics)))
+    found = results.read("toy.sum", "one", 0)
+    assert repr(found.rows) == repr(ROWS)
+    assert found.value("four/text", "exact") == 1e-300 and found.value("", "a") == 0.1
+    assert found.value("four/text", "choice") is None
+    for place in (("four", "exact"), ("four/text", "a"), ("", "exact")):
+        with pytest.raises(LabError, match=f"toy.sum does not measure {place[1]!r} on {place[0]!r}: correct"):
+            found.value(*place)
+
+
+def test_a_value_is_a_number(stored):
     for value in ("high", True, [1.0]):
-        with pytest.raises(LabError, match="metric 'a' of toy.sum is"):
-            results.write(replace(stored, metrics={"a": value}))
-    results.write(replace(stored, metrics={"a": math.nan, "b": 1e-300}))
-    assert results.read("toy.sum", "one", 0).metrics == {"a": None, "b": 1e-300}
+        with pytest.raises(LabError, match="'a' on 'four/text' of toy.sum is .*: give a number or None"):
+            results.write(replace(stored, rows=[["four/text", "a", value]]))
+    assert results.read("toy.sum", "one", 0) == stored
+
+
+@pytest.mark.parametrize(
+    "one, other, words",
+    [
+        (("four/text", "exact"), ("four", "text_exact"), "'exact' on 'four/text' and 'text_exact' on 'four'"),
+        (("four/text", "exact"), ("four_text", "exact"), "'exact' on 'four/text' and 'exact' on 'four_text'"),
+        (("", "four_exact"), ("four", "exact"), "'four_exact' and 'exact' on 'four'"),
+        (("four", "exact"), ("four", "exact"), "'exact' on 'four' and 'exact' on 'four'"),
+    ],
+)
+def test_two_rows_of_one_column_are_refused(stored, one, other, words):
+    rows = [[*one, 1.0], ["", "a", 1.0], [*other, 2.0]]
+    column = results.column(*one)
+    with pytest.raises(LabError, match=f"^toy.sum measures {words}, both in the column {column!r}: rename"):
+        results.write(replace(stored, rows=rows))
+    assert results.read("toy.sum", "one", 0) == stored
+    results.write(replace(stored, rows=rows[:2]))
 
 
 def damage(text, how):
     record = json.loads(text)
     if how == "newer":
         return json.dumps({**record, "schema": 3})
+    if how == "older":
+        kept = {name: value for name, value in record.items() if name not in ("checksum", "rows", "version")}
+        kept |= {"schema": 1, "metrics": {"total": 4 / 3}, "config_hash": "0", "code_hash": "0"}
+        return json.dumps({**kept, "checksum": records.short(records.canonical(kept))})
     if how == "other type":
         return json.dumps({**record, "seed": "0"})
-    if how == "lacks metrics":
-        return json.dumps({key: value for key, value in record.items() if key != "metrics"})
+    if how == "lacks rows":
+        return json.dumps({key: value for key, value in record.items() if key != "rows"})
     if how == "has more":
         return json.dumps({**record, "note": "by hand"})
     return {
@@ -103,9 +149,10 @@ def damage(text, how):
         ("no text", "damaged"),
         ("edited", "changed after it was written"),
         ("other type", "seed is not as a result has it"),
-        ("lacks metrics", "metrics is not as a result has it"),
+        ("lacks rows", "rows is not as a result has it"),
         ("has more", "note is not"),
-        ("newer", r"has schema 3 and this causalnb reads 2: update"),
+        ("newer", r"has schema 3 and this causalnb reads 2: update causalnb, or delete it and `causalnb run"),
+        ("older", r"has schema 1 and this causalnb reads 2: delete it and `causalnb run toy.sum --profile"),
     ],
 )
 def test_a_damaged_result_is_named_and_left_alone(stored, how, words):
@@ -119,14 +166,14 @@ def test_a_damaged_result_is_named_and_left_alone(stored, how, words):
         caught.value
     )
     assert results.state("toy.sum", "one", 0) == ("unreadable", str(caught.value))
-    for use in (results.frame, results.curves, evidence.require):
+    for use in (results.frame, results.long, results.curves, evidence.require, evidence.rows):
         with pytest.raises(LabError, match=words):
             use("toy.sum")
     with pytest.raises(LabError, match=words):
         runner.execute("toy.sum", "one", 0)
     assert path.read_bytes() == broken
     runner.execute("toy.sum", "one", 0, fresh=True)
-    assert results.read("toy.sum", "one", 0).metrics == stored.metrics
+    assert results.read("toy.sum", "one", 0).rows == stored.rows
 
 
 def test_every_single_digit_counts(stored):
@@ -159,7 +206,7 @@ def test_a_full_disk_loses_nothing(stored, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", refuse)
         with pytest.raises(LabError, match="seed0.json could not be written because the disk is full"):
-            results.write(replace(stored, metrics={"total": 0.0}))
+            results.write(replace(stored, rows=[["", "total", 0.0]]))
     assert results.read("toy.sum", "one", 0) == stored
 
 
@@ -309,13 +356,34 @@ def test_frames_hold_the_seeds_asked_for(lab):
     ]
     assert frame["total"].tolist() == pytest.approx([4 / 3, 8 / 3, 10 + 4 / 3, 10 + 8 / 3])
     one = results.read("toy.sum", "one", 0)
-    results.write(replace(one, metrics={"total": None, "resumed": 0.0}))
+    results.write(replace(one, rows=[["", "total", None], ["", "resumed", 0.0]]))
     assert math.isnan(results.frame("toy.sum", arms=["one"])["total"][0])
     curves = results.curves("toy.sum", arms=["two"])
     assert list(curves.columns) == ["arm", "seed", "step", "loss"] and len(curves) == 6
     assert curves["loss"].tolist() == [1, 1 / 2, 1 / 3] * 2
     with pytest.raises(LabError, match="no arm of toy.sum called 'on': did you mean one"):
         results.frame("toy.sum", arms=["on"])
+
+
+def test_long_frames_hold_a_line_for_each_row(lab):
+    assert list(results.long("toy.sum").columns) == ["arm", "seed", "cell", "measure", "value"]
+    assert results.long("toy.sum").empty
+    long = evidence.rows("toy.sum", arms=["two"])
+    assert long.values.tolist() == [
+        ["two", seed, "", measure, pytest.approx(value)]
+        for seed in range(2)
+        for measure, value in (("total", 10 + (seed + 1) * 4 / 3), ("resumed", 0.0))
+    ]
+    results.write(replace(results.read("toy.sum", "two", 1), rows=ROWS))
+    long = results.long("toy.sum", arms=["two"])
+    assert len(long) == 2 + len(ROWS) and long.value.dtype == float
+    its = long[long.seed == 1]
+    assert its[["cell", "measure"]].values.tolist() == [[cell, measure] for cell, measure, _ in ROWS]
+    assert its.value.tolist() == pytest.approx([0.1, 1e-300, math.nan, -0.0, 3.0], nan_ok=True, abs=0)
+    frame = results.frame("toy.sum", arms=["two"])
+    assert [*frame.columns] == ["arm", "seed", "total", "resumed", *WIDE]
+    assert frame[WIDE].iloc[1].tolist() == pytest.approx(its.value.tolist(), nan_ok=True, abs=0)
+    assert frame[WIDE].iloc[0].isna().all()
 
 
 def test_require_trains_what_is_short(lab, capfd):
@@ -354,6 +422,13 @@ def test_digest_speaks_of_numbers_not_of_times(lab):
     one = results.read("toy.sum", "one", 0)
     results.write(replace(one, cpu_seconds=5.0, date="2030-01-01T00:00:00+00:00"))
     assert results.digest(["toy.sum"]) == before != results.digest(["toy.sum"], texts=["a claim"])
-    results.write(replace(one, metrics={**one.metrics, "total": 0.0}))
-    assert results.digest(["toy.sum"]) not in (before, None)
+    results.write(replace(one, rows=one.rows[::-1]))
+    assert results.digest(["toy.sum"]) == before
+    for changed in (
+        {"rows": [["", "total", 0.0], ["", "resumed", 0.0]]},
+        {"rows": [["total", *row[1:]] for row in one.rows]},
+        {"history": one.history[1:]},
+    ):
+        results.write(replace(one, **changed))
+        assert results.digest(["toy.sum"]) not in (before, None)
     assert results.digest([]) == results.digest([])

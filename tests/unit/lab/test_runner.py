@@ -83,7 +83,7 @@ def test_cheapest_first_and_fresh(lab):
     assert outcomes(runner.run(["toy.sum"], seeds=[0], fresh=True, reporter=Told()))[
         ("toy.sum", "one", 0)
     ] == ("done", "")
-    assert folder.stat().st_mtime_ns > stamp and results.read("toy.sum", "one", 0).metrics == before.metrics
+    assert folder.stat().st_mtime_ns > stamp and results.read("toy.sum", "one", 0).rows == before.rows
 
 
 def test_one_thread_a_child(lab, monkeypatch):
@@ -119,7 +119,7 @@ def test_an_interrupt_keeps_the_checkpoint_and_the_next_call_resumes(lab):
     total = 0.0
     for _ in range(40):
         total += 1 / 3
-    assert summary["outcome"] == "done" and resumed.metrics == {"total": total, "resumed": 1.0}
+    assert summary["outcome"] == "done" and resumed.rows == [["", "total", total], ["", "resumed", 1.0]]
     assert not list(lab.folder.glob("cache/runs/laptop/toy.slow/it/*")) and " of 40 on its way" in told.text
 
 
@@ -213,6 +213,8 @@ def test_execute_on_a_gpu_names_it(lab, monkeypatch):
         None,
         {},
         {"metrics": 1},
+        {"metrics": {"total": 1.0}},
+        {"metrics": {"": {"total": 1.0}, "test": [["total", 1.0]]}},
         {"metrics": {}, "more": 1},
         {"metrics": {}, "history": {}},
         {"metrics": {}, "history": [1]},

@@ -30,9 +30,10 @@ def attribute_flow(arm: str, kind: str, profile: str | None = None, experiment: 
     """(seeds, 9, 8) shares of attention, kind "raw" or "weighted": rows the 8 attributes and the answer."""
     import numpy as np
 
-    frame, names = evidence.require(experiment, profile, [arm]), list(kinds())
-    columns = [f"{kind}_{effect}_{cause}" for effect in (*names, "Answer") for cause in names]
-    return np.asarray(frame[columns]).reshape(len(frame), 9, 8)
+    rows, names = evidence.rows(experiment, profile, [arm]), list(kinds())
+    flow = rows.pivot(index="seed", columns=["cell", "measure"], values="value")
+    places = [(f"{kind}/{effect}", cause) for effect in (*names, "Answer") for cause in names]
+    return np.asarray(flow[places]).reshape(len(flow), 9, 8)
 
 
 def flows(profile: str | None = None) -> dict:

@@ -1,6 +1,6 @@
 """Figure 7 of the Causal Transformer: how far word overlap tells the label, in published sets and in ours."""
 
-from causalnb.experiments.causal_transformer.artefacts.overlap import PUBLISHED
+from causalnb.experiments.causal_transformer.artefacts.overlap import PUBLISHED, published
 from causalnb.experiments.causal_transformer.published import GROUPS, PAIRS
 from causalnb.lab import evidence
 from causalnb.lab.report import Report, builds, draw, higher, save
@@ -42,10 +42,10 @@ FULL = len(GROUPS) - 1
 
 def counted(profile: str | None = None) -> dict[str, list[tuple[int, int]]]:
     """{arm of PUBLISHED: (pairs, those with the label that overlap should tell) of each of GROUPS}."""
-    lines = evidence.require(PUBLISHED, profile, PAIRS).set_index("arm")
+    counts = {name: published(name, profile) for name in PAIRS}
     return {
-        name: [(int(line[f"pairs_{k}"]), int(line[f"label_{k}"])) for k in range(len(GROUPS))]
-        for name, line in lines.iterrows()
+        name: [(int(its["pairs"][str(k)]), int(its["label"][str(k)])) for k in range(len(GROUPS))]
+        for name, its in counts.items()
     }
 
 

@@ -135,16 +135,14 @@ def counted_tests(rows: list) -> str:
     return f"the {sum(', p ' in cell for row in rows for cell in row)} tests of this table"
 
 
-def published(name: str, profile: str | None = None) -> dict[str, float]:
-    """What was counted in a published file."""
-    lines = evidence.require(PUBLISHED, profile, [name]).drop(columns=["arm", "seed"])
-    return lines.iloc[0].to_dict()
+def published(name: str, profile: str | None = None) -> dict[str, dict[str, float]]:
+    """{cell: {measure: value}} of what was counted in a published file."""
+    rows = evidence.rows(PUBLISHED, profile, [name])
+    return {cell: dict(zip(its.measure, its.value, strict=True)) for cell, its in rows.groupby("cell")}
 
 
 def always_no(profile: str | None = None) -> float:
     """The accuracy on PAWS-QQP, 0 to 1, of who calls no pair a paraphrase."""
     counts = published("paws_qqp", profile)
-    pairs, positive = (
-        sum(count for name, count in counts.items() if name.startswith(kind)) for kind in ("pairs_", "label_")
-    )
+    pairs, positive = (sum(counts[kind].values()) for kind in ("pairs", "label"))
     return (pairs - positive) / pairs

@@ -146,7 +146,7 @@ def _published_rows(profile):
 
     counted = published("hans", profile)
     for model in hans.MODELS:
-        yield [model, "", *(f"{100 * counted[f'{model}_{cell}']:.1f}" for cell in ("accuracy", *HALVES))]
+        yield [model, "", *(f"{100 * counted[model][cell]:.1f}" for cell in ("accuracy", *HALVES))]
     runs = 100 * bert_runs(profile)
     each, name = [runs[cell] for cell in ("mnli", "accuracy", *HALVES)], f"BERT, {len(runs)} runs"
     yield [f"{name}: mean ± sd", *(f"{cell.mean():.1f} ± {cell.std():.1f}" for cell in each)]

@@ -4,7 +4,7 @@ from causalnb.experiments.iclm.artefacts.layers import tables_of
 from causalnb.experiments.iclm.artefacts.scores import SETS, scored, shares
 from causalnb.experiments.iclm.continual import PARTS, TASKS
 from causalnb.lab import evidence, registry, results
-from causalnb.lab.report import Arm, Reader, arm
+from causalnb.lab.report import Arm, arm
 
 CONTINUAL = "iclm.continual"
 ROUTED = {"iclm": "ICLM", "kept": "ICLM, ACRE's part kept"}
@@ -19,18 +19,18 @@ def on_acre(name: str, format: str, when: str, measure: str = "exact") -> Arm:
     return arm(CONTINUAL, name, scored(measure, SETS[FIRST], format, when))
 
 
-def frame_of(name: str, profile: str | None = None):
-    """DataFrame of an arm by seed; LabError where results are missing."""
-    return Reader(profile).frame(CONTINUAL, name)
+def rows_of(name: str, profile: str | None = None):
+    """DataFrame of an arm's rows: seed, cell, measure, value; LabError where results are missing."""
+    return evidence.rows(CONTINUAL, profile, [name])
 
 
-def first_task_modules(frame, profile: str | None = None) -> dict[int, list[int]]:
-    """{seed: domain modules that serve ACRE before RAVEN}, of an arm's DataFrame by seed.
+def first_task_modules(rows, profile: str | None = None) -> dict[int, list[int]]:
+    """{seed: domain modules that serve ACRE before RAVEN}, of an arm's rows.
 
     They are given at least the share of i.i.d. inputs from which the experiment calls a module used.
     """
     least = registry.config(CONTINUAL, "iclm", profile)["used_share"]
-    given = shares(frame, IID[FIRST], when="before")
+    given = shares(rows, IID[FIRST], when="before")
     return {seed: [*row.index[row >= least]] for seed, row in given.iterrows()}
 
 

@@ -4,9 +4,9 @@ from functools import partial
 
 from causalnb.experiments.iclm.artefacts.fig4 import matrices
 from causalnb.experiments.iclm.artefacts.fig7 import stated_floor
-from causalnb.experiments.iclm.artefacts.scores import FAMILIES, SETS, frame_of, home, scored, stated
+from causalnb.experiments.iclm.artefacts.scores import FAMILIES, SETS, home, rows_of, scored, stated
 from causalnb.experiments.iclm.artefacts.table1 import verdict_report
-from causalnb.experiments.iclm.artefacts.table3 import SPLIT, routed, split
+from causalnb.experiments.iclm.artefacts.table3 import SPLIT, apart, routed, split
 from causalnb.experiments.iclm.artefacts.training import LOOKS, NAMES, at_end, at_step, measured
 from causalnb.lab.registry import arms
 from causalnb.lab.report import Measured, Printed, Report, Row, Values, arm, builds, mean, number, values
@@ -25,7 +25,7 @@ def controls_of(family: str, name: str) -> dict[str, Values]:
 
     metrics = {EXACT_IID: scored("exact", first), EXACT_OOD: scored("exact", others)}
     metrics |= {CHOICE: scored("choice", others)} if family == "raven" else {}
-    metrics[SPLIT] = lambda frame: split(routed(frame, family), first)
+    metrics[SPLIT] = apart(family, first)
     told = {head: arm(home(family, name), name, metric) for head, metric in metrics.items()}
     return told | {head: ending(metric) for head, metric in ENDS.items()}
 
@@ -53,7 +53,7 @@ def _near_zero() -> float:
 
 
 def _routing(family, name, profile):
-    sent, others = routed(frame_of(family, name, profile), family), [*SETS[family]][1:]
+    sent, others = routed(rows_of(family, name, profile), family), [*SETS[family]][1:]
     return sum(split(sent, cell) for cell in others) / len(others)  # n=0 was chosen by the first
 
 

@@ -6,7 +6,7 @@ from causalnb.experiments.iclm.artefacts.scores import (
     FAMILIES,
     SETS,
     decided,
-    frame_of,
+    rows_of,
     scored,
 )
 from causalnb.lab import evidence
@@ -26,10 +26,10 @@ def shift_distances(family: str, profile: str | None = None):
     import pandas as pd
 
     first, *others = SETS[family]
-    frame, rows = frame_of(family, "iclm", profile), []
+    scores, rows = rows_of(family, "iclm", profile), []
     for (seed, format), its in router_map(family, profile=profile).groupby(["seed", "format"]):
         places = {cell: group[["x", "y"]].to_numpy() for cell, group in its.groupby("cell")}
-        right = {cell: scored(CHOSEN[family], cell, format)(frame)[seed] for cell in SETS[family]}
+        right = {cell: scored(CHOSEN[family], cell, format).read(scores)[seed] for cell in SETS[family]}
         centre = places[first].mean(0)
         spread = (((places[first] - centre) ** 2).sum(1).mean()) ** 0.5
         for cell in others:

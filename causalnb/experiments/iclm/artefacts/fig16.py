@@ -4,9 +4,9 @@ from causalnb.experiments.iclm.artefacts.continual import (
     CONTINUAL,
     IID,
     TASKS,
-    frame_of,
     histories,
     layer_tables,
+    rows_of,
 )
 from causalnb.experiments.iclm.artefacts.layers import tables_of
 from causalnb.experiments.iclm.artefacts.scores import shares
@@ -65,7 +65,7 @@ def ties_table(task: str) -> Report:
     """Every domain module of every seed: its ties, what it is given, and whether it has collapsed."""
 
     def rows(profile):
-        given = [shares(frame_of("iclm", profile), IID[one], when="after") for one in TASKS]
+        given = [shares(rows_of("iclm", profile), IID[one], when="after") for one in TASKS]
         for seed, each in collapse(task, profile).items():
             for name, part in shares_of_others(each).items():
                 yield [

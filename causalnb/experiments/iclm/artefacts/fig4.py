@@ -3,7 +3,7 @@
 from itertools import product
 
 from causalnb.experiments.iclm.artefacts.layers import tables_of, turned
-from causalnb.experiments.iclm.artefacts.scores import FAMILIES, SETS, frame_of, history, symbolic_module
+from causalnb.experiments.iclm.artefacts.scores import FAMILIES, SETS, history, rows_of, symbolic_module
 from causalnb.experiments.iclm.artefacts.training import LOOKS, NAMES, NEEDS
 from causalnb.lab.report import builds, draw
 
@@ -16,7 +16,7 @@ def matrices(family: str, name: str, profile: str | None = None) -> dict[str, ob
 
     rows, own = (
         history(family, name, profile, "pair"),
-        symbolic_module(frame_of(family, name, profile), family),
+        symbolic_module(rows_of(family, name, profile), family),
     )
     first, *others = SETS[family]
     told = {"iid": np.ones((len(own), 3, 3)), "ood": np.ones((len(own), 3, 3))}

@@ -1,6 +1,6 @@
 """Correlations of the layers of modules: read, cut into blocks and drawn."""
 
-from causalnb.experiments.iclm.artefacts.scores import FAMILIES, SETS, frame_of, history, symbolic_module
+from causalnb.experiments.iclm.artefacts.scores import FAMILIES, SETS, history, rows_of, symbolic_module
 from causalnb.lab.report import draw
 
 PANELS = (
@@ -42,7 +42,7 @@ def matrices(family: str, name: str = "iclm", profile: str | None = None) -> dic
     averaged over seeds by format.
     """
     rows, each = history(family, name, profile, "pair"), {}
-    for seed, own in symbolic_module(frame_of(family, name, profile), family).items():
+    for seed, own in symbolic_module(rows_of(family, name, profile), family).items():
         numbers = {"symbolic": str(own), "text": str(1 - own)}
         tables = tables_of(rows[rows["seed"] == seed], next(iter(SETS[family])))
         each[int(seed)] = {

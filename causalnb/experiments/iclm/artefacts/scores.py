@@ -1,12 +1,13 @@
-"""What ICLM's tables and figures share: sets and formats, metrics as long rows, the rows of Table 1."""
+"""What ICLM's tables and figures share: sets and formats, scores of cells, the rows of Table 1."""
 
 from collections.abc import Callable, Iterable
 from itertools import product
+from statistics import fmean
 
 from causalnb.errors import LabError
 from causalnb.experiments.iclm.grid import TABLE_1, VARIANTS
 from causalnb.lab import evidence, results
-from causalnb.lab.report import Arm, Measured, arm, by_claim
+from causalnb.lab.report import Arm, Measured, OfRows, arm, by_claim
 from causalnb.lab.verdicts import Verdict, claims
 
 FAMILIES = {"acre": "ACRE", "raven": "RAVEN"}
@@ -27,51 +28,55 @@ ROWS = {  # row of Table 1 -> arm, score, row in the paper ("" for ours)
     "domain module alone": ("iclm", "domain", "ICLM-Domain"),
     "oracle router": ("oracle", "exact", "LLaMA2-Finetuned-Oracle-Router"),
 }
-NAME = r"^(?:(?P<when>\w+)_(?:acre|raven)_)?(?P<cell>\w+?)_(?P<format>text|symbolic)_(?P<measure>\w+)$"
 
 
-def long(frame):
-    """Long rows of metrics by seed, which are called [when_task_]cell_format_measure: a column for each part.
+def placed(rows):
+    """Rows whose cell is [when/task/]set/format, with a column for each part but the task, without NaN.
 
-    when is "" where there is none; metrics without a cell are left out, and so are missing values.
+    The set takes the column "cell"; when is "" where there is none.
     """
-    rows = frame.filter(regex=NAME).melt(var_name="name", ignore_index=False).reset_index()
-    return rows.join(rows.pop("name").str.extract(NAME).fillna({"when": ""})).dropna(subset="value")
+    rows = rows[rows.cell.str.contains("/")].dropna(subset="value")
+    parts = [cell.split("/") for cell in rows.cell]
+    return rows.assign(
+        when=[its[0] if its[2:] else "" for its in parts],
+        cell=[its[-2] for its in parts],
+        format=[its[-1] for its in parts],
+    )
 
 
-def _chosen(frame, cells: str | Iterable[str], formats: str | Iterable[str], when: str):
+def _chosen(rows, cells: str | Iterable[str], formats: str | Iterable[str], when: str):
     cells, formats = ([part] if isinstance(part, str) else [*part] for part in (cells, formats))
-    rows = long(frame)
+    rows = placed(rows)
     return rows[rows.cell.isin(cells) & rows.format.isin(formats) & (rows.when == when)]
 
 
-def scored(measure: str, cells, formats=tuple(FORMATS), when: str = "") -> Callable:
+def scored(measure: str, cells, formats=tuple(FORMATS), when: str = "") -> OfRows:
     """A metric of arms: a measure on a cell and format, or its mean over several."""
 
-    def read(frame):
-        rows = _chosen(frame, cells, formats, when)
+    def read(rows):
+        rows = _chosen(rows, cells, formats, when)
         rows = rows[rows.measure == measure]
         if rows.empty:
             raise LabError(f"there is no {measure!r} of {cells} in {formats}: correct the table or the arm.")
-        return rows.groupby("seed").value.mean()
+        return rows.groupby("seed").value.agg(fmean)  # in any order of the rows the same
 
-    return read
+    return OfRows(read)
 
 
-def shares(frame, cell: str, formats=tuple(FORMATS), when: str = ""):
+def shares(rows, cell: str, formats=tuple(FORMATS), when: str = ""):
     """DataFrame of a row for each seed and a column for each domain module: its share of a cell's inputs."""
-    rows = _chosen(frame, cell, formats, when)
+    rows = _chosen(rows, cell, formats, when)
     rows = rows[rows.measure.str.startswith("module")]
     return rows.groupby(["seed", rows.measure.str.removeprefix("module").astype(int)]).value.mean().unstack()
 
 
-def symbolic_module(frame, family: str):
+def symbolic_module(rows, family: str):
     """Series by seed: the module, 0 or 1, that gets a larger share of symbolic i.i.d. prompts than of others.
 
     It is the paper's n = 0; which number it has is chance.
     """
     first = next(iter(SETS[family]))
-    return (shares(frame, first, "symbolic")[0] < shares(frame, first, "text")[0]).astype(int)
+    return (shares(rows, first, "symbolic")[0] < shares(rows, first, "text")[0]).astype(int)
 
 
 def headings(family: str) -> dict[str, tuple[str, str]]:
@@ -109,13 +114,13 @@ def home(family: str, name: str) -> str:
     return f"iclm.{part}{family}"
 
 
-def frame_of(family: str, name: str, profile: str | None = None):
-    """DataFrame of an arm's metrics by seed; LabError where results are missing."""
-    return evidence.require(home(family, name), profile, [name]).set_index("seed")
+def rows_of(family: str, name: str, profile: str | None = None):
+    """DataFrame of an arm's rows: seed, cell, measure, value; LabError where results are missing."""
+    return evidence.rows(home(family, name), profile, [name])
 
 
 def history(family: str, name: str, profile: str | None = None, column: str = ""):
-    """DataFrame of an arm's histories, or of those rows that have a column; LabError as frame_of."""
+    """DataFrame of an arm's histories, or of those rows that have a column; LabError as rows_of."""
     evidence.require(home(family, name), profile, [name])
     rows = results.curves(home(family, name), profile, [name])
     return rows[rows[column].notna()].dropna(axis=1, how="all") if column else rows

@@ -7,8 +7,8 @@ from causalnb.experiments.iclm.artefacts.scores import (
     SETS,
     columns,
     in_columns,
-    long,
     measure_of,
+    placed,
     scored,
 )
 from causalnb.experiments.iclm.artefacts.table1_paper import printed_table
@@ -128,7 +128,7 @@ def _sets_won(families, profile) -> dict[int, float]:
     at, won = Reader(profile), []
     for family in families:
         ours, theirs = (
-            long(at.frame(f"iclm.{family}", name))
+            placed(at.rows(f"iclm.{family}", name))
             .query(f"measure == '{CHOSEN[family]}'")
             .set_index(["seed", "cell", "format"])
             .value

@@ -11,7 +11,7 @@ from causalnb.experiments.iclm.artefacts.continual import (
     SECOND,
     TASKS,
     first_task_modules,
-    frame_of,
+    rows_of,
 )
 from causalnb.experiments.iclm.artefacts.fig16 import COLLAPSED, collapse_contrast
 from causalnb.experiments.iclm.artefacts.scores import FORMATS, columns, in_columns, scored, shares
@@ -113,20 +113,20 @@ continual_table = Report(
 )
 
 
-def routing_shares(frame, profile: str | None = None, formats=tuple(FORMATS)) -> dict[str, dict[int, float]]:
-    """{what: {seed: share}} of an arm's DataFrame by seed, i.i.d. sets, mean over formats.
+def routing_shares(rows, profile: str | None = None, formats=tuple(FORMATS)) -> dict[str, dict[int, float]]:
+    """{what: {seed: share}} of an arm's rows, i.i.d. sets, mean over formats.
 
     first: inputs of ACRE that go to ACRE's modules after RAVEN; overlap: of the shares of all modules before
     and after, an upper bound of the inputs of ACRE whose module is the same; second: inputs of RAVEN that go
     to ACRE's modules.
     """
-    used = first_task_modules(frame, profile)
+    used = first_task_modules(rows, profile)
     same = sum(
-        shares(frame, IID[FIRST], format, "before").clip(upper=shares(frame, IID[FIRST], format, "after"))
+        shares(rows, IID[FIRST], format, "before").clip(upper=shares(rows, IID[FIRST], format, "after"))
         for format in formats
     )
     given = {
-        what: shares(frame, IID[task], formats, "after")
+        what: shares(rows, IID[task], formats, "after")
         for what, task in (("first", FIRST), ("second", SECOND))
     }
     return {
@@ -137,10 +137,10 @@ def routing_shares(frame, profile: str | None = None, formats=tuple(FORMATS)) ->
 
 def _routes(profile):
     for name, label in ROUTED.items():
-        frame = frame_of(name, profile)
-        used = mean_ci([len(modules) for modules in first_task_modules(frame, profile).values()])
+        rows = rows_of(name, profile)
+        used = mean_ci([len(modules) for modules in first_task_modules(rows, profile).values()])
         for format in FORMATS:
-            sent = routing_shares(frame, profile, (format,))
+            sent = routing_shares(rows, profile, (format,))
             told = (percent(mean_ci([*sent[what].values()])) for what in ("overlap", "first", "second"))
             yield [label, format, f"{used.mean:.1f}", *told]
 
@@ -190,7 +190,7 @@ def _more_in_first(profile) -> dict[int, float]:
     """{seed: share of RAVEN's inputs in ACRE's modules less that in others}."""
     return {
         seed: 2 * share - 1
-        for seed, share in routing_shares(frame_of("iclm", profile), profile)["second"].items()
+        for seed, share in routing_shares(rows_of("iclm", profile), profile)["second"].items()
     }
 
 

@@ -5,23 +5,23 @@ from causalnb.experiments.iclm.artefacts.scores import (
     FORMATS,
     SETS,
     columns,
-    frame_of,
     headings,
     home,
-    long,
+    placed,
+    rows_of,
     scored,
     symbolic_module,
 )
 from causalnb.experiments.iclm.artefacts.training import NAMES
-from causalnb.lab.report import Measured, Report, Row, arm, builds, number, printed_row
+from causalnb.lab.report import Measured, OfRows, Report, Row, arm, builds, number, printed_row
 
 ROUTED = ("iclm", "uniform_start", "matched", "untrained")
 SPLIT, EXACT = "split, i.i.d.", "exact, i.i.d."
 
 
-def routed(frame, family: str):
+def routed(rows, family: str):
     """DataFrame by seed of the share of each (cell, format) that is sent to the symbolic module."""
-    rows, own = long(frame), symbolic_module(frame, family)
+    rows, own = placed(rows), symbolic_module(rows, family)
     rows = rows[rows.measure == "module" + rows.seed.map(own).astype(str)]
     return rows.pivot(index="seed", columns=["cell", "format"], values="value")
 
@@ -29,6 +29,11 @@ def routed(frame, family: str):
 def split(sent, cell: str):
     """How far apart a set's formats are sent, in [-1, 1]; `sent` as of routed. The paper's Table 3: 1."""
     return sent[cell, "symbolic"] - sent[cell, "text"]
+
+
+def apart(family: str, cell: str) -> OfRows:
+    """A metric of arms: `split` of a set."""
+    return OfRows(lambda rows: split(routed(rows, family), cell))
 
 
 def cut_between(short: list[int], others: list[int]) -> float:
@@ -120,10 +125,10 @@ def routing(family: str, rows: int = 100) -> Report:
     first, places = next(iter(SETS[family])), headings(family)
 
     def sent(place, n):
-        return lambda frame: abs(n - routed(frame, family)[place])
+        return OfRows(lambda rows: abs(n - routed(rows, family)[place]))
 
     def ours(name):
-        ends = {SPLIT: lambda frame: split(routed(frame, family), first), EXACT: scored("exact", first)}
+        ends = {SPLIT: apart(family, first), EXACT: scored("exact", first)}
         for n in (0, 1) if name == "iclm" else (0,):
             metrics = {head: sent(place, n) for head, place in places.items()} | ends
             value = {head: arm(home(family, name), name, metric) for head, metric in metrics.items()}
@@ -160,11 +165,11 @@ def routing_remark(family: str, profile: str | None = None) -> str:
     """What ICLM, its controls and a length reader split i.i.d., and what they answer; one sentence each."""
     first, told = next(iter(SETS[family])), []
     for name in ROUTED:
-        frame = frame_of(family, name, profile)
-        apart, right = split(routed(frame, family), first).mean(), scored("exact", first)(frame).mean()
-        told.append(f"{NAMES[name]}: split {apart:.2f}, {right:.0%} of the answers right.")
-    apart = split(by_length(printed_lengths(family))[1], first)
-    return f"{family.upper()}. {' '.join(told)} The length of the paper's prompts alone: split {apart:.2f}."
+        rows = rows_of(family, name, profile)
+        sent, right = (metric.read(rows).mean() for metric in (apart(family, first), scored("exact", first)))
+        told.append(f"{NAMES[name]}: split {sent:.2f}, {right:.0%} of the answers right.")
+    sent = split(by_length(printed_lengths(family))[1], first)
+    return f"{family.upper()}. {' '.join(told)} The length of the paper's prompts alone: split {sent:.2f}."
 
 
 @builds("iclm.table3", *map(routing, FAMILIES))

@@ -1,7 +1,6 @@
 """Tables 4 to 7 of ICLM: other routers and other aggregations, beside the default of both."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,6 +21,7 @@ from causalnb.lab.report import (
     Arm,
     Claim,
     Measured,
+    OfRows,
     Printed,
     Reading,
     Report,
@@ -92,20 +92,20 @@ def gap(family: str, arms: tuple[str, ...], *place) -> Values:
     return ours - default
 
 
-def told_apart(family: str) -> Callable:
+def told_apart(family: str) -> OfRows:
     """A metric: how differently the two formats are routed, 0 (alike) to 1 (to different modules).
 
     Half the sum over modules of the difference of shares, the mean over cells.
     """
 
-    def read(frame):
+    def read(rows):
         text, symbolic = (
-            [shares(frame, cell, format) for cell in SETS[family]] for format in ("text", "symbolic")
+            [shares(rows, cell, format) for cell in SETS[family]] for format in ("text", "symbolic")
         )
         apart = [abs(a - b).sum(axis=1) / 2 for a, b in zip(text, symbolic, strict=True)]
         return sum(apart) / len(apart)
 
-    return read
+    return OfRows(read)
 
 
 def final_loss(family: str, name: str, profile: str | None = None):
