@@ -248,10 +248,10 @@ def save_figure(
     if wanted and request.width:
         fitting.fit(fig, request.width, text_size(1))
     content = {f".{format}": render(fig, format) for format in wanted if format != "pgf"}
-    for suffix in manifest.RECORDED & set(content):
-        if len(content[suffix]) > LIMIT and not manifest.is_aside():
+    for suffix, data in content.items():
+        if suffix in manifest.RECORDED and len(data) > LIMIT and not manifest.is_aside():
             raise LabError(
-                f"{id}{suffix} has {len(content[suffix]):,} bytes and may have {LIMIT:,}: "
+                f"{id}{suffix} has {len(data):,} bytes and may have {LIMIT:,}: "
                 "draw fewer points or a smaller figure."
             )
     if "pgf" in wanted:  # last: it changes the texts
