@@ -126,9 +126,12 @@ def style() -> ExitStack:
     return undo
 
 
-def text_size(size: float) -> float:
-    """Points of a text that has `size` points in the house style: larger where the style's text is."""
-    return size * mpl.rcParams["font.size"] / RC["font.size"]
+def text_size(points: float) -> float:
+    """Points, in the style that was `requested`, of a text that has `points` in the house style.
+
+    A font.size that a notebook sets for itself does not change them.
+    """
+    return points * _request.get().settings.get("font.size", RC["font.size"]) / RC["font.size"]
 
 
 @contextmanager

@@ -241,6 +241,7 @@ def test_texts_follow_the_style(tmp_path):
             assert figures.text_size(6) == 8 and mpl.rcParams["image.cmap"] == "gray"
             assert mpl.rcParams["axes.labelcolor"] == "red" and not mpl.rcParams["axes.spines.top"]
         assert mpl.rcParams["font.size"] == 30
+        assert figures.text_size(8) == 8
 
 
 def test_requests_that_are_refused(tmp_path):
