@@ -59,7 +59,9 @@ def _curves(ax) -> None:
         ax.axhline(height, color=blue, linestyle=":", marker="", linewidth=1)
         ax.text(0.5, height + up, name, ha="center", fontsize=text_size(8), color=blue)
     ax.set(xlabel="share of parent m among m and n", ylabel="τ of the row − N", ylim=(1.1, 1.82))
-    ax.legend(fontsize=text_size(8), loc="lower center", ncols=2, columnspacing=1, handlelength=1.6)
+    look = {"loc": "lower center", "columnspacing": 1, "handlelength": 1.6}
+    look |= {"ncols": 2} if text_size(1) == 1 else {"bbox_to_anchor": (0.5, 1)}  # two have no room in others
+    ax.legend(fontsize=text_size(8), **look)
 
 
 def _simplex(ax, steps: int = 60) -> None:
