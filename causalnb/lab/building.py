@@ -24,20 +24,20 @@ def status(artefact_id: str, profile: str = "laptop") -> tuple[str, str]:
     short = [job for job, state in wanted.items() if state not in results.USABLE]
     of, why = dict.fromkeys(job[0] for job in short), sorted({wanted[job] for job in short})
     lacking = f"{len(short)} of {len(wanted)} results ({', '.join(of)}) {' or '.join(why)}" if short else ""
-    if not present:
+    if entry is None or not present:
         return "missing", lacking or f"not made yet: causalnb figures {item.id}"
     if lacking:
         return "stale", lacking
-    if entry["profile"] != profile:  # type: ignore[index]
-        return "stale", f"made from {entry['profile']} results"  # type: ignore[index]
-    for name, digest in entry["files"].items():  # type: ignore[index]
+    if entry["profile"] != profile:
+        return "stale", f"made from {entry['profile']} results"
+    for name, digest in entry["files"].items():
         if name not in present:
             return "stale", f"{name} is gone"
         if sha256((folder / name).read_bytes()).hexdigest() != digest:
             return "stale", f"{name} was changed after it was made"
-    if entry["results"] != origin(item, profile):  # type: ignore[index]
+    if entry["results"] != origin(item, profile):
         return "stale", "what it is made from has changed since"
-    if not codebase.index().holds(**entry["code"]):  # type: ignore[index]
+    if not codebase.index().holds(**entry["code"]):
         return "stale", "the code that makes it has changed since"
     if unverified := sum(state == "unverified" for state in wanted.values()):
         return "unverified", f"{unverified} of {len(wanted)} results unverified"

@@ -109,6 +109,6 @@ def report(profile: str | None = None) -> dict:
         "profile": scale.name,
         "machine": here,
         "packages": needs,
-        "work": work(scale),  # type: ignore[arg-type]
+        "work": work(scale.name),
         "problems": problems,
     }

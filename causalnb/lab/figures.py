@@ -126,9 +126,12 @@ def style() -> ExitStack:
     return undo
 
 
-def text_size(size: float) -> float:
-    """Points of a text that has `size` points in the house style: larger where the style's text is."""
-    return size * mpl.rcParams["font.size"] / RC["font.size"]
+def text_size(points: float) -> float:
+    """Points, in the style that was `requested`, of a text that has `points` in the house style.
+
+    A font.size that a notebook sets for itself does not change them.
+    """
+    return points * _request.get().settings.get("font.size", RC["font.size"]) / RC["font.size"]
 
 
 @contextmanager
@@ -248,10 +251,10 @@ def save_figure(
     if wanted and request.width:
         fitting.fit(fig, request.width, text_size(1))
     content = {f".{format}": render(fig, format) for format in wanted if format != "pgf"}
-    for suffix in manifest.RECORDED & set(content):
-        if len(content[suffix]) > LIMIT and not manifest.is_aside():
+    for suffix, data in content.items():
+        if suffix in manifest.RECORDED and len(data) > LIMIT and not manifest.is_aside():
             raise LabError(
-                f"{id}{suffix} has {len(content[suffix]):,} bytes and may have {LIMIT:,}: "
+                f"{id}{suffix} has {len(data):,} bytes and may have {LIMIT:,}: "
                 "draw fewer points or a smaller figure."
             )
     if "pgf" in wanted:  # last: it changes the texts

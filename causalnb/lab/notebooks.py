@@ -1,4 +1,4 @@
-"""Executes a notebook headless, in place, and keeps nothing in it that changes from run to run."""
+"""What notebooks call, and what executes them: headless, in place, keeping nothing that changes by itself."""
 
 import asyncio
 import copy
@@ -8,15 +8,15 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from causalnb.errors import LabError, sentence
-from causalnb.lab import files, profiles
-from causalnb.paths import shown
+from causalnb import paths
+from causalnb.errors import DataError, LabError, sentence
+from causalnb.lab import evidence, files, profiles, tables
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 MISSING = "application/vnd.causalnb.missing+json"  # beside the sentence that `missing` shows
@@ -78,6 +78,48 @@ def missing(error: Exception) -> None:
     display({"text/markdown": f"*{why}*", "text/plain": why, MISSING: {"why": why}}, raw=True)
 
 
+def shown(make: Callable, *given, dpi: int = 150, live: bool = False) -> None:
+    """Show in a notebook what `make(*given)` returns: (figure, alt text), a table, Markdown, lines of a list.
+
+    Where it raises LabError, as `evidence.require` does without results, its sentence is shown instead, and
+    where it raises DataError, `missing` shows which file is not there. Nothing is trained for it, unless it
+    is `live`: then what is short may be. `dpi` is for a figure.
+    """
+    from IPython.display import Markdown, display
+
+    try:
+        with nullcontext() if live else evidence.stored_only():
+            found = make(*given)
+    except DataError as error:
+        return missing(error)
+    except LabError as error:
+        found = f"*Not there yet:* {sentence(error)}"
+    if isinstance(found, tuple):
+        from causalnb.lab import figures
+
+        fig, alt = found
+        return figures.show(fig, alt, dpi)
+    if isinstance(found, list):
+        found = "\n".join(f"- {line}" for line in found)
+    elif isinstance(found, tables.Table):  # the repr of its rows would take most of what a notebook may hold
+        found = found.markdown()
+    display(Markdown(found) if isinstance(found, str) else found)
+
+
+def check(number: int, answer, right: Callable, hint: str) -> str:
+    """What a student is told of the answer to exercise `number`: "Right." where right(answer) is true.
+
+    Else that it is unanswered (None), what it raises, or that it is not right yet; both of these with `hint`.
+    """
+    if answer is None:
+        return f"Exercise {number} is unanswered: fill in answer_{number}."
+    try:
+        good = right(answer)
+    except Exception as error:
+        return f"Your answer raises {type(error).__name__}: {error}. {hint}"
+    return "Right." if good else f"Not yet. {hint}"
+
+
 def digest(source: str) -> str:
     """What `SOURCE` holds for a cell with this source."""
     return sha256(source.encode()).hexdigest()[:16]
@@ -132,7 +174,7 @@ def execute(
     try:
         stored = nbformat.read(path, as_version=4)
     except (OSError, ValueError, AttributeError) as error:
-        name = shown(path.resolve())
+        name = paths.shown(path.resolve())
         raise LabError(f"{name} cannot be read as a notebook ({error}): restore it from git.") from error
     total, at = len(stored.cells), None
 
@@ -158,7 +200,7 @@ def execute(
         except (_NoAnswer, _Failed, _TooLong, CellExecutionError, DeadKernelError) as error:
             if isinstance(error, _NoAnswer) and not last:
                 continue
-            where = shown(path.resolve()) + ("" if at is None else f", cell {at + 1}")
+            where = paths.shown(path.resolve()) + ("" if at is None else f", cell {at + 1}")
             raise LabError(where + _why(error, bounds)) from error
     kept = keep(stored, notebook, fresh)
     clean(notebook)

@@ -262,7 +262,7 @@ def _rules(regime: str, part: str) -> tuple[Any, tuple[str, ...], int]:
 def generate(
     regime: str = "IID",
     n: int = 1000,
-    seed: int = 0,
+    seed: int | list[int] = 0,
     part: str = "train",
     objects: Iterable[int] | None = None,
 ) -> list[Problem]:

@@ -87,11 +87,11 @@ def _contexts(n: int, seed: int) -> list[dict]:
     made, block = [], 0
     while len(made) < n:
         several = min(_BLOCK, n - len(made)) // 12 + 1
-        views = acre.generate("IID", 3 * several, [seed, block])  # type: ignore[arg-type]
+        views = acre.generate("IID", 3 * several, [seed, block])
         panels = [
             problem
             for of_each in zip(
-                *(raven.generate(kind, several, [seed, block], "balanced") for kind in raven.CONFIGURATIONS),  # type: ignore[arg-type]
+                *(raven.generate(kind, several, [seed, block], "balanced") for kind in raven.CONFIGURATIONS),
                 strict=False,
             )
             for problem in of_each

@@ -714,7 +714,10 @@ _ANSWERS = {"published": _published, "balanced": _balanced}
 
 
 def generate(
-    configuration: str = "center_single", n: int = 1000, seed: int = 0, answer_set: str = "published"
+    configuration: str = "center_single",
+    n: int = 1000,
+    seed: int | list[int] = 0,
+    answer_set: str = "published",
 ) -> list[Problem]:
     """n problems of a configuration; DataError on an unknown one, or on another answer set.
 

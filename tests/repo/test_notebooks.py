@@ -1,5 +1,6 @@
 """The anatomy of a notebook (CONTRIBUTING.md), checked on each one, and each check on a faulty one."""
 
+import ast
 import json
 import re
 import statistics
@@ -8,7 +9,7 @@ from itertools import groupby
 import pytest
 
 from causalnb.lab.notebooks import SOURCE, VARIES, digest
-from tests.repo.tree import ROOT, files, notebooks
+from tests.repo.tree import ROOT, code_of, files, notebooks
 
 
 def text(cell: dict) -> str:
@@ -233,6 +234,17 @@ def test_names_and_places():
     assert all(re.fullmatch(r"\d\d_[a-z0-9_]+\.ipynb", name) for name in names)
     assert len({name[:2] for name in names}) == len(names)
     assert {path for path in files() if path.suffix == ".ipynb"} == set(notebooks())
+
+
+def test_what_all_notebooks_share_is_imported():
+    """`check` and `shown` of causalnb.lab.notebooks, so that a student meets one of each."""
+    own = {
+        (path.name, node.name)
+        for path in notebooks()
+        for node in ast.walk(ast.parse(code_of(json.loads(path.read_text()))))
+        if isinstance(node, ast.FunctionDef) and node.name in ("check", "shown", "stored", "picture")
+    }
+    assert not own
 
 
 def test_the_readme_lists_every_notebook():

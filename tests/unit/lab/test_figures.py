@@ -220,6 +220,56 @@ def test_titles_and_legends_are_broken_until_they_fit():
         plt.close(fig)
 
 
+def meeting(texts):
+    boxes = [text.get_window_extent() for text in texts]
+    return [(i, j) for i, one in enumerate(boxes) for j in range(i) if one.overlaps(boxes[j])]
+
+
+def test_labels_one_above_the_other_get_height_and_those_in_a_row_shrink():
+    names = [f"name {number},\nin two lines" for number in range(6)]
+    with figures.style():
+        fig, (upright, across) = plt.subplots(1, 2, figsize=(9, 1.6))
+        upright.set_yticks(range(6), names)
+        across.set_xticks(range(6), names)
+        fig.draw_without_rendering()
+        assert meeting(upright.get_yticklabels())
+        fitting.fit(fig, 9.0, 1.0)
+        fig.draw_without_rendering()
+        assert not meeting(upright.get_yticklabels()) and 1.6 < fig.get_figheight() < 3
+        assert not meeting(across.get_xticklabels())
+        assert {label.get_fontsize() for label in upright.get_yticklabels()} == {9}
+        assert 5.4 <= {label.get_fontsize() for label in across.get_xticklabels()}.pop() < 9
+        plt.close(fig)
+
+
+def test_a_legend_below_leaves_the_name_of_the_axis_free():
+    with figures.style():
+        fig, ax = plt.subplots(figsize=(4, 2))
+        ax.plot([0, 1], label="a line")
+        ax.set(xlabel="the name of the axis")
+        legend = ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25))
+        fig.draw_without_rendering()
+        assert meeting([legend, ax.xaxis.label])
+        fitting.fit(fig, 4.0, 1.0)
+        fig.draw_without_rendering()
+        assert not meeting([legend, ax.xaxis.label])
+        plt.close(fig)
+
+
+@pytest.mark.parametrize("boxed, near", [(False, 0.5), (True, 0.52)])
+def test_texts_within_axes_that_meet_shrink(boxed, near):
+    look = {"bbox": {"boxstyle": "round"}} if boxed else {}
+    with figures.style():
+        fig, ax = plt.subplots(figsize=(4, 2))
+        texts = [ax.text(x, 0.5, "a text", ha="center", **look) for x in (0.4, near, 0.9)]
+        fitting.fit(fig, 4.0, 1.0)
+        fig.draw_without_rendering()
+        assert not meeting([text.get_bbox_patch() or text for text in texts] if boxed else texts)
+        sizes = [text.get_fontsize() for text in texts]
+        assert 5.4 <= sizes[0] < 9 and sizes[1] < 9 and sizes[2] == 9
+        plt.close(fig)
+
+
 def test_a_word_that_is_too_long_shrinks_or_is_named(caplog):
     with figures.style():
         for letters, named in ((60, False), (200, True)):
@@ -241,6 +291,7 @@ def test_texts_follow_the_style(tmp_path):
             assert figures.text_size(6) == 8 and mpl.rcParams["image.cmap"] == "gray"
             assert mpl.rcParams["axes.labelcolor"] == "red" and not mpl.rcParams["axes.spines.top"]
         assert mpl.rcParams["font.size"] == 30
+        assert figures.text_size(8) == 8
 
 
 def test_requests_that_are_refused(tmp_path):

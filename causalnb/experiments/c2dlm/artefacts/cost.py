@@ -63,7 +63,7 @@ def cost_figure():
     """(figure, alt): cost against hidden reasoning tokens, output at the printed price and at twice that."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     p, hidden = printed_cost(), range(0, 6001, 500)
     fig, ax = plt.subplots(figsize=(5.6, 3.0))
@@ -75,10 +75,10 @@ def cost_figure():
         told.append(f"{label}: {values[0]:.2f} to {values[-1]:.2f} dollars")
     stated = p["cost in USD"]
     ax.axhline(stated, color="black", linewidth=1, linestyle=":", marker="")
-    ax.text(hidden[-1], stated, f"printed: ${stated:.2f}", ha="right", va="bottom", fontsize=8)
+    ax.text(hidden[-1], stated, f"printed: ${stated:.2f}", ha="right", va="bottom", fontsize=text_size(8))
     ax.set(xlabel="hidden reasoning tokens a call", ylim=(0, None))
     ax.set_ylabel("dollars per million\ntokens of text")
-    ax.legend(fontsize=8)
+    ax.legend(fontsize=text_size(8))
     return fig, (
         f"Cost against 0 to {hidden[-1]:,} hidden tokens a call. {'; '.join(told)}; "
         "a line at the printed cost."

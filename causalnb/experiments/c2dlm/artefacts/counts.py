@@ -109,7 +109,7 @@ def selection_figure(draws: int = 20_000, settled=(0.0, 0.5, 0.8)):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     fig, ax = plt.subplots(figsize=(5.8, 2.9))
     luck, told, bins, lead = {}, [], np.linspace(0, 4, 41), printed_lead()
@@ -126,10 +126,10 @@ def selection_figure(draws: int = 20_000, settled=(0.0, 0.5, 0.8)):
         )
     ax.axvline(lead, color="black", linewidth=1, linestyle=":")
     above = {"va": "top", "transform": ax.get_xaxis_transform()}
-    ax.text(lead + 0.05, 0.99, f"printed: {lead:.2f}", fontsize=8, **above)
+    ax.text(lead + 0.05, 0.99, f"printed: {lead:.2f}", fontsize=text_size(8), **above)
     ax.set(xlabel="best of four equal settings − mean of the four, points", ylim=(0, None))
     ax.set_ylabel("percent of repetitions")
-    ax.legend(fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.92))
+    ax.legend(fontsize=text_size(8), loc="upper right", bbox_to_anchor=(1, 0.92))
     alt = (
         f"Histograms of the lead that the best of {len(ALPHAS)} equally good settings has by luck. "
         f"{'; '.join(told)}. A line at the printed lead, {lead:.2f} points."

@@ -74,7 +74,7 @@ def figure(seed: int = 0):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     found, words = dependence_structures(seed)
     ticks, labels = _labels(words)
@@ -100,10 +100,10 @@ def figure(seed: int = 0):
         ax.scatter(columns, rows, s=13, color=COLOURS[colour], marker=marker, linewidths=1, label=label)
         told.append(f"{len(rows)} entries {value:+d}")
     ax.set_title("C2DLM: what its loss asks of attention")
-    ax.legend(loc="upper center", ncols=2, fontsize=7, handletextpad=0.2, columnspacing=0.8)
+    ax.legend(loc="upper center", ncols=2, fontsize=text_size(7), handletextpad=0.2, columnspacing=0.8)
     for ax in axes:
-        ax.set_xticks(ticks, labels, rotation=90, fontsize=5.5)
-        ax.set_yticks(ticks, labels if ax is axes[0] else [], fontsize=5.5)
+        ax.set_xticks(ticks, labels, rotation=90, fontsize=text_size(5.5))
+        ax.set_yticks(ticks, labels if ax is axes[0] else [], fontsize=text_size(5.5))
         ax.grid(False)
         ax.set_xlabel("token seen")
     axes[0].set_ylabel("token predicted")

@@ -119,7 +119,7 @@ def pipeline_figure(one: Chain | None = None, model=None):
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Rectangle
 
-    from causalnb.lab.figures import COLOURS, draw_graph
+    from causalnb.lab.figures import COLOURS, draw_graph, text_size
 
     one, model = one or chain(), model or model_of()
     found = arrays(model, one)
@@ -136,7 +136,9 @@ def pipeline_figure(one: Chain | None = None, model=None):
     axes[0, 1].imshow(mask.numpy(), cmap=colours, vmin=-1, vmax=1)
     for q in range(tokens):
         for k in range(tokens):
-            axes[0, 1].text(k, q, SIGNS[int(mask[q, k])], ha="center", va="center", color="white", fontsize=9)
+            axes[0, 1].text(
+                k, q, SIGNS[int(mask[q, k])], ha="center", va="center", color="white", fontsize=text_size(9)
+            )
     for ax, name in ((axes[0, 2], "attention"), (axes[1, 1], "weighted")):
         picture = ax.imshow(found[name].numpy(), vmin=0)
         fig.colorbar(picture, ax=ax, shrink=0.75)
@@ -147,12 +149,12 @@ def pipeline_figure(one: Chain | None = None, model=None):
             axes[1, 1].add_patch(Rectangle((k - 0.38, q - 0.38), 0.76, 0.76, fill=False, **look))
     for ax in (axes[0, 1], axes[0, 2], axes[1, 1]):
         ax.grid(False)
-        ax.set_xticks(range(tokens), one.seen, rotation=90, fontsize=7)
-        ax.set_yticks(range(tokens), one.words, fontsize=7)  # masked where the x axis has a box
+        ax.set_xticks(range(tokens), one.seen, rotation=90, fontsize=text_size(7))
+        ax.set_yticks(range(tokens), one.words, fontsize=text_size(7))  # masked where the x axis has a box
         ax.set(xlabel="key k (cause)", ylabel="query q (effect)")
     edge = {"edgecolor": "black", "linewidth": 0.5}
     axes[1, 0].bar(range(tokens), found["norms"].tolist(), color=COLOURS["green"], **edge)
-    axes[1, 0].set_xticks(range(tokens), one.seen, rotation=90, fontsize=7)
+    axes[1, 0].set_xticks(range(tokens), one.seen, rotation=90, fontsize=text_size(7))
     axes[1, 0].set(xlabel="key k", ylabel="norm of the value")
 
     rows = found["rows"]
@@ -166,15 +168,15 @@ def pipeline_figure(one: Chain | None = None, model=None):
     ax.axvline(0, color="black", linewidth=0.8)
     pairs = [(one.words[q], one.seen[q]) for q in valid]
     names = [word if word == seen else f"{word} ({seen})" for word, seen in pairs]
-    ax.set_yticks(places, names, fontsize=7)
+    ax.set_yticks(places, names, fontsize=text_size(7))
     ax.set(xlabel="loss of the row")
-    ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.4, -0.2), ncols=2)
+    ax.legend(fontsize=text_size(7), loc="upper center", bbox_to_anchor=(0.4, -0.2), ncols=2)
     for ax, title in zip(axes.flat, TITLES, strict=True):
-        ax.set_title(title, fontsize=9, loc="left")
+        ax.set_title(title, fontsize=text_size(9), loc="left")
     fig.suptitle(
         f"loss {found['total']:.2f} = diffusion {found['diffusion']:.2f} "
         f"+ γ {GAMMA:g} × mean of the rows {found['reattention']:.2f}",
-        fontsize=9,
+        fontsize=text_size(9),
     )
     edges = "; ".join(f"{effect} from {' and '.join(causes)}" for effect, causes in one.graph.edges.items())
     low, high = float(found["norms"].min()), float(found["norms"].max())

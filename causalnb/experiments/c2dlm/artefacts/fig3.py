@@ -12,7 +12,7 @@ def orders_figure(orders: tuple[str, ...] = ORDERS):
     import matplotlib.pyplot as plt
     from matplotlib.patches import FancyArrowPatch
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     looks = {  # whether the effect is said first
         False: {"linewidth": 0.5, "color": "0.75", "linestyle": (0, (4, 2))},
@@ -31,9 +31,9 @@ def orders_figure(orders: tuple[str, ...] = ORDERS):
                 ax.add_patch(FancyArrowPatch(*ends, **look))
         for name, height in place.items():
             bold = "bold" if name == cot.TARGET else "normal"
-            ax.text(0.12, height, name, fontsize=6, va="center", fontweight=bold)
+            ax.text(0.12, height, name, fontsize=text_size(6), va="center", fontweight=bold)
         ax.set(xlim=(-1.15, 0.95), ylim=(-12.6, 0.6))
-        ax.set_title(f"{mode}\n{cot.violations(names)} of 23 reversed", fontsize=7)
+        ax.set_title(f"{mode}\n{cot.violations(names)} of 23 reversed", fontsize=text_size(7))
         ax.set_axis_off()
     told = "; ".join(
         f"{mode}: {cot.violations(cot.order(mode))} reversed, {cot.TARGET} in place "

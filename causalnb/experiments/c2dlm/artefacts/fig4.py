@@ -46,6 +46,8 @@ def curves_figure(profile: str | None = None):
     """(figure, alt): Figure 4, exact answers and right steps on validation inputs during training, by arm."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     evidence.require(NORMAL, profile, CURVES)
     found = results.curves(NORMAL, profile, CURVES)
     config = registry.config(NORMAL, "diffusion", profile)
@@ -61,7 +63,7 @@ def curves_figure(profile: str | None = None):
         ax.set(xlabel="training step", ylabel=f"{title}, share (smoothed)", ylim=(0, None))
         upper = ax.secondary_xaxis("top", functions=(lambda step: step / steps, lambda epoch: epoch * steps))
         upper.set_xlabel("epoch")
-    axes[0].legend(fontsize=8)
+    axes[0].legend(fontsize=text_size(8))
     return fig, (
         "Two panels of learning curves over training steps, the mean over seeds in a band from the "
         f"lowest to the highest seed. {'; '.join(told)}."

@@ -24,7 +24,7 @@ def speed_ups(profile: str | None = None) -> dict:
 
 
 def _draw_speed_ups(ax, found: dict) -> None:
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
     from causalnb.lab.tables import paper
 
     text = paper("c2dlm.text")
@@ -38,7 +38,7 @@ def _draw_speed_ups(ax, found: dict) -> None:
     for where, line in ((1, "-"), (stated, "--")):
         ax.axvline(where, color="0.4", linewidth=1, linestyle=line, marker="")
     names = [NAMES[arm].replace(" (ours)", "").replace(" ", "\n", 1) for arm in found]
-    ax.set_yticks([-place for place in range(len(found))], names, fontsize=8)
+    ax.set_yticks([-place for place in range(len(found))], names, fontsize=text_size(8))
     most = max(quotient or 0.0 for one in found.values() for quotient in one.quotients.values())
     ax.set(
         xlabel="speed-up over SFT, by seed\n(× at 0: not reached)",
@@ -52,6 +52,8 @@ def curves_figure(profile: str | None = None):
     """(figure, alt): Figure 5, accuracy during training on STG_H, and the speed-up of every seed."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     found = speed_ups(profile)  # LabError first, where results are missing
     history = results.curves(STG_H, profile, LOOKS)
     fig, axes = plt.subplots(1, 3, figsize=(8.0, 2.5), width_ratios=[1, 1, 0.85])
@@ -63,7 +65,9 @@ def curves_figure(profile: str | None = None):
         ax.set(xlabel="training step", ylabel="share right, smoothed", title=title)
         ax.set_ylim(bottom=0)
     axes[1].set_ylabel("")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    fig.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=text_size(8)
+    )
     _draw_speed_ups(axes[2], found)
     told += [f"speed-up of {NAMES[arm]}: {one}" for arm, one in found.items()]
     stated = axes[2].get_title().rpartition(" ")[2]

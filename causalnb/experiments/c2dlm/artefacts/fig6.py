@@ -39,13 +39,15 @@ def answer_figure(profile: str | None = None):
     """(figure, alt): Figure 6, the answer's weighted attention to attributes, as a map and as bars."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     flows = {name: games.attribute_flow(name, "weighted", profile)[:, -1] for name in ("diffusion", "c2dlm")}
     fig, axes = plt.subplots(2, 2, figsize=(5.8, 2.7), sharex="col", sharey="row", height_ratios=[0.3, 1])
     top, told = max(flow.mean(0).max() for flow in flows.values()), []
     for (strip, bars), (name, flow) in zip(axes.T, flows.items(), strict=True):
         strip.imshow(flow.mean(0)[None], aspect="auto", vmin=0, vmax=top)
-        strip.set_yticks([0], ["answer"], fontsize=8)
-        strip.set_title(NAMES[name], fontsize=9, loc="left")
+        strip.set_yticks([0], ["answer"], fontsize=text_size(8))
+        strip.set_title(NAMES[name], fontsize=text_size(9), loc="left")
         strip.grid(False)
         told.append(f"{NAMES[name]}: {games.listed(games.answer_bars(bars, flow))}")
     axes[1, 0].set_ylabel("share of the answer's\nweighted attention")

@@ -21,7 +21,7 @@ def graph_figure():
     import matplotlib.pyplot as plt
     import networkx as nx
 
-    from causalnb.lab.figures import COLOURS, draw_graph
+    from causalnb.lab.figures import COLOURS, draw_graph, text_size
 
     graph = nx.DiGraph((cause, effect) for effect, causes in cot.GRAPH.items() for cause in causes)
     dead = [name for name in cot.STEPS if not graph.out_degree(name) and name != cot.TARGET]
@@ -37,7 +37,7 @@ def graph_figure():
     draw_graph(ax, graph, pos=place, size=1700, colours=colours)
     for kind, (colour, _) in kinds.items():
         ax.scatter([], [], s=70, color=COLOURS[colour], edgecolors="black", linewidths=0.8, label=kind)
-    ax.legend(fontsize=8, loc="lower right")
+    ax.legend(fontsize=text_size(8), loc="lower right")
     told = "; ".join(f"{effect} from {' and '.join(causes)}" for effect, causes in cot.GRAPH.items())
     return fig, (
         f"The graph of COT-OrderPerturb: {graph.number_of_nodes()} variables, "

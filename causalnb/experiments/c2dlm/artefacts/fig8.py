@@ -8,6 +8,8 @@ def maps_figure(profile: str | None = None):
     """(figure, alt): Figure 8, attention from attribute to attribute, raw and weighted, SFT and C2DLM."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     maps = {title: flow.mean(0) for title, flow in flows(profile).items()}
     fig, axes = plt.subplots(2, 2, figsize=(5.6, 4.6), sharex=True, sharey=True)
     top, told = max(flow.max() for flow in maps.values()), []
@@ -16,14 +18,14 @@ def maps_figure(profile: str | None = None):
         ax.axhline(7.5, color="white", linewidth=2, marker="", linestyle="-")
         for edge in (2.5, 5.5):
             ax.axvline(edge, color="white", linewidth=1, marker="", linestyle="--")
-        ax.set_title(title, fontsize=9, loc="left")
-        ax.set_xticks(range(8), kinds(), rotation=40, ha="right", fontsize=6)
-        ax.set_yticks(range(9), [*kinds(), "Answer"], fontsize=6)
+        ax.set_title(title, fontsize=text_size(9), loc="left")
+        ax.set_xticks(range(8), kinds(), rotation=40, ha="right", fontsize=text_size(6))
+        ax.set_yticks(range(9), [*kinds(), "Answer"], fontsize=text_size(6))
         ax.grid(False)
         told.append(f"{title}: the answer's row is {listed(flow[-1])}; the largest entry is {flow.max():.3f}")
     for ax in axes[-1]:
-        ax.set_xlabel("key: causal | spurious | irrelevant", fontsize=7)
-    fig.supylabel("query", fontsize=8)
+        ax.set_xlabel("key: causal | spurious | irrelevant", fontsize=text_size(7))
+    fig.supylabel("query", fontsize=text_size(8))
     fig.colorbar(image, ax=axes.ravel().tolist(), label="share of the query's attention", shrink=0.6)
     return fig, f"Four maps, nine queries by eight attributes. {'; '.join(told)}."
 

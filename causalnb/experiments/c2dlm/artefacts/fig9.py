@@ -8,12 +8,14 @@ def bars_figure(profile: str | None = None):
     """(figure, alt): Figure 9, the answer's attention to each attribute, raw and weighted, SFT and C2DLM."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     rows = {title: flow[:, -1] for title, flow in flows(profile).items()}
     fig, axes = plt.subplots(4, 1, figsize=(4.4, 4.9), sharex=True, sharey=True)
     told = []
     for ax, (title, shares) in zip(axes, rows.items(), strict=True):
         told.append(f"{title}: {listed(answer_bars(ax, shares))}")
-        ax.set_title(title, fontsize=9, loc="left")
+        ax.set_title(title, fontsize=text_size(9), loc="left")
         ax.set_ylabel("share")
     ax.set_ylim(bottom=0)
     legend_of_kinds(fig)

@@ -45,7 +45,7 @@ def answer_bars(ax, shares) -> list[float]:
     """Draw the answer's row (seeds, 8) as bars with intervals over seeds; the means."""
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
     from causalnb.lab.statistics import mean_ci
 
     summaries = [mean_ci(column) for column in shares.T]
@@ -53,7 +53,7 @@ def answer_bars(ax, shares) -> list[float]:
         colour, hatch = KINDS[kind]
         look = {"color": COLOURS[colour], "hatch": hatch, "edgecolor": "black", "linewidth": 0.6}
         ax.bar(place, summary.mean, yerr=np.nan_to_num(summary.half), capsize=2, **look)
-    ax.set_xticks(range(len(summaries)), kinds(), rotation=40, ha="right", fontsize=7)
+    ax.set_xticks(range(len(summaries)), kinds(), rotation=40, ha="right", fontsize=text_size(7))
     ax.grid(axis="x", visible=False)
     return [summary.mean for summary in summaries]
 
@@ -62,11 +62,11 @@ def legend_of_kinds(fig) -> None:
     """Below the figure, what the bars of each kind of attribute look like."""
     from matplotlib.patches import Patch
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     looks = {kind: {"facecolor": COLOURS[colour], "hatch": hatch} for kind, (colour, hatch) in KINDS.items()}
     patches = [Patch(edgecolor="black", label=kind, **look) for kind, look in looks.items()]
-    fig.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=8)
+    fig.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=text_size(8))
 
 
 def listed(means) -> str:

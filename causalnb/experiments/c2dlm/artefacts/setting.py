@@ -12,7 +12,7 @@ def masks_figure(seed: int = 0):
     import matplotlib.pyplot as plt
 
     from causalnb.experiments.c2dlm.data import reasoning_rows
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     fig, axes = plt.subplots(2, 3, figsize=(7.4, 5.0))
     told = []
@@ -35,7 +35,7 @@ def masks_figure(seed: int = 0):
         ax.set_ylabel("query: token of the response")
     for ax in axes[1]:
         ax.set_xlabel("key: token of the text")
-    axes[0, 0].legend(fontsize=7, loc="lower left", markerscale=1.5)
+    axes[0, 0].legend(fontsize=text_size(7), loc="lower left", markerscale=1.5)
     return fig, (
         "Six masks, one a task; rows are the tokens of the response, columns those of the whole "
         f"text, the prompt shaded. {'; '.join(told)}."

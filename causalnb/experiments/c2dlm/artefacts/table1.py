@@ -107,7 +107,7 @@ def orders_figure(profile: str | None = None):
     """(figure, alt): accuracy by order, the paper's models on the left, our twins over seeds on the right."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import COLOURS, intervals
+    from causalnb.lab.figures import COLOURS, intervals, text_size
 
     modes = ("normal", "LR", "DFS", "R2", "R1", "OF", "R3", "RE", "no_cot")  # by the place of the answer
     ours, nearest = scores(profile), 100 * baselines(profile)["nearest training input"]
@@ -127,7 +127,7 @@ def orders_figure(profile: str | None = None):
     for ax, title in zip(axes, ("the paper, one seed", "ours"), strict=True):
         ax.set_xticks(places, [mode.replace("no_cot", "no\nCOT") for mode in modes])
         ax.set(xlabel="order of the steps", title=title, ylim=(-3, None))
-        ax.legend(fontsize=7, loc="best")
+        ax.legend(fontsize=text_size(7), loc="best")
     axes[0].set_ylabel("accuracy, %")
     return fig, (
         "Accuracy by the order of the steps. Left, the four models of the paper. Right, "

@@ -118,7 +118,7 @@ def downstream_figure(profile: str | None = None):
     """(figure, alt): paired differences from plain diffusion, for C2DLM and for the placebo graph."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import intervals
+    from causalnb.lab.figures import intervals, text_size
 
     fig, ax = plt.subplots(figsize=(5.8, 3.0))
     names, told = [*measures()][::-1], []
@@ -132,7 +132,7 @@ def downstream_figure(profile: str | None = None):
     ax.axhline(0.5, color="0.8", linewidth=1)
     ax.set_yticks(range(len(names))[::-1], names[::-1])
     ax.set_xlabel("minus plain diffusion, points (paired seeds, 95 % interval)")
-    ax.legend(fontsize=8, loc="best")
+    ax.legend(fontsize=text_size(8), loc="best")
     return fig, (
         "Differences from plain diffusion on six synthetic tasks and their mean, points with 95 % "
         f"intervals, a line at 0. {'; '.join(told)}."

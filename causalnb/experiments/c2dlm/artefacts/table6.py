@@ -131,7 +131,7 @@ def ablation_figure(profile: str | None = None):
     """(figure, alt): every setting's paired difference from C2DLM's default, a panel for each metric."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import intervals
+    from causalnb.lab.figures import intervals, text_size
 
     found, told = gaps(profile), []
     fig, axes = plt.subplots(1, len(found), figsize=(8.6, 3.1), sharey=True)
@@ -144,9 +144,9 @@ def ablation_figure(profile: str | None = None):
             intervals(ax, [place], [gap], *look, across=True)
             told.append(f"{heading}, {name} {gap.mean:+.1f} ± {gap.half:.1f}")
         ax.axvline(0, color="black", linewidth=1, linestyle=":")
-        ax.set_title(heading.replace(": ", ":\n"), fontsize=9)
+        ax.set_title(heading.replace(": ", ":\n"), fontsize=text_size(9))
     axes[0].set_yticks(range(len(column))[::-1], column)
-    fig.supxlabel("minus C2DLM's default, points (paired seeds, 95 % interval)", fontsize=9)
+    fig.supxlabel("minus C2DLM's default, points (paired seeds, 95 % interval)", fontsize=text_size(9))
     return fig, (
         "Differences from C2DLM with its default alpha, points with 95 % intervals, a panel for "
         f"each metric, a line at 0; a bar marks the default. {'; '.join(told)}."

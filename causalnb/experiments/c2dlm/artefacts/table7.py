@@ -150,7 +150,7 @@ def simulated_figure(instances: int = 48, rates=RATES, slip: float = 0.05):
     """(figure, alt): what raters score, and the recall, as effects or causes are left out or exchanged."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     kinds = {
         "drop_effects": "whole effects left out",
@@ -172,7 +172,9 @@ def simulated_figure(instances: int = 48, rates=RATES, slip: float = 0.05):
             told.append(f"{title}, {label}: {values[0]:.2f} to {values[-1]:.2f}")
         ax.set(title=title, xlabel="rate", ylim=(0, 1.05))
     axes[0].set_ylabel("share")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8)
+    fig.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=text_size(8)
+    )
     return fig, f"Three panels, simulated, rate 0 to {rates[-1]:g}. {'; '.join(told)}."
 
 

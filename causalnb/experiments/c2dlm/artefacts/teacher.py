@@ -101,7 +101,7 @@ def coverage_figure(found: dict[str, dict[str, int]]):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     fig, ax = plt.subplots(figsize=(7.0, 0.55 + 0.34 * len(found)))
     places, left, told = np.arange(len(found))[::-1], np.zeros(len(found)), []
@@ -119,10 +119,10 @@ def coverage_figure(found: dict[str, dict[str, int]]):
         shares = (f"{title} {percent:.0f} %" for title, percent in zip(found, width, strict=True))
         told.append(f"{label}: {', '.join(shares)}")
         left = left + width
-    ax.set_yticks(places, found, fontsize=8)
+    ax.set_yticks(places, found, fontsize=text_size(8))
     ax.set(xlim=(0, 100), xlabel="edges of the graphs, %")
     ax.grid(axis="y", visible=False)
-    ax.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3, fontsize=7.5)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3, fontsize=text_size(7.5))
     return fig, f"Stacked bars, one a source. {'; '.join(told)}."
 
 

@@ -38,13 +38,17 @@ def masks_figure():
     """(figure, alt): each mask as a matrix, and who reads whom, one output's inputs in bold."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     fig, axes = plt.subplots(2, len(MASKS), figsize=(9.2, 3.9), height_ratios=[1.6, 1])
     told, middle = [], TOKENS // 2
     for (top, below), (name, mask) in zip(axes.T, masks().items(), strict=True):
         depth = layers_until_full(mask)
         later = "never whole" if depth is None else f"whole after {depth} layer{'s' * (depth > 1)}"
         squares(top, mask, vmax=1.25)
-        top.set_title(f"{name}\n{cut_pairs(mask)} of {mask.numel()} pairs cut\n{later}", fontsize=8)
+        top.set_title(
+            f"{name}\n{cut_pairs(mask)} of {mask.numel()} pairs cut\n{later}", fontsize=text_size(8)
+        )
         _readers(below, mask, middle)
         told.append(f"{name} cuts {cut_pairs(mask)} pairs and is {later}")
     axes[0, 0].set(ylabel="output token", xlabel="input token")

@@ -45,7 +45,7 @@ def loops_figure():
     """(figure, alt): five graphs without loops, what h says of each, and which independences it has."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import draw_graph
+    from causalnb.lab.figures import draw_graph, text_size
 
     fig, axes = plt.subplots(1, len(LOOP_FREE), figsize=(9.2, 2.5))
     told = []
@@ -55,7 +55,7 @@ def loops_figure():
         draw_graph(ax, graph, labels, _arc(nodes), marked, size=330)
         h, said = _said(facts(graph), nodes, wrong)
         ax.set_title(panel)
-        look = {"ha": "center", "va": "top", "fontsize": 8}
+        look = {"ha": "center", "va": "top", "fontsize": text_size(8)}
         ax.text(0.5, -0.02, f"$h = {h}$\n{said}", transform=ax.transAxes, **look)
         told.append(f"{panel}: h is {h}, {said}".translate({10: " ", 36: None, 95: None}))
     return fig, "Five graphs that meet the no-loop constraint. " + "; ".join(told) + "."

@@ -27,7 +27,7 @@ def blanket_figure():
     import matplotlib.pyplot as plt
     import networkx as nx
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     graph = family()
     blanket = blanket_of(graph, "A")
@@ -36,7 +36,7 @@ def blanket_figure():
     fills = [COLOURS[FILLS[role[node]]] if node in role else "white" for node in graph]
     look = {"ax": ax, "node_size": 620}
     nx.draw_networkx_nodes(graph, PLACES, edgecolors="black", linewidths=1, node_color=fills, **look)
-    nx.draw_networkx_labels(graph, PLACES, ax=ax, font_size=10)
+    nx.draw_networkx_labels(graph, PLACES, ax=ax, font_size=text_size(10))
     for seen, line in (
         (True, {"width": 2.4, "edge_color": "black", "style": "-"}),
         (False, {"width": 1.0, "edge_color": "0.55", "style": "--"}),
@@ -45,7 +45,7 @@ def blanket_figure():
         nx.draw_networkx_edges(graph, PLACES, edges, arrowsize=14, **line, **look)
     for node, (x, y) in PLACES.items():
         if role.get(node, "self") != "self":
-            ax.text(x, y - 0.27, role[node], ha="center", va="top", fontsize=8)
+            ax.text(x, y - 0.27, role[node], ha="center", va="top", fontsize=text_size(8))
     ax.margins(0.12, 0.14)
     ax.set_axis_off()
     told = "; ".join(f"{name}: {', '.join(sorted(nodes))}" for name, nodes in blanket.items())

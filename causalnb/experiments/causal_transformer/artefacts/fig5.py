@@ -46,7 +46,7 @@ def _curves(ax) -> None:
     """The tau of a row of two neighbours, without self-loop and with one of 1/3."""
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     share, blue = np.linspace(0, 1, 101), COLOURS["blue"]
     for label, loop, colour, line in (
@@ -57,16 +57,18 @@ def _curves(ax) -> None:
         ax.plot(share, heights, color=colour, linestyle=line, marker="", label=label)
     for height, name, up in ((tau_of(0.5, 0.5), "H' − N", -0.05), (tau_of(1), "H'' − N", 0.015)):
         ax.axhline(height, color=blue, linestyle=":", marker="", linewidth=1)
-        ax.text(0.5, height + up, name, ha="center", fontsize=8, color=blue)
+        ax.text(0.5, height + up, name, ha="center", fontsize=text_size(8), color=blue)
     ax.set(xlabel="share of parent m among m and n", ylabel="τ of the row − N", ylim=(1.1, 1.82))
-    ax.legend(fontsize=8, loc="lower center", ncols=2, columnspacing=1, handlelength=1.6)
+    look = {"loc": "lower center", "columnspacing": 1, "handlelength": 1.6}
+    look |= {"ncols": 2} if text_size(1) == 1 else {"bbox_to_anchor": (0.5, 1)}  # two have no room in others
+    ax.legend(fontsize=text_size(8), **look)
 
 
 def _simplex(ax, steps: int = 60) -> None:
     """The tau of rows of three weights, self, m and n; the line is H', the dashed one a self-loop of 1/3."""
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     grid = [(a, b, steps - a - b) for a in range(steps + 1) for b in range(steps + 1 - a)]
     own, m, n = np.array(grid).T / steps
@@ -78,14 +80,14 @@ def _simplex(ax, steps: int = 60) -> None:
     for corner, name, side in ((0, "self", "right"), (1, "n", "left"), (0.5, "m", "center")):
         ax.text(corner, 0.93 if name == "m" else -0.03, name, ha=side, va="top" if name != "m" else "center")
     ax.set_aspect("equal")
-    ax.set_title("white: τ = H'; dashed: self = 1/3;\ndot: all three 1/3", fontsize=8, pad=18)
+    ax.set_title("white: τ = H'; dashed: self = 1/3;\ndot: all three 1/3", fontsize=text_size(8), pad=18)
     ax.set_axis_off()
     ax.figure.colorbar(shade, ax=ax, shrink=0.8, label="τ of the row − N", format="%.2f")
 
 
 def _intervals(ax) -> None:
     """The interval of each version; where it is empty, an arrow from its lower to its upper end."""
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     found = intervals()
     for place, (low, high) in enumerate(found.values()):
@@ -94,13 +96,13 @@ def _intervals(ax) -> None:
         if empty:
             arrow = {"arrowstyle": "-|>", "color": colour, "linestyle": "--"}
             ax.annotate("", (high, place), (low, place), arrowprops=arrow)
-            ax.text((low + high) / 2, place - 0.12, "empty", color=colour, ha="center", fontsize=8)
+            ax.text((low + high) / 2, place - 0.12, "empty", color=colour, ha="center", fontsize=text_size(8))
         else:
             look = {"linestyle": "-", "linewidth": 5, "color": colour, "marker": ""}
             ax.plot([low, high], [place, place], solid_capstyle="butt", **look)
         for end, side in zip((low, high), sides, strict=True):
-            ax.text(end, place - 0.12, f"{end:.2f}", ha=side, fontsize=7)
-    ax.set_yticks(range(len(found)), [name.replace(", ", ",\n") for name in found], fontsize=8)
+            ax.text(end, place - 0.12, f"{end:.2f}", ha=side, fontsize=text_size(7))
+    ax.set_yticks(range(len(found)), [name.replace(", ", ",\n") for name in found], fontsize=text_size(8))
     ax.set(xlabel="τ by rows + τ by columns − 2N", xlim=(2.0, 4.35), ylim=(len(found) - 0.5, -0.6))
 
 

@@ -90,11 +90,13 @@ def _column(ax, names, x: float, stack: str) -> dict:
     """Boxes upwards with arrows between and skips around sublayers; returns their centres."""
     from matplotlib.patches import FancyBboxPatch
 
+    from causalnb.lab.figures import text_size
+
     places = {name: (x, 0.95 * row) for row, name in enumerate(names)}
     for name, (_, y) in places.items():
         look = {"facecolor": SHADES.get(name, "#FFFFFF"), "edgecolor": "black"}
         ax.add_patch(FancyBboxPatch((x - 1.3, y - 0.26), 2.6, 0.52, boxstyle="round,pad=0.02", **look))
-        ax.text(x, y, BOXES[name], ha="center", va="center", fontsize=8.5)
+        ax.text(x, y, BOXES[name], ha="center", va="center", fontsize=text_size(8.5))
     heights = [y for _, y in places.values()]
     for low, high in pairwise(heights):
         _arrow(ax, (x, low + 0.28), (x, high - 0.28))
@@ -104,7 +106,7 @@ def _column(ax, names, x: float, stack: str) -> dict:
     top = heights[-1]
     _arrow(ax, (x, top + 0.28), (x, top + 0.75))
     name = "states" if stack == "encoder" else "next token"
-    ax.text(x, top + 0.82, f"{stack}: {name}", ha="center", va="bottom", fontsize=9, weight="bold")
+    ax.text(x, top + 0.82, f"{stack}: {name}", ha="center", va="bottom", fontsize=text_size(9), weight="bold")
     return places
 
 
@@ -129,7 +131,7 @@ def _cross(ax, places) -> None:
 
 def _measured(ax, place, side: int, weights, self_loop) -> None:
     """The map of a self-attention beside its box, and the loss that measures it."""
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     (x, y), red = place, COLOURS["vermillion"]
     centre = x + side * 2.55
@@ -143,7 +145,7 @@ def _measured(ax, place, side: int, weights, self_loop) -> None:
     ends = [x + side * 1.32, x + side * 1.78]
     ax.plot(ends, [y, y], color=red, marker="", linestyle="--", linewidth=1.4)
     tolerated = "self-loops tolerated" if self_loop else "no slack for self-loops"
-    look = {"ha": "center", "va": "top", "fontsize": 8, "color": red}
+    look = {"ha": "center", "va": "top", "fontsize": text_size(8), "color": red}
     ax.text(centre, y - 0.7, f"loss h(A)\n{tolerated}", **look)
 
 

@@ -71,7 +71,7 @@ def overlap_figure(profile: str | None = None):
     """(figure, alt): pairs with their common words in blue and bold; the share of a label by overlap."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     fig, (texts, ax) = plt.subplots(1, 2, figsize=(8.6, 3.5), width_ratios=[1.05, 1])
     pairs, found, told = shown_pairs(profile), counted(profile), []
@@ -92,7 +92,7 @@ def overlap_figure(profile: str | None = None):
     ax.set_xticks(range(len(GROUPS)), [name.replace(" to ", "\nto ") for name in GROUPS])
     words = "words of the second sentence that the first has"
     ax.set(xlabel=words, ylim=(-3, 103), ylabel="entailment or paraphrase, %")
-    ax.legend(fontsize=7)
+    ax.legend(fontsize=text_size(7))
     return fig, (
         "Left, pairs of sentences, words that both have in blue and bold. Right, a line for each "
         f"set: the share of pairs with the label that overlap should tell. {'; '.join(told)}."

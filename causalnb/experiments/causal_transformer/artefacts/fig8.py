@@ -46,18 +46,19 @@ def maps_figure(profile: str | None = None, seed: int = 0):
     from matplotlib.colors import PowerNorm
 
     from causalnb.causal_transformer import describe
+    from causalnb.lab.figures import text_size
 
     fig, axes = plt.subplots(2, 2, figsize=(8.2, 7.6), height_ratios=[1.5, 1])
     told = []
     for ax, stack, column, tokens, weights in panels(axes.flat, profile, seed):
         image = ax.imshow(weights.numpy(), norm=PowerNorm(0.5, 0, 1))
         ax.grid(False)
-        ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=6)
-        ax.set_yticks(range(len(tokens)), tokens, fontsize=6)
+        ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=text_size(6))
+        ax.set_yticks(range(len(tokens)), tokens, fontsize=text_size(6))
         ax.set(xlabel="token that is read", ylabel="token that reads")
         neighbours = describe(weights[None, None], causal=stack == "decoder")["neighbours"]
         spread = f"{stack}, {column}: {neighbours:.1f} effective neighbours"
-        ax.set_title(spread, fontsize=9)
+        ax.set_title(spread, fontsize=text_size(9))
         strongest = [tokens[j] for j in weights.sum(0).topk(2).indices.tolist()]
         told.append(f"{spread} a token, most read {' and '.join(map(repr, strongest))}")
     fig.colorbar(image, ax=axes, label="attention, colours by its square root", shrink=0.5)

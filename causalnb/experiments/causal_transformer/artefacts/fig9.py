@@ -46,6 +46,7 @@ def arcs_figure(profile: str | None = None, seed: int = 0):
     import matplotlib.pyplot as plt
 
     from causalnb.causal_transformer.arcs import STRONG
+    from causalnb.lab.figures import text_size
 
     fig, axes = plt.subplots(2, 2, figsize=(9.0, 5.6))
     told = []
@@ -56,7 +57,7 @@ def arcs_figure(profile: str | None = None, seed: int = 0):
             f"arcs: {count['arcs']}, self-loops: {count['loops']}, two-cycles: {count['two_cycles']}, "
             f"on a cycle: {count['cycles']} of {len(tokens)}, hubs: {count['hubs']}"
         )
-        ax.set_title(f"{stack}, {column}\n{said}", fontsize=8)
+        ax.set_title(f"{stack}, {column}\n{said}", fontsize=text_size(8))
         told.append(f"{stack}, {column}: {said}")
     return fig, (
         f"Tokens on a line with an arc where one reads another with more than {STRONG:.2f} of its "
@@ -72,7 +73,7 @@ def draw_arcs(ax, tokens: list[str], weights) -> None:
     from matplotlib.patches import Arc
 
     from causalnb.causal_transformer.arcs import MOST_PARENTS, arcs
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     graph = arcs(weights[None, None])[0, 0]
     ax.axhline(0, color="0.7", linestyle="-", marker="", linewidth=0.8, zorder=0)
@@ -84,7 +85,7 @@ def draw_arcs(ax, tokens: list[str], weights) -> None:
         look = {"linestyle": "--" if both else "-", "edgecolor": COLOURS["vermillion" if both else "blue"]}
         look |= {"theta1": start, "theta2": start + 180, "linewidth": 0.6 + 1.8 * float(weights[i, j])}
         ax.add_patch(Arc(((i + j) / 2, 0), width, 2 * HEIGHT * width, **look))
-    ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=6)
+    ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=text_size(6))
     readers = (graph & ~graph.diagonal().diag()).sum(0)
     for label, hub in zip(ax.get_xticklabels(), (readers > MOST_PARENTS).tolist(), strict=True):
         label.set_fontweight("bold" if hub else "normal")

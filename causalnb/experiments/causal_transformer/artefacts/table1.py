@@ -254,7 +254,7 @@ def minority_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import intervals
+    from causalnb.lab.figures import intervals, text_size
 
     fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 3.0), sharey=True)
     told = []
@@ -271,7 +271,9 @@ def minority_figure(profile: str | None = None):
         title = f"challenge pairs: {SAID.get(other, other)}"
         ax.set(xlabel="counter-examples in training", ylim=(-3, 103), title=title)
     axes[0].set_ylabel("accuracy, %")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    fig.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=text_size(8)
+    )
     return fig, (
         f"Two panels, accuracy in % on challenge pairs against the rule, for "
         f"{', '.join(SHARES.values())} of counter-examples. {'; '.join(told)}."

@@ -126,7 +126,7 @@ def draw_architecture(ax) -> None:
     """The boxes of the paper's Figure 1 for one input; dashed, what this input does not activate."""
     from matplotlib.colors import to_rgba
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     drawn = {}
     for name, (x, y, text, colour) in BOXES.items():
@@ -135,7 +135,7 @@ def draw_architecture(ax) -> None:
             facecolor=to_rgba(COLOURS[colour], 0.35),
             linestyle="--" if name == "domain 1" else "-",
         )
-        drawn[name] = ax.text(x, y, text, ha="center", va="center", fontsize=8, bbox=look)
+        drawn[name] = ax.text(x, y, text, ha="center", va="center", fontsize=text_size(8), bbox=look)
     for start, end in FLOWS + SHARED:
         line = dict(arrowstyle="-|>", linestyle="-", color="black", shrinkA=2, shrinkB=2)
         if end == "domain 1":
@@ -159,13 +159,15 @@ def draw_reach(ax, found: dict[str, dict[str, float]]):
     """A matrix: rows losses, columns parts; the size of the gradient, and 0 where it is exactly that."""
     import numpy as np
 
+    from causalnb.lab.figures import text_size
+
     matrix = np.array([[found[loss][part] for part in PARTS] for loss in LOSSES])
     shown = np.full_like(matrix, np.nan)
     np.log10(matrix, out=shown, where=matrix > 0)
     image = ax.imshow(shown, aspect="auto")
     for row, column in np.argwhere(matrix == 0):
         ax.text(column, row, "0", ha="center", va="center", color="0.4")
-    ax.set_xticks(range(len(PARTS)), [part.replace(" ", "\n") for part in PARTS], fontsize=7)
+    ax.set_xticks(range(len(PARTS)), [part.replace(" ", "\n") for part in PARTS], fontsize=text_size(7))
     ax.set_yticks(range(len(LOSSES)), LOSSES.values())
     ax.grid(False)
     ax.set_title("backward: which loss trains what")

@@ -105,6 +105,8 @@ def draw_panels(ax, tables: dict):
     """Draw each table of layers in the paper's order on one ax, on one scale from -1 to 1; the last image."""
     from matplotlib.patches import Rectangle
 
+    from causalnb.lab.figures import text_size
+
     last = len(next(iter(tables.values()))) - 1
     for place, pair in enumerate(panels(tables)):
         row, column = divmod(place, WIDE)
@@ -112,15 +114,15 @@ def draw_panels(ax, tables: dict):
         image = ax.imshow(tables[pair], cmap="RdBu", vmin=-1, vmax=1, extent=(left, left + 1, top + 1, top))
         ax.add_patch(Rectangle((left, top), 1, 1, fill=False, linewidth=0.6))
         title = f"({chr(ord('a') + place)}) {_title(pair[0])}-{_title(pair[1])}"
-        ax.text(left + 0.5, top - 0.05, title, fontsize=7.5, ha="center")
+        ax.text(left + 0.5, top - 0.05, title, fontsize=text_size(7.5), ha="center")
         for layer in (0, last):
             near = (layer + 0.5) / (last + 1)
             if column == 0:
-                ax.text(left - 0.04, top + near, layer, fontsize=6, ha="right", va="center")
-            ax.text(left + near, top + 1.04, layer, fontsize=6, ha="center", va="top")
-    middle = {"fontsize": 7, "rotation": 90, "ha": "center", "va": "center"}
+                ax.text(left - 0.04, top + near, layer, fontsize=text_size(6), ha="right", va="center")
+            ax.text(left + near, top + 1.04, layer, fontsize=text_size(6), ha="center", va="top")
+    middle = {"fontsize": text_size(7), "rotation": 90, "ha": "center", "va": "center"}
     ax.text(-0.2, SHIFT[1] * row / 2 + 0.5, "layer of the first", **middle)
-    ax.text(0.5, top + 1.2, "layer of the second", fontsize=7, ha="center", va="top")
+    ax.text(0.5, top + 1.2, "layer of the second", fontsize=text_size(7), ha="center", va="top")
     ax.set(xlim=(-0.3, SHIFT[0] * WIDE - 0.2), ylim=(top + 1.35, -0.25), aspect="equal")
     ax.set_axis_off()
     return image
@@ -128,7 +130,7 @@ def draw_panels(ax, tables: dict):
 
 def _draw_ties(ax, task: str, profile, cell, seed: int) -> str:
     """Every seed's domain modules as shares of the others' tie, the panels' seed filled; it in words."""
-    from causalnb.lab.figures import COLOURS, MARKERS
+    from causalnb.lab.figures import COLOURS, MARKERS, text_size
 
     told, every = [], collapse(task, profile, cell)
     for place, (one, each) in enumerate(every.items()):
@@ -139,19 +141,21 @@ def _draw_ties(ax, task: str, profile, cell, seed: int) -> str:
         ax.plot(at, list(parts.values()), linestyle="", markersize=6, label=f"seed {one}", **look)
         told.append(f"seed {one}: " + ", ".join(f"Dom {name} {part:.2f}" for name, part in parts.items()))
     ax.axhline(COLLAPSED, color=COLOURS["vermillion"], linestyle="--", marker="", linewidth=1)
-    look = {"color": COLOURS["vermillion"], "fontsize": 7, "ha": "right", "va": "top"}
+    look = {"color": COLOURS["vermillion"], "fontsize": text_size(7), "ha": "right", "va": "top"}
     ax.text(0.99, COLLAPSED - 0.02, "collapsed below", transform=ax.get_yaxis_transform(), **look)
-    ax.set_xticks(range(len(parts)), [_title(name) for name in parts], fontsize=7)
+    ax.set_xticks(range(len(parts)), [_title(name) for name in parts], fontsize=text_size(7))
     ax.set(xlim=(-0.5, len(parts) - 0.5), ylim=(min(0.0, ax.get_ylim()[0]), max(1.6, ax.get_ylim()[1] + 0.3)))
-    ax.tick_params(axis="y", labelsize=7)
-    ax.set_title("tie, as a share of the others'", fontsize=7.5)
-    ax.legend(fontsize=6, loc="upper center", ncols=len(every), borderaxespad=0.1)
+    ax.tick_params(axis="y", labelsize=text_size(7))
+    ax.set_title("tie, as a share of the others'", fontsize=text_size(7.5))
+    ax.legend(fontsize=text_size(6), loc="upper center", ncols=len(every), borderaxespad=0.1)
     return "; ".join(told)
 
 
 def layers_figure(task: str, profile: str | None = None, cell: str | None = None, seed: int = 0):
     """(figure, alt): Figure 16 or 17, every pair of modules layer by layer, and the domain modules' ties."""
     import matplotlib.pyplot as plt
+
+    from causalnb.lab.figures import text_size
 
     tables = layer_tables(task, profile, cell, seed)
     deep, rest = -(-len(tables) // WIDE), len(tables) % WIDE
@@ -160,8 +164,8 @@ def layers_figure(task: str, profile: str | None = None, cell: str | None = None
     ax = fig.add_axes((0, 0, 0.92, 1))
     image = draw_panels(ax, tables)
     bar = fig.colorbar(image, cax=fig.add_axes((0.93, 0.35, 0.012, 0.4)), ticks=(-1, 0, 1))
-    bar.ax.tick_params(labelsize=7)
-    bar.set_label("Pearson correlation", fontsize=7.5, labelpad=-4)
+    bar.ax.tick_params(labelsize=text_size(7))
+    bar.set_label("Pearson correlation", fontsize=text_size(7.5), labelpad=-4)
     told = ""
     if rest:  # what is left of the last row
         (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()

@@ -12,6 +12,8 @@ def dependence_figure(families=FAMILIES, profile: str | None = None):
     """(figure, alt): Figure 3, correlation on the left, mutual information on the right, a row a family."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     curves = {(family, name): measured(family, name, profile) for family in families for name in LOOKS}
     fig, axes = plt.subplots(len(families), 2, figsize=(6.8, 2.2 * len(families)), sharex=True, squeeze=False)
     told = []
@@ -37,7 +39,7 @@ def dependence_figure(families=FAMILIES, profile: str | None = None):
         ax.set_xlabel("training step")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     both = [label.replace("Pearson's r", "Pearson's r; mutual information") for label in labels]
-    fig.legend(handles, both, loc="outside lower center", ncols=2, fontsize=8)
+    fig.legend(handles, both, loc="outside lower center", ncols=2, fontsize=text_size(8))
     return fig, (
         "States of the invariant and the domain modules in training, correlation on the left, "
         f"mutual information on the right, mean over seeds in a band of all. {'; '.join(told)}."

@@ -50,7 +50,7 @@ def matrices_figure(families=FAMILIES, profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import signed
+    from causalnb.lab.figures import signed, text_size
 
     panels, said, told = [*product(families, ("iid", "ood"))], printed_matrices(), []
     lines = {"the paper": {panel: said[panel][None] for panel in panels}}
@@ -66,10 +66,10 @@ def matrices_figure(families=FAMILIES, profile: str | None = None):
             image = ax.imshow(mean, **signed([-1, 1]))
             for i, j in np.ndindex(3, 3):
                 half = f"\n±{spread[i, j] / 2:.2f}" if len(values) > 1 and i != j else ""
-                look = {"fontsize": 7, "color": "white" if abs(mean[i, j]) > 0.65 else "black"}
+                look = {"fontsize": text_size(7), "color": "white" if abs(mean[i, j]) > 0.65 else "black"}
                 ax.text(j, i, f"{mean[i, j]:.2f}{half}", ha="center", va="center", **look)
-            ax.set_xticks(range(3), MODULES, fontsize=6.5)
-            ax.set_yticks(range(3), MODULES, fontsize=6.5)
+            ax.set_xticks(range(3), MODULES, fontsize=text_size(6.5))
+            ax.set_yticks(range(3), MODULES, fontsize=text_size(6.5))
             ax.grid(False)
             title = f"{panel[0].upper()}{'' if panel[1] == 'iid' else ' o.o.d.'}"
             told.append(
@@ -77,7 +77,7 @@ def matrices_figure(families=FAMILIES, profile: str | None = None):
                 f"Dom 0 and Dom 1 {mean[1, 2]:.2f}"
             )
             if name == "the paper":
-                ax.set_title(title, fontsize=9)
+                ax.set_title(title, fontsize=text_size(9))
         row[0].set_ylabel(name)
     fig.colorbar(image, ax=axes.ravel().tolist(), label="Pearson's r of last states", shrink=0.5)
     return fig, (

@@ -93,6 +93,8 @@ def routing_figure(profile: str | None = None, seed: int = 0):
     """(figure, alt): Figure 5, router states of both families by set and by the module they go to."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     maps = {family: router_map(family, profile=profile) for family in FAMILIES}
     fig, axes = plt.subplots(2, 2, figsize=(6.6, 7.4))
     told = []
@@ -102,8 +104,8 @@ def routing_figure(profile: str | None = None, seed: int = 0):
         modules = {module: GROUPS[module] for module in sorted(rows["module"].unique())}
         draw_points(left, rows, truth(family), "set")
         draw_points(right, rows, modules, "module", "module")
-        left.set_title(f"({letters[0]}) {title}: the sets", fontsize=9)
-        right.set_title(f"({letters[1]}) {title}: the module by vector quantisation", fontsize=9)
+        left.set_title(f"({letters[0]}) {title}: the sets", fontsize=text_size(9))
+        right.set_title(f"({letters[1]}) {title}: the module by vector quantisation", fontsize=text_size(9))
         apart = separations(rows)
         shares = rows.groupby("format")["module"].value_counts(normalize=True)
         sent = "; ".join(

@@ -21,6 +21,8 @@ def information_figure(families=FAMILIES, profile: str | None = None):
     """(figure, alt): Figure 7, mutual information in training by three estimators, and untrained."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     floor, told = stated_floor(), []
     curves = {(family, name): measured(family, name, profile) for family in families for name in LOOKS}
     fig, axes = plt.subplots(1, len(families), figsize=(3.9 * len(families), 3.1), sharey=True, squeeze=False)
@@ -40,11 +42,13 @@ def information_figure(families=FAMILIES, profile: str | None = None):
         f"the paper: below {floor:g}",
         (0.03, floor),
         (0, 3),
-        fontsize=7,
+        fontsize=text_size(7),
         xycoords=("axes fraction", "data"),
         textcoords="offset points",
     )
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
+    fig.legend(
+        *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=text_size(8)
+    )
     return fig, (
         f"Mutual information against training steps, both axes logarithmic, a line at {floor:g}. "
         f"{'; '.join(told)}. What is 0 or below leaves the picture at the bottom."

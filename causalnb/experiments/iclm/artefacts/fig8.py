@@ -102,6 +102,8 @@ def curves_figure(profile: str | None = None):
     """(figure, alt): Figure 8, mutual information by training step for the three aggregations."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     curves = {
         (family, name): history(family, name, profile, "forward") for family in FAMILIES for name in LINES
     }
@@ -117,7 +119,7 @@ def curves_figure(profile: str | None = None):
         log_steps(ax)
         told.append(f"{title}: {', '.join(ends)}")
     axes[0].set_ylabel("mutual information, nats")
-    axes[0].legend(fontsize=8)
+    axes[0].legend(fontsize=text_size(8))
     return fig, (
         "Mutual information of the invariant and the domain modules against training steps, both "
         "axes logarithmic, mean over seeds in a band from the lowest to the highest. At the end "

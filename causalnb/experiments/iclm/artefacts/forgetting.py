@@ -142,7 +142,7 @@ def forgetting_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     scores, printed = forgetting(profile), printed_rows()
     names = ["paper: ICLM", "paper: Finetuned-Sequential", *(f"ours: {name}" for name in ARMS.values())]
@@ -186,7 +186,7 @@ def forgetting_figure(profile: str | None = None):
         for colour, marker, fill, _ in LOOKS.values()
     ]
     labels = ["before RAVEN", "after", *(f"after, {name} put back" for name in BACK.values())]
-    fig.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=7.5)
+    fig.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=text_size(7.5))
     return fig, (
         f"ACRE right before and after RAVEN, a row for each model, and the score with one part put "
         f"back. {'; '.join(told)}."

@@ -37,12 +37,16 @@ def bend(cause, kind: str) -> float:
 
 
 def draw_temporal(ax, graph, path=(), size: float = 400, font: float = 8):
-    """Draw a temporal graph, edges as the captions say; a path on it is thick, its nodes ringed."""
+    """Draw a temporal graph, edges as the captions say; a path on it is thick, its nodes ringed.
+
+    `size`, `font`: of nodes and texts, as in the house style.
+    """
     import networkx as nx
 
     from causalnb.iclm.graphs import layout
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
+    size, font = size * text_size(1) ** 2, text_size(font)
     places, on_path = layout(graph), set(pairwise(path))
     printed, numbered = any(n.step < 0 for n in graph), any(n.module for n in graph)
     nx.draw_networkx_nodes(
@@ -90,14 +94,14 @@ def legend(fig, kinds) -> None:
     """What the lines mean, below the figure."""
     from matplotlib.lines import Line2D
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     lines = [
         Line2D([], [], color=COLOURS[colour], linestyle=line, linewidth=width, marker="", label=meaning)
         for kind, (colour, line, width, meaning) in EDGES.items()
         if kind in kinds
     ]
-    fig.legend(handles=lines, loc="outside lower center", ncols=len(lines), fontsize=8)
+    fig.legend(handles=lines, loc="outside lower center", ncols=len(lines), fontsize=text_size(8))
 
 
 def spoken(graph) -> str:
@@ -137,16 +141,16 @@ def path_figure(graph, path, title: str = ""):
     """(figure, alt): an unrolled graph, with the path by which what is set reaches its effect."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     steps = 1 + max(node.step for node in graph)
     fig, ax = plt.subplots(figsize=(1.2 + 2.9 * steps, 3.7))
     draw_temporal(ax, graph, path, size=300, font=7.5)
-    ax.set_title(title, fontsize=9)
+    ax.set_title(title, fontsize=text_size(9))
     legend(fig, {kind for *_, kind in graph.edges(data="kind")})
     if path:
         ax.plot([], [], color=COLOURS["vermillion"], linewidth=2.6, marker="", label="the path")
-        ax.legend(loc="upper left", fontsize=7)
+        ax.legend(loc="upper left", fontsize=text_size(7))
     shown = f"in bold the path {spell(path)}" if path else "no path is marked"
     return fig, f"A causal graph of {steps} training steps with {len(graph)} variables; {shown}. {title}"
 

@@ -62,6 +62,7 @@ def interventions_figure(effects):
     from matplotlib.patches import Rectangle
 
     from causalnb.experiments.iclm.interventions import PARTS
+    from causalnb.lab.figures import text_size
 
     arms, steps = list(dict.fromkeys(effects.arm)), 1 + effects.step.max()
     columns = [(part, step) for part in PARTS.values() for step in range(steps)]
@@ -73,15 +74,17 @@ def interventions_figure(effects):
         grid[row, column] = change if change else np.nan
         if not change:
             ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, color="white"))
-            ax.text(column, row, "0", ha="center", va="center", fontsize=8)
+            ax.text(column, row, "0", ha="center", va="center", fontsize=text_size(8))
         if separated:
             ax.add_patch(Rectangle((column - 0.45, row - 0.42), 0.9, 0.84, fill=False, linewidth=1.1))
     image = ax.imshow(grid, aspect="auto", norm=LogNorm(), cmap="cividis")
     fig.colorbar(image, label="largest change of a weight")
-    ax.set_xticks(range(len(columns)), [step + 1 for _, step in columns], fontsize=7)
-    ax.set_yticks(range(len(arms)), [ARMS[arm] for arm in arms], fontsize=8)
+    ax.set_xticks(range(len(columns)), [step + 1 for _, step in columns], fontsize=text_size(7))
+    ax.set_yticks(range(len(arms)), [ARMS[arm] for arm in arms], fontsize=text_size(8))
     for place, part in enumerate(PARTS.values()):
-        ax.text(steps * (place + 0.5) - 0.5, -0.75, part.replace("_", " "), ha="center", fontsize=8)
+        ax.text(
+            steps * (place + 0.5) - 0.5, -0.75, part.replace("_", " "), ha="center", fontsize=text_size(8)
+        )
         ax.axvline(steps * place - 0.5, color="black", linewidth=0.8, marker="", linestyle="-")
     ax.set(xlabel="training steps after the change of the state", facecolor="0.88")
     ax.grid(False)

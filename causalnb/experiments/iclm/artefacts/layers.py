@@ -137,6 +137,8 @@ def layers_figure(family: str, profile: str | None = None):
     """(figure, alt): Figure 14 or 15, ten panels of correlations of layers, mean over seeds, with blocks."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     each = matrices(family, profile=profile)
     means, blocks = mean_matrices(each), blocks_of(each)
     fig, axes = plt.subplots(2, 5, figsize=(10.2, 4.5), sharex=True, sharey=True)
@@ -149,10 +151,10 @@ def layers_figure(family: str, profile: str | None = None):
         ax.grid(False)
         ax.set(xticks=range(len(mean)), yticks=range(len(mean)))
         name = " - ".join(TITLES[module] for module in panel)
-        ax.set_title(f"({letter}) {name}", fontsize=8)
+        ax.set_title(f"({letter}) {name}", fontsize=text_size(8))
         told.append(f"{name} {mean[-1, -1]:.2f} in the last layer, {mean[0, -1]:.2f} from first to last")
-    fig.supxlabel("layer of the second module", fontsize=9)
-    fig.supylabel("layer of the first module", fontsize=9)
+    fig.supxlabel("layer of the second module", fontsize=text_size(9))
+    fig.supylabel("layer of the first module", fontsize=text_size(9))
     fig.colorbar(image, ax=axes.ravel().tolist(), label="Pearson correlation", shrink=0.8)
     return fig, (
         f"Ten matrices of Pearson correlations, layers 0 to {len(mean) - 1} of two modules, on "

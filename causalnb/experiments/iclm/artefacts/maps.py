@@ -79,6 +79,7 @@ def draw_points(ax, points, groups: dict, column: str, word: str = "") -> None:
     legend below names each value, after `word`.
     """
     from causalnb.lab.figures import COLOURS as NAMED
+    from causalnb.lab.figures import text_size
 
     rest = points[~points[column].isin(groups)]
     ax.scatter(rest["x"], rest["y"], s=5, color="0.85", linewidths=0, rasterized=True)
@@ -96,7 +97,7 @@ def draw_points(ax, points, groups: dict, column: str, word: str = "") -> None:
     ax.set(xticks=[], yticks=[], box_aspect=1, **window)
     ax.grid(False)
     ax.legend(
-        fontsize=7,
+        fontsize=text_size(7),
         ncols=2 if len(groups) < 6 else 3,
         loc="upper center",
         bbox_to_anchor=(0.5, -0.01),
@@ -109,6 +110,8 @@ def draw_points(ax, points, groups: dict, column: str, word: str = "") -> None:
 def clusters_figure(figure: str, profile: str | None = None):
     """(figure, alt): one of Figures 9 to 13, truth and four clusters in the last layer and the one before."""
     import matplotlib.pyplot as plt
+
+    from causalnb.lab.figures import text_size
 
     name, _, what = SHOWN[figure]
     rows, looks = clusters(name, profile), shown_sets(figure)
@@ -123,7 +126,7 @@ def clusters_figure(figure: str, profile: str | None = None):
         hidden = every.assign(cluster=every["cluster"].where(every["set"].isin(looks)))
         draw_points(right, hidden, groups, "cluster", "cluster")
         for ax, title, letter in ((left, "the sets", "ac"[place]), (right, "four clusters", "bd"[place])):
-            ax.set_title(f"({letter}) {title}, layer {layer}", fontsize=9)
+            ax.set_title(f"({letter}) {title}, layer {layer}", fontsize=text_size(9))
         most = shown.groupby("set")["cluster"].agg(lambda its: its.value_counts(normalize=True).iloc[0])
         told.append(
             f"layer {layer}: {len(shown)} inputs in {len(groups)} clusters, silhouette of the sets "

@@ -43,7 +43,7 @@ def ablations_figure(profile: str | None = None):
     """(figure, alt): invariance beside composition on add_prim_jump, a row for every model trained there."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     points = []
     for experiment, arms, colour, marker, family in FAMILIES:
@@ -61,11 +61,11 @@ def ablations_figure(profile: str | None = None):
         for ax, value in zip(axes, pair, strict=True):
             ax.hlines(height, 0, value, color="0.8", linewidth=1, zorder=1)
             ax.scatter(value, height, s=40, zorder=3, clip_on=False, **look)
-    axes[0].set_yticks(range(len(points)), [title for _, _, title, _ in points], fontsize=6.5)
+    axes[0].set_yticks(range(len(points)), [title for _, _, title, _ in points], fontsize=text_size(6.5))
     axes[0].set(xlim=(0, 1.02), xlabel="retrieval@1 of the same structure", title="invariance")
     axes[1].set(xlim=(0, 1.02), xlabel="decoded exact match on 'jump'", title="composition")
     labels = dict(zip(*reversed(axes[1].get_legend_handles_labels()), strict=True))
-    axes[1].legend(labels.values(), labels.keys(), loc="center right", fontsize=8)
+    axes[1].legend(labels.values(), labels.keys(), loc="center right", fontsize=text_size(8))
     listed = "; ".join(f"{title}: {across:.2f}, {up:.2f}" for across, up, title, _ in points)
     return fig, f"Retrieval of the same structure, and beside it decoded exact match on jump. {listed}."
 

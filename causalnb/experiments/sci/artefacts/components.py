@@ -38,7 +38,7 @@ def findings_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
 
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.8), width_ratios=[1.75, 1])
     places, measured = np.arange(len(FINDINGS))[::-1], arm("sci.components", "findings")
@@ -53,10 +53,10 @@ def findings_figure(profile: str | None = None):
     left.set_xscale("symlog", linthresh=1e-6, linscale=0.6)
     left.set_xticks([0, 1e-5, 1e-3, 1e-1, 10], ["0", r"$10^{-5}$", r"$10^{-3}$", r"$10^{-1}$", "10"])
     titles = [f"{what}\n(should be {should})" for what, should in FINDINGS.values()]
-    left.set_yticks(places, titles, fontsize=7.5)
+    left.set_yticks(places, titles, fontsize=text_size(7.5))
     left.set_xlabel("measured (relative size, h, cosine or share)")
-    left.set_title("on random weights", fontsize=9, loc="left")
-    left.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8, borderaxespad=0)
+    left.set_title("on random weights", fontsize=text_size(9), loc="left")
+    left.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=text_size(8), borderaxespad=0)
     bars = []
     for place, name in enumerate(("prompt_and_answer", "prompt")):
         matches = []
@@ -74,10 +74,10 @@ def findings_figure(profile: str | None = None):
     right.set_xticks([0, 1], ["prompt and\nanswer (guide)", "prompt\nonly"])
     right.set_xlabel("the encoders see")
     right.set_ylabel("exact match on held-out commands")
-    right.set_title("after training", fontsize=9, loc="left")
+    right.set_title("after training", fontsize=text_size(9), loc="left")
     right.set_ylim(0, 1.3)
     right.set_yticks(np.linspace(0, 1, 6))
-    right.legend(loc="upper center", fontsize=8)
+    right.legend(loc="upper center", fontsize=text_size(8))
     dots = "; ".join(
         f"{what}: {guide:.1g} and {ours:.1g}"
         for (what, _), guide, ours in zip(FINDINGS.values(), *values.values(), strict=True)

@@ -58,6 +58,8 @@ def extension_figure(profile: str | None = None):
     """(figure, alt): exact match on each split by model, and on add_prim_jump without each part."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import text_size
+
     size = (9.2, 1.3 + 0.52 * len(SPLITS))
     fig, (left, right) = plt.subplots(1, 2, figsize=size, width_ratios=[1.3, 1])
     lines, unnamed = [], dict(MODELS)  # a model stands in the legend once
@@ -77,8 +79,8 @@ def extension_figure(profile: str | None = None):
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.set(xlim=(-0.03, 1.03), xlabel="test exact match")
     left.hlines([i + 0.5 for i in range(len(SPLITS) - 1)], -0.03, 1.03, color="0.85", linewidth=0.6)
-    right.set_title("SCI separated, add_prim_jump", fontsize=9)
-    fig.legend(loc="outside upper left", ncols=len(MODELS), fontsize=8)
+    right.set_title("SCI separated, add_prim_jump", fontsize=text_size(9))
+    fig.legend(loc="outside upper left", ncols=len(MODELS), fontsize=text_size(8))
     return fig, "Dot plots of test exact match, means over seeds. " + "; ".join(lines) + "."
 
 

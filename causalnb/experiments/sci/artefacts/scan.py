@@ -31,7 +31,7 @@ def scan_figure(profile: str | None = None):
     import numpy as np
 
     from causalnb.lab import evidence, results
-    from causalnb.lab.figures import COLOURS, intervals
+    from causalnb.lab.figures import COLOURS, intervals, text_size
 
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7), width_ratios=[1, 1.15])
     evidence.require(JUMP, profile, ARMS)
@@ -47,12 +47,14 @@ def scan_figure(profile: str | None = None):
         left.plot(mean.index, validation, linewidth=0.9, marker="", alpha=0.8, **look)
         ends.append(f"{name} ends at {mean.iloc[-1]:.2f} (validation {validation.iloc[-1]:.2f})")
     left.set(xlabel="training step", ylabel="exact match", title="add_prim_jump")
-    left.legend(loc="center right", bbox_to_anchor=(1, 0.32), fontsize=8)
+    left.legend(loc="center right", bbox_to_anchor=(1, 0.32), fontsize=text_size(8))
     for height, text in (
         (0.46, "thin: held-out commands\nof the training kind"),
         (0.06, "test: 'jump' composed"),
     ):
-        left.text(0.98, height, text, transform=left.transAxes, ha="right", va="bottom", fontsize=8)
+        left.text(
+            0.98, height, text, transform=left.transAxes, ha="right", va="bottom", fontsize=text_size(8)
+        )
     places, dots = np.arange(len(SPLITS))[::-1], []
     for shift, (arm, name) in zip((0.2, 0.0, -0.2), ARMS.items(), strict=True):
         colour, _, marker = LOOKS[arm]
@@ -61,7 +63,7 @@ def scan_figure(profile: str | None = None):
                 summary = value.summary("exact_match", profile)
                 intervals(right, [place + shift], [summary], colour, marker, across=True, capsize=2)
                 dots.append(f"{name} on {split} {summary.mean:.3f}")
-    right.set_yticks(places, SPLITS.values(), fontsize=8)
+    right.set_yticks(places, SPLITS.values(), fontsize=text_size(8))
     right.set(xlim=(-0.06, 1.06), xlabel="exact match on the test set", title="all splits")
     return fig, (
         "Left, exact match against training step on add_prim_jump: "

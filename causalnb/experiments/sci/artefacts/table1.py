@@ -148,7 +148,7 @@ def cost_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, text_size
     from causalnb.lab.tables import paper
 
     counts, tokens = overhead(profile), lengths(profile)
@@ -172,9 +172,9 @@ def cost_figure(profile: str | None = None):
     left.set_yticks(places, names.values())
     left.set(xscale="log", xlabel="added parameters (millions)", ylim=(-0.5, len(names) - 0.5))
     left.xaxis.set_major_formatter("{x:g}")
-    left.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=2, fontsize=8)
+    left.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=2, fontsize=text_size(8))
     right.axhspan(15, 20, color="0.8", zorder=0)
-    right.text(tokens[-1], 17.3, "printed: 15-20 %", ha="right", va="center", fontsize=8)
+    right.text(tokens[-1], 17.3, "printed: 15-20 %", ha="right", va="center", fontsize=text_size(8))
     right.set(xscale="log", yscale="log", xlabel="tokens of the prompt", ylabel="added FLOPs (% of the base)")
     right.set_xticks(tokens, tokens)
     right.minorticks_off()

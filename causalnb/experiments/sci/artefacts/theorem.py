@@ -82,7 +82,7 @@ def theorem_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS, intervals
+    from causalnb.lab.figures import COLOURS, intervals, text_size
 
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.0), width_ratios=[1, 1.1])
     lines, read = [], []
@@ -97,11 +97,11 @@ def theorem_figure(profile: str | None = None):
         intervals(left, range(len(STAGES)), summaries, *look, capsize=2, label=label)
         lines.append(f"{label} {', '.join(f'{summary.mean:.2f}' for summary in summaries)}")
     left.axhline(1, color="0.5", linewidth=1)
-    left.text(1.5, 0.975, "MCC that the theorem needs", ha="center", va="top", fontsize=8)
+    left.text(1.5, 0.975, "MCC that the theorem needs", ha="center", va="top", fontsize=text_size(8))
     left.set_xticks(range(len(STAGES)), STAGES)
     left.set(ylim=(-0.03, 1.05), ylabel="on unseen SCAN structures")
     left.set_xlabel("training with the contrastive loss")
-    left.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, fontsize=8)
+    left.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, fontsize=text_size(8))
     places = np.arange(len(READ))[::-1]
 
     def means(metric, end=""):
@@ -120,9 +120,9 @@ def theorem_figure(profile: str | None = None):
     for place, (_, name) in zip(places, READ, strict=True):
         if name == "content":
             right.axhspan(place - 0.45, place + 0.45, color="0.9", zorder=0)
-    right.set_yticks(places, [f"{TASKS[task][0]}: {name}" for task, name in READ], fontsize=8)
+    right.set_yticks(places, [f"{TASKS[task][0]}: {name}" for task, name in READ], fontsize=text_size(8))
     right.set(xlim=(-0.03, 1.05), xlabel="accuracy of a linear probe on the slots")
-    right.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3, fontsize=8)
+    right.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3, fontsize=text_size(8))
     return fig, (
         f"Left, at {', '.join(STAGES)}: {'; '.join(lines)}. Right, accuracy of probes on the slots, "
         f"content rows shaded. {'; '.join(read)}."
