@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,6 +28,8 @@ from causalnb.lab.records import canonical, plain, short
 from causalnb.paths import probes_dir, shown
 
 COMMAND = [sys.executable, "-c", "from causalnb.lab import probes; probes.main()"]
+ENDED = "its process was ended"
+PER_PROCESS = 40  # arms that one process probes
 STEPS = 3  # of each training at the real settings
 ROWS = 8  # of each part that is scored after them
 LIBRARIES = ("torch", "transformers")
@@ -376,35 +378,41 @@ def verify(
         ),
     }
 
-    def work(_: int) -> list[Check]:
+    def asked(child, experiment: str, arm: str) -> Check:
+        try:
+            child.stdin.write(json.dumps([experiment, arm, create]) + "\n")
+            child.stdin.flush()
+            said = child.stdout.readline()
+        except OSError:
+            said = ""
+        return (
+            Check(**json.loads(said)) if said else Check(experiment, arm, "failed", "its process was ended")
+        )
+
+    def some() -> list[Check]:
+        """The checks of one process, which asks no more than PER_PROCESS, for its memory grows with each."""
         found: list[Check] = []
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         with subprocess.Popen(COMMAND, text=True, env=env, **pipes) as child:  # type: ignore[call-overload]
-            while True:
+            while len(found) < PER_PROCESS and not (found and found[-1].detail == ENDED):
                 try:
-                    experiment, arm = queue.get_nowait()
+                    arm = queue.get_nowait()
                 except Empty:
-                    child.stdin.close()
-                    return found
-                said = ""
-                try:
-                    child.stdin.write(json.dumps([experiment, arm, create]) + "\n")
-                    child.stdin.flush()
-                    said = child.stdout.readline()
-                except OSError:
-                    pass
-                one = (
-                    Check(**json.loads(said))
-                    if said
-                    else Check(experiment, arm, "failed", "its process was ended")
-                )
-                found.append(one)
-                tell(one)
-                if not said:
-                    return found
+                    break
+                found.append(asked(child, *arm))
+                tell(found[-1])
+            with suppress(OSError):
+                child.stdin.close()
+        return found
+
+    def work(_: int) -> list[Check]:
+        found: list[Check] = []
+        while not queue.empty():
+            found += some()
+        return found
 
     with ThreadPoolExecutor(jobs) as pool:
-        found = [one for some in pool.map(work, range(jobs)) for one in some]
+        found = [one for part in pool.map(work, range(jobs)) for one in part]
     done = {(one.experiment, one.arm) for one in found}
     found += [Check(*arm, "failed", "it was not reached") for arm in arms if arm not in done]
     return accept(found)

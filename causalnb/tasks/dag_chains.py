@@ -51,7 +51,7 @@ def draw(steps: int, rng: random.Random) -> Chain:
     for step in names[SOURCES:]:
         first, other = rng.sample([*values], 2)
         second = 0 if rng.random() < COPIES else other
-        added = values.get(second, 0)
+        added = values[second] if isinstance(second, str) else second
         terms[step], values[step] = (first, second), (values[first] + added) % MODULUS
     return Chain(values, terms)
 

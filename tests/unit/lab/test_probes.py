@@ -272,7 +272,19 @@ def test_verify_runs_children_and_names_what_was_not_reached(line, monkeypatch):
     monkeypatch.setattr(probes, "COMMAND", [sys.executable, "-c", "import os; os._exit(3)"])
     ended = probes.verify([("toy.line", "one"), ("toy.line", "two")], 1)
     assert [one.outcome for one in ended] == ["failed", "failed"]
-    assert {one.detail for one in ended} == {"its process was ended", "it was not reached"}
+    assert {one.detail for one in ended} == {probes.ENDED}
+
+
+def test_a_process_probes_some_and_the_next_goes_on(line, monkeypatch):
+    started = line[0].parent / "started"
+    said = json.dumps({"experiment": "toy.line", "arm": "one", "outcome": "failed"})
+    child = (
+        f"import sys\nopen({str(started)!r}, 'a').write('.')\nfor _ in sys.stdin: print({said!r}, flush=True)"
+    )
+    monkeypatch.setattr(probes, "COMMAND", [sys.executable, "-c", child])
+    monkeypatch.setattr(probes, "PER_PROCESS", 2)
+    assert len(probes.verify([("toy.line", str(number)) for number in range(5)], 1)) >= 5
+    assert started.read_text() == "..."
 
 
 def test_a_child_takes_the_first_steps_only(line, monkeypatch):
