@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from itertools import product
-from statistics import fmean
 
 from causalnb.errors import LabError
 from causalnb.experiments.iclm.grid import TABLE_1, VARIANTS
@@ -44,10 +43,13 @@ def placed(rows):
     )
 
 
+def _listed(parts: str | Iterable[str]) -> list[str]:
+    return [parts] if isinstance(parts, str) else [*parts]
+
+
 def _chosen(rows, cells: str | Iterable[str], formats: str | Iterable[str], when: str):
-    cells, formats = ([part] if isinstance(part, str) else [*part] for part in (cells, formats))
     rows = placed(rows)
-    return rows[rows.cell.isin(cells) & rows.format.isin(formats) & (rows.when == when)]
+    return rows[rows.cell.isin(_listed(cells)) & rows.format.isin(_listed(formats)) & (rows.when == when)]
 
 
 def scored(measure: str, cells, formats=tuple(FORMATS), when: str = "") -> OfRows:
@@ -58,7 +60,10 @@ def scored(measure: str, cells, formats=tuple(FORMATS), when: str = "") -> OfRow
         rows = rows[rows.measure == measure]
         if rows.empty:
             raise LabError(f"there is no {measure!r} of {cells} in {formats}: correct the table or the arm.")
-        return rows.groupby("seed").value.agg(fmean)  # in any order of the rows the same
+        places = product(_listed(cells), _listed(formats))  # added in this order, whatever that of the rows
+        by_place = rows.pivot(index="seed", columns=["cell", "format"], values="value")
+        ordered = by_place[[place for place in places if place in by_place]].melt(ignore_index=False)
+        return ordered.groupby("seed").value.mean()
 
     return OfRows(read)
 

@@ -1,0 +1,65 @@
+"""Every experiment really runs in the quick profile: what the files test_quick_runs_*.py share."""
+
+import math
+
+import pytest
+
+from causalnb.errors import DataError
+from causalnb.lab import registry, results, runner
+
+WHOLE = (
+    "c2dlm.base",
+    "c2dlm.sudoku.n200",
+    "iclm.raven",
+    "iclm.controls.acre",
+    "iclm.continual",
+    "iclm.clusters",
+)  # of C2DLM and ICLM all arms of these, and elsewhere the last
+OF_FILES = ("causal_transformer.published",)  # that count in published files and nothing else
+EFFECTS = ("iclm.interventions",)  # rows of its history are effects by part and step, not training
+_results: dict = {}
+
+
+def tried(e) -> list[str]:
+    """The arms that are trained here; arms that differ in a number alone are not all of them."""
+    if e.id == "sci.scan.search" or e.id.startswith("causal_transformer.search"):
+        return list(e.arms)[:1]
+    if e.id.endswith((".m0", ".m1", ".de_en")):  # arms of another experiment, on other data
+        return list(e.arms)[-1:]
+    return list(e.arms)[-1:] if e.id.startswith(("c2dlm", "iclm")) and e.id not in WHOLE else list(e.arms)
+
+
+def jobs(source: str) -> list[tuple[str, str]]:
+    """(experiment, arm) of what is trained here of a source."""
+    registry.load_all()
+    return [(e.id, arm) for e in registry.experiments() if e.id.startswith(f"{source}.") for arm in tried(e)]
+
+
+def made(id: str, arm: str) -> results.Result:
+    """One result per experiment and arm, made once in a process."""
+    if (id, arm) not in _results:
+        try:
+            _results[id, arm] = runner.execute(id, arm, 0, "quick")
+        except DataError as missing:
+            if id not in OF_FILES:
+                raise
+            pytest.skip(str(missing))
+    return _results[id, arm]
+
+
+def check(id: str, arm: str) -> None:
+    """A run of an arm stores finite numbers, fresh, and looks as often as its settings say."""
+    result = made(id, arm)
+    assert result.rows and results.state(id, arm, 0, "quick")[0] == "fresh"
+    assert all(value is None or math.isfinite(value) for *_, value in result.rows)
+    values = [value for entry in result.history for value in entry.values()]
+    numbers = [value for value in values if not (value is None or isinstance(value, str))]
+    assert all(math.isfinite(value) for value in numbers)
+    if id in EFFECTS:
+        assert len(numbers) > len(result.history) > 0
+        return
+    steps = result.config.get("steps")
+    tasks = {"iclm.continual": 2, "causal_transformer.sequence": 3}.get(id, 1)
+    every = result.config.get("evaluate_every") or (steps or 0) // 2
+    looks = [step for step in range(1, (steps or 0) + 1) if step % every == 0 or step == steps]
+    assert [entry["step"] for entry in result.history if "step" in entry] == looks * tasks

@@ -1,0 +1,10 @@
+"""Experiments of ICLM run in the quick profile."""
+
+import pytest
+
+from tests.unit.experiments import quick_runs
+
+
+@pytest.mark.parametrize("id, arm", quick_runs.jobs("iclm"))
+def test_runs_in_quick_and_stores_numbers(id, arm):
+    quick_runs.check(id, arm)
