@@ -167,8 +167,8 @@ def decode(
 ) -> list[list[str]]:
     """Words each model answers to the prompts of rows, up to the end: greedy, or by `sample`.
 
-    With in_order a diffusion model fills tokens in the order of their rank, else the surest first; where the
-    graph is always enforced it reads each row under its mask.
+    With in_order a diffusion model fills tokens in the order of their rank, else the surest first. It reads
+    rows that say what is `visible` under that mask.
     """
     import torch
 
@@ -185,11 +185,8 @@ def decode(
             ids = torch.tensor([prompts[i] for i in part], device=model.device)
             if isinstance(model, MaskedDiffusionModel):
                 ranks = torch.tensor([rows[i]["rank"][length:] for i in part]) if in_order else None
-                seen = (
-                    torch.stack([rows[i]["visible"] for i in part])[:, None]
-                    if config["enforced"] == 1
-                    else None
-                )
+                masked = "visible" in rows[part[0]]
+                seen = torch.stack([rows[i]["visible"] for i in part])[:, None] if masked else None
                 out = sample(
                     model,
                     ids,

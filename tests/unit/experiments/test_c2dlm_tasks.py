@@ -11,7 +11,7 @@ from causalnb.experiments.c2dlm import runs as c2dlm_runs
 from causalnb.lab import registry
 from causalnb.lab.registry import Run
 from causalnb.tasks import cot_order_perturb as cot
-from causalnb.tasks import reasoning, stg, sudoku4, words
+from causalnb.tasks import dag_chains, reasoning, stg, sudoku4, words
 from tests.unit.experiments.made_up import wide
 
 CONFIG = {
@@ -26,6 +26,9 @@ CONFIG = {
     "source": "generator",
     "size": "S",
     "shift": "published",
+    "chain_steps": 4,
+    "enforced": 0.0,
+    "step_rule": "no_lookahead",
 }
 
 
@@ -197,6 +200,56 @@ def test_test_rows_are_the_same_for_every_graph_and_never_trained(task):
     assert all(not train & other for other in others)
     assert all(row.get("supervision") for row in found["causal"][0])
     assert not any(row.get("supervision") for row in found["none"][0])
+
+
+def test_a_chain_attends_to_the_values_of_its_own_causes():
+    chains = dag_chains.sample(30, 4, seed=1)
+    rows = c2dlm_tasks.chain_rows(chains, CONFIG, 0)
+    for row, chain in zip(rows, chains, strict=True):
+        mask, start = row["supervision"].dense(), sum(row["prompt_mask"])
+        place = {name: 2 * i + 1 for i, name in enumerate([*chain.values][: dag_chains.SOURCES])}
+        place |= {step: start + 2 * i + 1 for i, step in enumerate(chain.terms)}
+        for step, causes in chain.graph.items():
+            assert (mask[place[step]] == 1).nonzero()[:, 0].tolist() == sorted(place[name] for name in causes)
+            later = [place[name] for name in chain.terms if place[name] > place[step]]
+            assert (mask[place[step], later] == -1).all()
+        assert row["rank"] == [0] * start + [*range(1, 10)]
+    others = c2dlm_tasks.chain_rows(chains, {**CONFIG, "graph": "placebo"}, 0)
+    moved = [
+        not torch.equal(a["supervision"].dense(), b["supervision"].dense())
+        for a, b in zip(rows, others, strict=True)
+    ]
+    assert sum(moved) > 20
+
+
+def test_scores_of_varying_chains():
+    chain = dag_chains.Chain(
+        {"Quasar": 3, "Flux": 1, "Nova": 4, "Echo": 4}, {"Nova": ("Quasar", "Flux"), "Echo": ("Nova", 0)}
+    )
+    answers = [["Nova", "4", "Echo", "4"], ["Nova", "4", "Echo", "3"], ["Echo", "4"], []]
+    score = c2dlm_tasks.chain_score([{"chain": chain}] * 4, answers)
+    assert score == {"steps": 0.5, "exact": 0.25, "last": 0.5}
+
+
+@pytest.mark.parametrize("task", ["stg", "chain", "cot"])
+def test_an_enforced_graph_is_there_at_the_test_too(task):
+    config = {**CONFIG, "graph": "isolated", "enforced": 1.0}
+    train, validation, parts, _ = c2dlm_tasks.DATA[task](config, 0)
+    for row in (*train, *validation, *(row for rows in parts.values() for row in rows)):
+        assert "supervision" not in row and row["visible"].shape == (len(row["input_ids"]),) * 2
+        assert not row["visible"].all() and row["visible"].diagonal().all()
+    train, validation, *_ = c2dlm_tasks.DATA[task]({**config, "enforced": 0.5}, 0)
+    assert all("visible" in row for row in train) and not any("visible" in row for row in validation)
+
+
+def test_an_enforced_graph_is_what_a_model_is_decoded_under():
+    config = registry.config("c2dlm.curves.chain", "enforced_n20000_s4000", "quick")
+    train, *_ = c2dlm_tasks.chain_data({**config, "train_rows": 40}, 0)
+    torch.manual_seed(0)
+    model = c2dlm_models.build_model(config)
+    assert model.reattention is None
+    free = [{name: value for name, value in row.items() if name != "visible"} for row in train]
+    assert c2dlm_models.decode(model, train, config) != c2dlm_models.decode(model, free, config)
 
 
 def test_numbers_begin_in_their_order():
