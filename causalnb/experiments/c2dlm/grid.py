@@ -441,14 +441,44 @@ def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
     }
 
 
+TRIED = ("autoregressive", "diffusion", "c2dlm")
+add(
+    "c2dlm.curves.sudoku",
+    "Learning curves of 4x4 Sudoku from random weights, on another draw of puzzles",
+    "sudoku",
+    curve_arms(
+        *((name, 200, steps) for name in TRIED for steps in (2000, 4000)),
+        *(("diffusion", 50, steps) for steps in (2000,)),
+    ),
+    1,
+    480,
+    source="generator",
+    **SCRATCH,
+)
+add(
+    "c2dlm.curves.cot",
+    "Learning curves of chains of thought from random weights, on another draw of inputs",
+    "cot",
+    curve_arms(("diffusion", 2000, 3000), ("diffusion", 2000, 6000), ("autoregressive", 2000, 6000)),
+    1,
+    800,
+    **SCRATCH,
+)
+add(
+    "c2dlm.curves.stg",
+    "Learning curves of the spurious token game from random weights, on another shift",
+    "stg",
+    curve_arms(("diffusion", 1600, 1000)),
+    1,
+    80,
+    shift="reversed",
+    **{**SIZES["L"], **SCRATCH},
+)
 add(
     "c2dlm.curves.chain",
     "Learning curves of chains over a graph that varies by row",
     "chain",
-    curve_arms(
-        *((name, 20_000, 4000) for name in ("autoregressive", "diffusion", "c2dlm", "placebo", "enforced")),
-        *((name, 20_000, 2000) for name in ("diffusion", "c2dlm", "enforced")),
-    ),
+    curve_arms(*((name, 20_000, 4000) for name in (*TRIED, "placebo", "enforced"))),
     1,
     600,
     **SCRATCH,

@@ -66,10 +66,13 @@ def cluster_scores(states, names: list[str], seed: int) -> tuple[list[int], dict
 
 def run_clusters(run: Run) -> dict:
     """Map the base's pooled states of config's sets, last layer and the one before; no training."""
+    from transformers import set_seed
+
     config = run.config
     made = sets_of(config)
     rows = [row for some in made.values() for row in some]
     names = [name for name, some in made.items() for _ in some]
+    set_seed(run.seed)
     model = build_base(config).eval()
     layers = (-1, -2)
     metrics, history = {}, []
