@@ -18,6 +18,7 @@ NAMES = (
     "scan",
     "english",
     "cot_order_perturb",
+    "dag_chains",
     "sudoku4",
     "stg",
     "reasoning",

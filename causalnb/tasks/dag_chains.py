@@ -13,11 +13,16 @@ easy and the graph is what has to be found.
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
 from causalnb.tasks import cot_order_perturb
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 MODULUS, SOURCES = 5, 2
 NAMES = cot_order_perturb.VARIABLES
@@ -89,3 +94,21 @@ def read(said: str) -> dict[str, int]:
         if name in NAMES and value.isdigit() and name not in found:
             found[name] = int(value)
     return found
+
+
+def load(steps: int = 4, n_train: int = 20_000, n_test: int = 500, seed: int = 0) -> DatasetDict:
+    """DatasetDict train/test with columns prompt, response, graph (JSON, {step: causes}); errors as sample."""
+    from datasets import Dataset, DatasetDict
+
+    def rows(number: int, part: int) -> Dataset:
+        chains = sample(number, steps, 10 * seed + part)
+        said = [render(chain) for chain in chains]
+        return Dataset.from_dict(
+            {
+                "prompt": [prompt for prompt, _ in said],
+                "response": [response for _, response in said],
+                "graph": [json.dumps(chain.graph) for chain in chains],
+            }
+        )
+
+    return DatasetDict(train=rows(n_train, 0), test=rows(n_test, 1))

@@ -1,11 +1,12 @@
 """Chains over a graph of their own: told, read and recomputed by hand, and what their draws look like."""
 
+import json
 import random
 
 import pytest
 
 from causalnb.errors import DataError
-from causalnb.tasks import dag_chains, words
+from causalnb.tasks import dag_chains, load, words
 
 CHAIN = dag_chains.Chain(
     {"Quasar": 3, "Flux": 1, "Nova": 4, "Echo": 4},
@@ -50,6 +51,15 @@ def test_draws_vary_and_values_are_even():
     copies = [second == 0 for chain in chains for _, second in chain.terms.values()]
     assert abs(sum(copies) / len(copies) - dag_chains.COPIES) < 0.02
     assert len({tuple(chain.values) for chain in chains}) > 3900
+
+
+def test_loaded_rows_are_the_drawn_ones():
+    data = load("dag_chains", steps=3, n_train=7, n_test=2, seed=4)
+    assert {part: len(rows) for part, rows in data.items()} == {"train": 7, "test": 2}
+    for row, chain in zip(data["train"], dag_chains.sample(7, 3, 40), strict=True):
+        assert (row["prompt"], row["response"]) == dag_chains.render(chain)
+        assert json.loads(row["graph"]) == {step: list(causes) for step, causes in chain.graph.items()}
+    assert not {*data["train"]["prompt"]} & {*data["test"]["prompt"]}
 
 
 @pytest.mark.parametrize("steps", [0, dag_chains.MOST + 1, True, 2.0])
