@@ -97,7 +97,7 @@ def read(said: str) -> dict[str, int]:
 
 
 def load(steps: int = 4, n_train: int = 20_000, n_test: int = 500, seed: int = 0) -> DatasetDict:
-    """DatasetDict train/test with columns prompt, response, graph (JSON, {step: causes}); errors as sample."""
+    """DatasetDict train/test: prompt, response, graph (JSON, {step: causes}); DataError as sample."""
     from datasets import Dataset, DatasetDict
 
     def rows(number: int, part: int) -> Dataset:
