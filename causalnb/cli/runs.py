@@ -91,7 +91,7 @@ def run(
     raise typer.Exit(EXIT_FAILED if failed else 0)
 
 
-def compared(ids: Iterable[str], every: bool, make: bool) -> tuple[list[tuple[str, str]], int]:
+def compared(ids: Iterable[str], every: bool) -> tuple[list[tuple[str, str]], int]:
     """(arms with results whose probes are to run, number of those that need not)."""
     arms = [
         (id, arm)
@@ -102,10 +102,7 @@ def compared(ids: Iterable[str], every: bool, make: bool) -> tuple[list[tuple[st
             for seed in registry.seeds(id, probes.PROFILE)
         )
     ]
-    if make:
-        wanted = [arm for arm in arms if not probes.path(*arm).exists()]
-    else:
-        wanted = [arm for arm in arms if every or not probes.state(*arm)[0]]
+    wanted = [arm for arm in arms if every or not probes.state(*arm)[0]]
     return wanted, len(arms) - len(wanted)
 
 
@@ -127,7 +124,7 @@ def verify(
     raised, or the change undone.
     """
     chosen = registry.resolve(targets) if targets else [one.id for one in registry.experiments()]
-    wanted, kept = compared(chosen, every, make)
+    wanted, kept = compared(chosen, every)
     if dry_run:
         rows = [{"experiment": id, "arm": arm, "now": probes.state(id, arm)[1]} for id, arm in wanted]
         if json_:

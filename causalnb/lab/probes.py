@@ -315,22 +315,21 @@ def accept(checks: Iterable[Check]) -> list[Check]:
     ran it and came out the same; else the arm stays unverified, with outcome "unrun".
     """
     checks = list(checks)
-    shown_by = {hash for one in checks if one.outcome == "same" for hash in one.ran}
-    told = []
-    for one in checks:
-        if one.outcome != "same":
-            told.append(one)
-            continue
-        left = [place for hash, place in one.unrun.items() if hash not in shown_by]  # type: ignore[union-attr]
-        if left:
-            told.append(replace(one, outcome="unrun", detail=f"{min(left)} is new, and no probe ran it"))
-            continue
-        record = read(one.experiment, one.arm)
-        same = [old for old in record["verified"] if any(old[n] != one.entry[n] for n in LIBRARIES)]  # type: ignore[index]
-        record["verified"] = [*same, one.entry]  # type: ignore[index]
-        write(record)  # type: ignore[arg-type]
-        told.append(replace(one, outcome="verified"))
-    return told
+    shown_by = {hash for one in checks if one.outcome in ("same", "verified") for hash in one.ran}
+    return [_accepted(one, shown_by) for one in checks]
+
+
+def _accepted(check: Check, shown_by: set[str]) -> Check:
+    if check.outcome != "same":
+        return check
+    left = [place for hash, place in check.unrun.items() if hash not in shown_by]  # type: ignore[union-attr]
+    if left:
+        return replace(check, outcome="unrun", detail=f"{min(left)} is new, and no probe ran it")
+    record = read(check.experiment, check.arm)
+    same = [old for old in record["verified"] if any(old[n] != check.entry[n] for n in LIBRARIES)]  # type: ignore[index]
+    record["verified"] = [*same, check.entry]  # type: ignore[index]
+    write(record)  # type: ignore[arg-type]
+    return replace(check, outcome="verified")
 
 
 def main() -> None:
@@ -399,7 +398,9 @@ def verify(
                     arm = queue.get_nowait()
                 except Empty:
                     break
-                found.append(asked(child, *arm))
+                one = asked(child, *arm)
+                # what needs no other probe is written at once, so that an interrupted run loses little
+                found.append(one if one.unrun else _accepted(one, set()))
                 tell(found[-1])
             with suppress(OSError):
                 child.stdin.close()

@@ -577,7 +577,7 @@ def test_verify_compares_what_is_unverified(probed):
     call("verify", "sci.toy", "--all")
     assert asked[-1] == ([("sci.toy", "plain"), ("sci.toy", "ours")], 2, False)
     call("verify", "--make")
-    assert asked[-1] == ([("sci.toy", "plain"), ("sci.toy", "ours")], 2, True)
+    assert asked[-1] == ([("sci.toy", "ours")], 2, True)
 
 
 def test_verify_names_what_differs(probed):
