@@ -50,12 +50,12 @@ def concept_graph(edges: dict, config: dict, seed: int, steps: dict | None = Non
 
 def at_test(config: dict) -> dict:
     """The settings of rows that are only read: without a graph, but where it is always enforced."""
-    return config if config["enforced"] == 1 else {**config, "graph": "none"}
+    return config if config.get("enforced") == 1 else {**config, "graph": "none"}
 
 
 def guided(row: dict, mask, config: dict) -> dict:
     """The row with its supervision for the loss; where the graph is enforced, with what each token sees."""
-    if config["enforced"]:
+    if config.get("enforced"):
         return {**row, "visible": mask.visible(config["step_rule"])}
     return {**row, "supervision": mask}
 

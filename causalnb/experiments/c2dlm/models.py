@@ -110,7 +110,7 @@ def build_model(config: dict):
         ).get_base_model()
     if kind == "autoregressive":
         return decoder
-    if config["graph"] == "none" or config["enforced"]:
+    if config["graph"] == "none" or config.get("enforced"):
         return MaskedDiffusionModel.from_base(decoder, MASK)
     loss = ReattentionLoss(
         config["alpha"],

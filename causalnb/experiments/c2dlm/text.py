@@ -108,7 +108,7 @@ def sudoku_stories(config: dict, seed: int):
     from causalnb.experiments.c2dlm.data import sudoku_data, sudoku_score
     from causalnb.tasks import sudoku4
 
-    plain = {**config, "graph": "none", "enforced": 0.0, "validation_rows": 0}
+    plain = {**config, "graph": "none", "validation_rows": 0}
     train, _, parts, _ = sudoku_data(plain, seed)
     clues = [f"clue {i}" for i in range(sudoku4.CELLS)]
     edges = {
