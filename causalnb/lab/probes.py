@@ -384,9 +384,7 @@ def verify(
             said = child.stdout.readline()
         except OSError:
             said = ""
-        return (
-            Check(**json.loads(said)) if said else Check(experiment, arm, "failed", "its process was ended")
-        )
+        return Check(**json.loads(said)) if said else Check(experiment, arm, "failed", ENDED)
 
     def some() -> list[Check]:
         """The checks of one process, which asks no more than PER_PROCESS, for its memory grows with each."""

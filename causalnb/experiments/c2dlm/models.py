@@ -144,7 +144,7 @@ def fit(run: Run, model, rows: list[dict], order: list[int], measure=None) -> li
     if config["model"] == "autoregressive":
         collator = PromptAnswerCollator(PAD)
     else:
-        noise = {"in_order": config.get("in_order", False), "enforced": config.get("enforced", 1.0)}
+        noise = {"in_order": config.get("in_order", False), "enforced": config.get("enforced", 0.0)}
         collator = MaskedDiffusionCollator(MASK, EOS, seed=run.seed, **noise)
     size = config["batch"]
     batches = [list(range(at, at + size)) for at in range(0, len(order), size)]

@@ -283,7 +283,9 @@ def test_a_process_probes_some_and_the_next_goes_on(line, monkeypatch):
     )
     monkeypatch.setattr(probes, "COMMAND", [sys.executable, "-c", child])
     monkeypatch.setattr(probes, "PER_PROCESS", 2)
-    assert len(probes.verify([("toy.line", str(number)) for number in range(5)], 1)) >= 5
+    told = []
+    probes.verify([("toy.line", str(number)) for number in range(5)], 1, tell=told.append)
+    assert len(told) == 5 and not any(one.detail for one in told)  # each was asked and answered
     assert started.read_text() == "..."
 
 
