@@ -448,7 +448,10 @@ add(
     "sudoku",
     curve_arms(
         *((name, 200, steps) for name in TRIED for steps in (2000, 4000)),
-        *(("diffusion", 50, steps) for steps in (2000,)),
+        *(("diffusion", 200, steps) for steps in (8000,)),
+        *(("diffusion", 50, steps) for steps in (2000, 4000)),
+        *((name, rows, 4000) for name in ("diffusion", "c2dlm") for rows in (500, 1000)),
+        *((name, 5000, 2000) for name in TRIED),
     ),
     1,
     480,
@@ -459,7 +462,12 @@ add(
     "c2dlm.curves.cot",
     "Learning curves of chains of thought from random weights, on another draw of inputs",
     "cot",
-    curve_arms(("diffusion", 2000, 3000), ("diffusion", 2000, 6000), ("autoregressive", 2000, 6000)),
+    curve_arms(
+        ("diffusion", 2000, 3000),
+        *((name, 2000, 6000) for name in (*TRIED, "enforced")),
+        ("diffusion", 2000, 12_000),
+        ("diffusion", 9_000, 6000),  # of the 10,201 inputs there are
+    ),
     1,
     800,
     **SCRATCH,
@@ -468,7 +476,11 @@ add(
     "c2dlm.curves.stg",
     "Learning curves of the spurious token game from random weights, on another shift",
     "stg",
-    curve_arms(("diffusion", 1600, 1000)),
+    curve_arms(
+        *((name, 1600, 1000) for name in (*TRIED, "placebo", "isolated", "enforced", "half_enforced")),
+        *((name, 1600, 2000) for name in ("diffusion", "half_enforced")),
+        *((name, 20_000, 2000) for name in ("diffusion", "enforced", "half_enforced")),
+    ),
     1,
     80,
     shift="reversed",
