@@ -1,66 +1,28 @@
 """Commands on the course: reproduce, lab."""
 
-import faulthandler
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from causalnb.cli.common import EXIT_FAILED, STOPPED, Fresh, Jobs, Profile, app, show, steps
+from causalnb.cli.common import EXIT_FAILED, Fresh, Jobs, Profile, app, show, steps, stoppable
 from causalnb.cli.reports import buildable
 from causalnb.errors import CausalnbError, LabError
 from causalnb.lab import building, evidence, files, profiles, registry, results
 from causalnb.paths import TEMPORARY, cache_dir, notebooks_dir, shown
 
-STOP_SECONDS = 4.5  # after a signal; what has not ended by then is left, and the process with it
-STOPPING = (signal.SIGINT, signal.SIGTERM)
 NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 CellTimeout = Annotated[
     float | None, typer.Option(min=1, help="Seconds that a cell of a notebook may run; default: an hour.")
 ]
-
-
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """SIGINT and SIGTERM end what runs inside as Ctrl-C does, once, and the process within five seconds.
-
-    The process is not taken down piece by piece: that alone takes seconds when torch is loaded.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came = []
-
-    def stop(number: int, _) -> None:
-        came.append(number)
-        for other in STOPPING:
-            signal.signal(other, signal.SIG_IGN)
-        with suppress(RuntimeError, ValueError, OSError):  # where standard error is no file
-            faulthandler.dump_traceback_later(STOP_SECONDS, exit=True)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in STOPPING}
-    try:
-        yield
-    finally:
-        if came:
-            typer.echo(STOPPED, err=True)
-            sys.stdout.flush()
-            os._exit(EXIT_FAILED)
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def stated(book: Path) -> float:

@@ -20,6 +20,7 @@ from causalnb.cli.common import (
     say,
     show,
     steps,
+    stoppable,
     tally,
 )
 from causalnb.lab import probes, profiles, registry, results
@@ -133,7 +134,7 @@ def verify(
         print(f"{len(wanted)} to compare, {kept} verified")
         return
     checks = []
-    with steps(len(wanted)) as step:
+    with stoppable(), steps(len(wanted)) as step:
 
         def tell(check: probes.Check) -> None:
             text = " ".join(filter(None, (check.outcome, check.detail)))

@@ -1,6 +1,5 @@
 """What this machine has and what it could run: packages, device, memory, disk, results, the work left."""
 
-import importlib.metadata
 import os
 import platform
 import shutil
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from causalnb.errors import LabError
 from causalnb.lab import profiles, registry, results, runner
+from causalnb.lab.records import installed
 from causalnb.paths import results_dir, root, shown
 
 
@@ -25,17 +25,14 @@ def packages() -> list[dict]:
     found = []
     for extra, lines in {"": project["dependencies"], **project["optional-dependencies"]}.items():
         for need in map(Requirement, lines):
-            try:
-                installed = importlib.metadata.version(need.name)
-            except importlib.metadata.PackageNotFoundError:
-                installed = None
-            inside = installed is not None and need.specifier.contains(installed, prereleases=True)
+            version = installed(need.name)
+            inside = version is not None and need.specifier.contains(version, prereleases=True)
             found.append(
                 {
                     "name": need.name,
                     "extra": extra,
                     "range": str(need.specifier),
-                    "installed": installed,
+                    "installed": version,
                     "ok": inside,
                 }
             )

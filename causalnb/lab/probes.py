@@ -5,8 +5,8 @@ with seed 0, scores after them on a few rows, and the quick run, whole. `verifie
 hashes of what ran, and the libraries under which all of these numbers came out.
 """
 
+import functools
 import gc
-import importlib.metadata
 import json
 import math
 import os
@@ -24,11 +24,12 @@ from pathlib import Path
 
 from causalnb.errors import LabError, sentence
 from causalnb.lab import codebase, files, registry
-from causalnb.lab.records import canonical, plain, short
+from causalnb.lab.records import canonical, installed, plain, short
 from causalnb.paths import probes_dir, shown
 
 COMMAND = [sys.executable, "-c", "from causalnb.lab import probes; probes.main()"]
 ENDED = "its process was ended"
+LONGEST = 1800.0  # seconds that one arm's probe may take
 PER_PROCESS = 40  # arms that one process probes
 STEPS = 3  # of each training at the real settings
 ROWS = 8  # of each part that is scored after them
@@ -69,9 +70,9 @@ def scored(rows: list) -> list:
     return rows if now() is None else rows[: now().rows]  # type: ignore[union-attr]
 
 
-def versions() -> dict[str, str]:
+def versions() -> dict[str, str | None]:
     """The libraries that decide on the numbers, as installed."""
-    return {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return {name: installed(name) for name in LIBRARIES}
 
 
 def path(experiment: str, arm: str) -> Path:
@@ -83,12 +84,8 @@ def read(experiment: str, arm: str) -> dict | None:
     """The stored probe, None if there is none; LabError naming a damaged file."""
     file = path(experiment, arm)
     try:
-        record = json.loads(file.read_bytes())
-        if not isinstance(record, dict) or set(record) - {"checksum"} != FIELDS:
-            raise ValueError("it is not as a probe is")
-        if record.pop("checksum", None) != short(canonical(record)):
-            raise ValueError("it was changed after it was written")
-        return record
+        kept = file.stat()
+        return dict(_parsed(file, kept.st_ino, kept.st_mtime_ns, kept.st_size))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -96,6 +93,17 @@ def read(experiment: str, arm: str) -> dict | None:
             f"{shown(file)} is damaged ({error}): restore it from git, or delete it and run "
             f"`causalnb verify {experiment} --make`."
         ) from None
+
+
+@functools.lru_cache(2048)
+def _parsed(file: Path, *version: int) -> dict:
+    """The probe in a file, which is read again when its inode, time or size changes."""
+    record = json.loads(file.read_bytes())
+    if not isinstance(record, dict) or set(record) - {"checksum"} != FIELDS:
+        raise ValueError("it is not as a probe is")
+    if record.pop("checksum", None) != short(canonical(record)):
+        raise ValueError("it was changed after it was written")
+    return record
 
 
 def write(record: dict) -> Path:
@@ -358,10 +366,14 @@ def verify(
     create: bool = False,
     tell: Callable[[Check], None] = lambda check: None,
 ) -> list[Check]:
-    """Check the probes of (experiment, arm) in `jobs` processes, and `accept` what came out the same."""
+    """Check the probes of (experiment, arm) in `jobs` processes, and `accept` what came out the same.
+
+    A probe that takes longer than LONGEST is ended and named; so is, at once, all that runs at Ctrl-C.
+    """
     import subprocess
     from concurrent.futures import ThreadPoolExecutor
     from queue import Empty, SimpleQueue
+    from threading import Timer
 
     queue: SimpleQueue = SimpleQueue()
     for arm in arms:
@@ -377,13 +389,19 @@ def verify(
         ),
     }
 
+    children: set = set()
+
     def asked(child, experiment: str, arm: str) -> Check:
+        late = Timer(LONGEST, child.kill)
+        late.start()
         try:
             child.stdin.write(json.dumps([experiment, arm, create]) + "\n")
             child.stdin.flush()
             said = child.stdout.readline()
         except OSError:
             said = ""
+        finally:
+            late.cancel()
         return Check(**json.loads(said)) if said else Check(experiment, arm, "failed", ENDED)
 
     def some() -> list[Check]:
@@ -391,6 +409,7 @@ def verify(
         found: list[Check] = []
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         with subprocess.Popen(COMMAND, text=True, env=env, **pipes) as child:  # type: ignore[call-overload]
+            children.add(child)
             while len(found) < PER_PROCESS and not (found and found[-1].detail == ENDED):
                 try:
                     arm = queue.get_nowait()
@@ -411,7 +430,15 @@ def verify(
         return found
 
     with ThreadPoolExecutor(jobs) as pool:
-        found = [one for part in pool.map(work, range(jobs)) for one in part]
+        try:
+            found = [one for part in pool.map(work, range(jobs)) for one in part]
+        except BaseException:
+            while not queue.empty():  # so that no thread starts another
+                with suppress(Empty):
+                    queue.get_nowait()
+            for child in children:
+                child.kill()
+            raise
     done = {(one.experiment, one.arm) for one in found}
     found += [Check(*arm, "failed", "it was not reached") for arm in arms if arm not in done]
     return accept(found)

@@ -1,5 +1,7 @@
-"""Values as the JSON files of the lab hold them, and checksums of them."""
+"""Values as the JSON files of the lab hold them, checksums of them, and the versions they were made with."""
 
+import functools
+import importlib.metadata
 import json
 import math
 from hashlib import sha256
@@ -10,6 +12,15 @@ from causalnb.errors import LabError
 def canonical(value) -> str:
     """JSON of a value, the same text for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+@functools.cache
+def installed(package: str) -> str | None:
+    """The version of a package that is installed, None where it is not."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def short(text: str) -> str:

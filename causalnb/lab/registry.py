@@ -8,7 +8,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import get_args, get_origin, get_type_hints
@@ -47,7 +47,8 @@ class Experiment:
     them; seeds are 0 .. count-1; `version` is raised, with a line in CHANGELOG.md, by whoever changes what
     the numbers mean; `timed`: patterns of measures that are seconds and differ from run to run; `cost`: first
     guess of core-seconds per result and profile, replaced by measured ones; `memory`: by profile, estimated
-    GiB on the device, where that is much.
+    GiB on the device, where that is much; `at_most`: by profile, numbers that no arm's settings exceed there,
+    for arms that differ in their size.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Experiment:
     version: int = 1
     timed: tuple[str, ...] = ()
     memory: Mapping[str, float] = field(default_factory=dict)
+    at_most: Mapping[str, Mapping] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,8 @@ def _place(function: Callable) -> tuple[str, str]:
 
 
 def _plain(settings) -> dict:
-    """Settings as a dict, from a dataclass or a mapping."""
-    return asdict(settings) if is_dataclass(settings) else dict(settings)  # type: ignore[arg-type]
+    """Settings as a dict, from a dataclass or a mapping; what they hold is not copied."""
+    return dict(vars(settings)) if is_dataclass(settings) else dict(settings)
 
 
 def _hints(settings) -> dict:
@@ -119,7 +121,7 @@ def register(experiment: Experiment) -> Experiment:
         if "laptop" not in values or set(values) - set(profiles.PROFILES):
             raise LabError(f"the {part} of {e.id} are for {sorted(values)}: give laptop, and known profiles.")
     complete, hints = _plain(e.settings["laptop"]), _hints(e.settings["laptop"])
-    for place, values in [*e.settings.items(), *e.arms.items()]:  # type: ignore[assignment]
+    for place, values in [*e.settings.items(), *e.arms.items(), *e.at_most.items()]:  # type: ignore[assignment]
         values = _plain(values)
         if unknown := set(values) - set(complete):
             raise LabError(f"{e.id} sets {min(unknown)!r} for {place} only: give laptop a value for it too.")
@@ -224,6 +226,8 @@ def config(id: str, arm: str, profile: str | None = None) -> dict:
         **_plain(profiles.pick(profile, **spec.settings)),
         **spec.arms[arm],
     }
+    bounds = spec.at_most.get(settings_profile(id, profile), {})
+    merged |= {name: min(merged[name], bound) for name, bound in bounds.items()}
     try:
         return json.loads(json.dumps(merged, allow_nan=False))
     except (TypeError, ValueError) as error:

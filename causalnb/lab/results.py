@@ -1,7 +1,6 @@
 """The store of measured numbers: a JSON per (experiment, arm, seed) with what it was made from."""
 
 import functools
-import importlib.metadata
 import json
 import math
 import platform
@@ -14,7 +13,7 @@ from statistics import median
 import causalnb
 from causalnb.errors import LabError
 from causalnb.lab import codebase, files, probes, profiles, registry
-from causalnb.lab.records import canonical, plain, short
+from causalnb.lab.records import canonical, installed, plain, short
 from causalnb.paths import TEMPORARY, results_dir, root, shown
 
 SCHEMA = 2
@@ -73,13 +72,8 @@ def settings_hash(config: dict) -> str:
 
 def versions() -> dict:
     """What a result was computed with."""
-    found = {"python": platform.python_version(), "causalnb": causalnb.__version__}
-    for name in ("torch", "transformers", "numpy"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None  # type: ignore[assignment]
-    return found
+    libraries = {name: installed(name) for name in ("torch", "transformers", "numpy")}
+    return {"python": platform.python_version(), "causalnb": causalnb.__version__, **libraries}
 
 
 def git() -> dict:

@@ -85,12 +85,12 @@ def test_what_is_not_done_is_told_every_ten_seconds(monkeypatch, capsys):
 
 
 def test_without_a_signal_nothing_changes():
-    before = [signal.getsignal(number) for number in course.STOPPING]
-    with course.stoppable():
+    before = [signal.getsignal(number) for number in common.STOPPING]
+    with common.stoppable():
         assert signal.getsignal(signal.SIGTERM) not in before
-    assert [signal.getsignal(number) for number in course.STOPPING] == before
+    assert [signal.getsignal(number) for number in common.STOPPING] == before
     reached = []
-    other = threading.Thread(target=lambda: reached.append(course.stoppable().__enter__()))
+    other = threading.Thread(target=lambda: reached.append(common.stoppable().__enter__()))
     other.start()
     other.join()
     assert reached == [None]

@@ -242,6 +242,9 @@ def add(
             settings={"laptop": settings, "quick": QUICKS[task], "gpu": GPU},
             seeds={"quick": 1, "laptop": seeds},
             cost={"quick": 3, "laptop": cost, "gpu": 300},
+            at_most={
+                "quick": {name: QUICKS[task][name] for name in ("train_rows", "steps", "evaluate_every")}
+            },
         )
     )
 
@@ -448,10 +451,11 @@ add(
     "sudoku",
     curve_arms(
         *((name, 200, steps) for name in TRIED for steps in (2000, 4000)),
-        *(("diffusion", 200, steps) for steps in (8000,)),
-        *(("diffusion", 50, steps) for steps in (2000, 4000)),
+        *((name, 200, 8000) for name in ("diffusion", "c2dlm")),
+        *(("diffusion", 50, steps) for steps in (2000, 4000, 8000)),
         *((name, rows, 4000) for name in ("diffusion", "c2dlm") for rows in (500, 1000)),
         *((name, 5000, 2000) for name in TRIED),
+        *((name, 5000, 4000) for name in ("diffusion", "c2dlm")),
     ),
     1,
     480,
@@ -480,12 +484,25 @@ add(
         *((name, 1600, 1000) for name in (*TRIED, "placebo", "isolated", "enforced", "half_enforced")),
         *((name, 1600, 2000) for name in ("diffusion", "half_enforced")),
         *((name, 20_000, 2000) for name in ("diffusion", "enforced", "half_enforced")),
+        *((name, 20_000, 4000) for name in ("diffusion", "c2dlm")),
     ),
     1,
     80,
     shift="reversed",
     **{**SIZES["L"], **SCRATCH},
 )
+for size in ("S", "M", "H"):
+    rows = SIZES[size].get("train_rows", StgSettings.train_rows)
+    add(
+        f"c2dlm.curves.stg_{size.lower()}",
+        f"Learning curves of the spurious token game, size {size}, from random weights",
+        "stg",
+        curve_arms(*(("diffusion", rows, steps) for steps in (500, 1000, 2000)), ("c2dlm", rows, 1000)),
+        1,
+        80,
+        shift="reversed",
+        **{**SIZES[size], **SCRATCH},
+    )
 add(
     "c2dlm.curves.chain",
     "Learning curves of chains over a graph that varies by row",

@@ -2,8 +2,11 @@
 
 import json
 import re
+import signal
+import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -287,6 +290,44 @@ def test_a_process_probes_some_and_the_next_goes_on(line, monkeypatch):
     probes.verify([("toy.line", str(number)) for number in range(5)], 1, tell=told.append)
     assert len(told) == 5 and not any(one.detail for one in told)  # each was asked and answered
     assert started.read_text() == "..."
+
+
+SILENT = "import sys, time\nfor _ in sys.stdin: time.sleep(600)"
+
+
+def test_a_probe_that_takes_too_long_is_ended(line, monkeypatch):
+    monkeypatch.setattr(probes, "COMMAND", [sys.executable, "-c", SILENT])
+    monkeypatch.setattr(probes, "LONGEST", 0.5)
+    [one] = probes.verify([("toy.line", "one")], 1)
+    assert (one.outcome, one.detail) == ("failed", probes.ENDED)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_verify_ends_its_children_at_once(tmp_path, sign):
+    started = tmp_path / "started"
+    child = f"import os, sys; open({str(started)!r}, 'a').write(f'{{os.getpid()}} '); {SILENT[11:]}"
+    parent = (
+        "from causalnb.cli.common import stoppable\nfrom causalnb.lab import probes\n"
+        f"probes.COMMAND[-1] = {('import sys, time' + chr(10) + child)!r}\n"
+        "with stoppable(): probes.verify([('toy.line', 'one'), ('toy.line', 'two')], 2)\n"
+    )
+    verifying = subprocess.Popen([sys.executable, "-c", parent], stderr=subprocess.DEVNULL)
+    try:
+        waited(lambda: started.exists() and len(started.read_text().split()) == 2)
+        verifying.send_signal(sign)
+        verifying.wait(5)
+    finally:
+        verifying.kill()
+    pids = started.read_text().split()
+    waited(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+def waited(true, seconds: float = 30.0) -> None:
+    """Until `true()` is."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.05)
 
 
 def test_a_child_takes_the_first_steps_only(line, monkeypatch):

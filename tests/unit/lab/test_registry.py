@@ -27,6 +27,7 @@ def change(spec, **values):
         ({"arms": {"a": {"stepps": 1}}}, "sets 'stepps' for a only"),
         ({"settings": {"quick": {"steps": 1}}}, r"settings of toy.new are for \['quick'\]"),
         ({"settings": {"laptop": {"steps": 1}, "quick": {"stepps": 1}}}, "sets 'stepps' for quick only"),
+        ({"at_most": {"quick": {"stepps": 1}}}, "sets 'stepps' for quick only"),
         ({"seeds": {"laptop": 2, "labtop": 1}}, "the seeds of toy.new are for"),
         ({"cost": {}}, "the cost of toy.new"),
         ({"id": "toy.sum", "run": print}, "'toy.sum' is registered already by toylab"),
@@ -56,6 +57,19 @@ def test_settings_are_laid_over_each_other(lab):
         registry.register(change(spec, settings={"laptop": {"x": value}}, arms={"a": {}}))
         with pytest.raises(LabError, match="the settings of toy.new a are no json"):
             registry.config("toy.new", "a")
+
+
+def test_arms_that_differ_in_size_are_bounded_in_a_profile(lab):
+    registry.register(
+        change(
+            registry.experiment("toy.sum"),
+            settings={"laptop": {"steps": 4}, "quick": {"steps": 2}},
+            arms={"small": {"steps": 1}, "large": {"steps": 900}},
+            at_most={"quick": {"steps": 3}},
+        )
+    )
+    assert [registry.config("toy.new", arm, "quick")["steps"] for arm in ("small", "large")] == [1, 3]
+    assert registry.config("toy.new", "large", "laptop")["steps"] == 900
 
 
 def test_unknown_names_bring_close_ones(lab):
