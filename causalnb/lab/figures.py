@@ -5,7 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from cycler import cycler
 from matplotlib import ticker
 
 from causalnb.errors import LabError
-from causalnb.lab import fitting, latex, manifest
+from causalnb.lab import codebase, fitting, latex, manifest
 from causalnb.paths import shown
 
 COLOURS = {
@@ -177,9 +177,9 @@ def render(fig, format: str, dpi: int = 150) -> bytes:
     _dense_as_pixels(fig)
     _laid_out_anew(fig)
     last, settings = b"", {"savefig.bbox": None, **{key: RC[key] for key in FIXED}, **_request.get().settings}
-    for _ in range(5):  # and is drawn until it has settled
+    for turn in range(5):  # and is drawn until it has settled
         out = io.BytesIO()
-        with mpl.rc_context(settings):
+        with mpl.rc_context(settings), codebase.unrecorded() if turn else nullcontext():
             fig.savefig(out, format=format, dpi=dpi, metadata=PLAIN[format])
         data = out.getvalue()
         if format == "svg":  # ids are hashes of positions to the last bit: number them instead

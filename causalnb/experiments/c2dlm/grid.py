@@ -497,7 +497,13 @@ for size in ("S", "M", "H"):
         f"c2dlm.curves.stg_{size.lower()}",
         f"Learning curves of the spurious token game, size {size}, from random weights",
         "stg",
-        curve_arms(*(("diffusion", rows, steps) for steps in (500, 1000, 2000)), ("c2dlm", rows, 1000)),
+        curve_arms(
+            *(
+                ("diffusion", rows, steps)
+                for steps in (500, 1000, 2000, *([4000, 8000] if size == "H" else []))
+            ),
+            ("c2dlm", rows, 1000),
+        ),
         1,
         80,
         shift="reversed",
@@ -512,6 +518,53 @@ add(
     600,
     **SCRATCH,
 )
+
+
+# Trained to competence, on the draws that are tested once: from random weights, for as many steps as the curves
+# say. What learns from few rows is stopped where its own curve is highest.
+LONG = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
+for rows, steps, seeds in ((50, 4000, 3), (200, 8000, 5), (500, 4000, 3), (1000, 4000, 3), (5000, 4000, 5)):
+    early = {"autoregressive": {"model": "autoregressive", "steps": 2000}}
+    add(
+        f"c2dlm.long.sudoku_n{rows}",
+        f"4x4 Sudoku with {rows} training puzzles, trained to competence",
+        "sudoku",
+        arms("diffusion", "c2dlm", "placebo")
+        | ({200: early, 5000: arms("autoregressive", "no_v", "enforced")}.get(rows, {})),
+        seeds,
+        steps / 8,
+        train_rows=rows,
+        steps=steps,
+        evaluate_every=steps // 20,
+        **LONG,
+    )
+add(
+    "c2dlm.long.cot",
+    "Chains of thought in causal order, trained to competence",
+    "cot",
+    arms("autoregressive", "placebo", "no_v", "enforced")
+    | {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()},
+    5,
+    830,
+    steps=6000,
+    evaluate_every=300,
+    **LONG,
+)
+for size, more in {
+    "S": {**SIZES["S"], "steps": 500},
+    "M": {**SIZES["M"], "steps": 500},
+    "L": {**SIZES["L"], "steps": 1000},
+    "many": {**MANY, "steps": 2000},
+}.items():
+    add(
+        f"c2dlm.long.stg_{size.lower()}",
+        f"The spurious token game, {'20,000 people' if size == 'many' else f'size {size}'}, to competence",
+        "stg",
+        arms(*GUIDED, "no_v", "isolated", "enforced"),
+        5,
+        more["steps"] / 11,
+        **{**more, **LONG, "evaluate_every": more["steps"] // 20},
+    )
 
 
 @dataclass(frozen=True)

@@ -314,9 +314,9 @@ def test_git_of_a_checkout(lab, monkeypatch):
 
 def test_versions_without_a_package(monkeypatch):
     def none(name):
-        raise results.importlib.metadata.PackageNotFoundError(name)
+        raise records.importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(results.importlib.metadata, "version", none)
+    monkeypatch.setattr(records.importlib.metadata, "version", none)
     assert results.versions()["torch"] is None
 
 
