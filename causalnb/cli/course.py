@@ -72,7 +72,7 @@ class Schedule:
 def reproduce(
     profile: Profile = None, jobs: Jobs = None, fresh: Fresh = False, cell_timeout: CellTimeout = None
 ) -> None:
-    """Rebuild all tables and figures, run every notebook; what is missing and short is trained first.
+    """Rebuild all tables and figures, run every notebook; what they lack and is short is trained first.
 
     What was never built because its results are still to come is named, and is no failure. Outputs that vary
     from run to run stay as they are stored unless --fresh, and so do those for which data are missing.
@@ -90,8 +90,9 @@ def _reproduce(profile: str | None, jobs: int | None, fresh: bool, cell_timeout:
     if not books:
         raise LabError(f"there is no notebook in {shown(notebooks_dir())}: run causalnb in its checkout.")
     every = [experiment.id for experiment in registry.experiments()]
-    if not fresh:
-        short = {id: evidence.lacking(id, scale.name) for id in every}
+    if not fresh:  # what no table or figure is made from can wait
+        read = {need for item in registry.artefacts(extras=True) for need in item.needs}
+        short = {id: evidence.lacking(id, scale.name) for id in every if id in read}
         every = [id for id, (todo, seconds) in short.items() if todo and evidence.live(seconds, scale.name)]
     if every:
         rows += [

@@ -319,12 +319,27 @@ def check(experiment: str, arm: str, create: bool = False) -> Check:
 def accept(checks: Iterable[Check]) -> list[Check]:
     """Write into its `verified` list what each probe that came out the same has shown; the rest is told.
 
-    A changed line in code that a probe ran, which did not run in it, is shown by another of these probes that
-    ran it and came out the same; else the arm stays unverified, with outcome "unrun".
+    A changed line in code that a probe ran, which did not run in it, is shown by another probe that ran it
+    and came out the same, now or before; else the arm stays unverified, with outcome "unrun".
     """
     checks = list(checks)
     shown_by = {hash for one in checks if one.outcome in ("same", "verified") for hash in one.ran}
+    if any(one.outcome == "same" and one.unrun for one in checks):
+        shown_by |= _shown_before()
     return [_accepted(one, shown_by) for one in checks]
+
+
+def _shown_before() -> set[str]:
+    """Hashes of the statements that probes ran whose arms are verified with today's code and libraries."""
+    within = {unit.hash: codebase.current().statements([unit]) for unit in codebase.current().units}
+    found: set[str] = set()
+    for file in probes_dir(PROFILE).glob("*/*.json"):
+        for entry in (read(file.parent.name, file.stem) or {"verified": ()})["verified"]:
+            same = {name: entry[name] for name in LIBRARIES} == versions()
+            if same and codebase.index().holds(entry["units"], entry["edges"]):
+                ran = set().union(*(within[hash] for hash in entry["units"].split()))
+                found |= ran - set(entry["missed"].split())
+    return found
 
 
 def _accepted(check: Check, shown_by: set[str]) -> Check:

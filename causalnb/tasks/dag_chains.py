@@ -87,15 +87,6 @@ def spans(chain: Chain) -> dict[str, tuple[int, int, int]]:
     return places
 
 
-def read(said: str) -> dict[str, int]:
-    """{variable: value} as a response tells them, the first of each; what is no such pair is left out."""
-    words, found = said.split(), {}
-    for name, value in zip(words, words[1:], strict=False):
-        if name in NAMES and value.isdigit() and name not in found:
-            found[name] = int(value)
-    return found
-
-
 def load(steps: int = 4, n_train: int = 20_000, n_test: int = 500, seed: int = 0) -> DatasetDict:
     """DatasetDict train/test: prompt, response, graph (JSON, {step: causes}); DataError as sample."""
     from datasets import Dataset, DatasetDict

@@ -324,16 +324,20 @@ def chain_rows(chains, config: dict, seed: int) -> list[dict]:
 
 
 def chain_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
-    """steps: the share of steps with their true value; exact: of rows with all; last: of last steps."""
-    from causalnb.tasks import dag_chains
+    """steps: the share of steps whose true value stands at its place; named: of those whose name does.
 
-    right = []
+    exact: rows with all values right; last: the share of last steps.
+    """
+    right, named = [], []
     for row, answer in zip(rows, answers, strict=True):
-        said, chain = dag_chains.read(" ".join(answer)), row["chain"]
-        right.append([said.get(step) == chain.values[step] for step in chain.terms])
+        chain = row["chain"]
+        said = [*answer, *[""] * (2 * len(chain.terms))]
+        right.append([said[2 * k + 1] == str(chain.values[step]) for k, step in enumerate(chain.terms)])
+        named += [said[2 * k] == step for k, step in enumerate(chain.terms)]
     flat = [hit for hits in right for hit in hits]
     return {
         "steps": sum(flat) / len(flat),
+        "named": sum(named) / len(named),
         "exact": sum(map(all, right)) / len(right),
         "last": sum(hits[-1] for hits in right) / len(right),
     }

@@ -520,8 +520,8 @@ add(
 )
 
 
-# Trained to competence, on the draws that are tested once: from random weights, for as many steps as the curves
-# say. What learns from few rows is stopped where its own curve is highest.
+# Trained to competence, on the draws that are tested once: from random weights, for as many steps as the
+# curves say. What learns from few rows is stopped where its own curve is highest.
 LONG = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
 for rows, steps, seeds in ((50, 4000, 3), (200, 8000, 5), (500, 4000, 3), (1000, 4000, 3), (5000, 4000, 5)):
     early = {"autoregressive": {"model": "autoregressive", "steps": 2000}}

@@ -226,9 +226,14 @@ def test_scores_of_varying_chains():
     chain = dag_chains.Chain(
         {"Quasar": 3, "Flux": 1, "Nova": 4, "Echo": 4}, {"Nova": ("Quasar", "Flux"), "Echo": ("Nova", 0)}
     )
-    answers = [["Nova", "4", "Echo", "4"], ["Nova", "4", "Echo", "3"], ["Echo", "4"], []]
+    answers = [
+        ["Nova", "4", "Echo", "4"],
+        ["Nova", "4", "Flux", "4"],
+        ["Echo", "4", "Echo", "3", "<eos>"],
+        [],
+    ]
     score = c2dlm_tasks.chain_score([{"chain": chain}] * 4, answers)
-    assert score == {"steps": 0.5, "exact": 0.25, "last": 0.5}
+    assert score == {"steps": 5 / 8, "named": 0.5, "exact": 0.5, "last": 0.5}
 
 
 @pytest.mark.parametrize("task", ["stg", "chain", "cot"])

@@ -201,9 +201,18 @@ def test_a_changed_line_that_no_probe_runs_stays_unverified(line, traced):
     assert [item.outcome for item in probes.accept([one])] == ["unrun"]
     assert "toyline.py line 9 is new, and no probe ran it" in probes.accept([one])[0].detail
     assert probes.state("toy.line", "one") == (False, "the code that it ran has changed since")
-    both = probes.accept([probes.check("toy.line", arm) for arm in ("one", "two")])
+    both = probes.accept([one, probes.check("toy.line", "two")])
     assert [item.outcome for item in both] == ["verified", "verified"]
     assert probes.state("toy.line", "one")[0] and probes.state("toy.line", "two")[0]
+
+
+def test_a_line_is_shown_by_a_probe_that_was_verified_before(line, traced):
+    for arm in ("one", "two"):
+        probes.make("toy.line", arm)
+    edit(line[0], "return 4.0", "return 8.0 / 2")
+    one = probes.check("toy.line", "one")
+    probes.make("toy.line", "two")
+    assert [item.outcome for item in probes.accept([one])] == ["verified"]
 
 
 def test_other_libraries_are_another_state(line, traced, monkeypatch):

@@ -317,6 +317,7 @@ def test_versions_without_a_package(monkeypatch):
         raise records.importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(records.importlib.metadata, "version", none)
+    monkeypatch.setattr(results, "installed", records.installed.__wrapped__)
     assert results.versions()["torch"] is None
 
 

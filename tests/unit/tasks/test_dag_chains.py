@@ -22,12 +22,6 @@ def test_a_chain_by_hand():
     assert texts == {"Quasar": "3", "Flux": "1", "Nova": "4", "Echo": "4"}
 
 
-def test_what_is_told_is_read_again():
-    assert dag_chains.read("Nova 4 Echo 4") == {"Nova": 4, "Echo": 4}
-    assert dag_chains.read("Nova 4 Nova 3 Echo Echo 2 7 Flux -1") == {"Nova": 4, "Echo": 2}
-    assert dag_chains.read("") == {}
-
-
 @pytest.mark.parametrize("steps", [1, 4, dag_chains.MOST])
 def test_every_value_follows_from_what_came_before(steps):
     for chain in dag_chains.sample(200, steps, seed=3):
