@@ -113,9 +113,13 @@ def test_files_that_belong_together_are_written_before_a_signal_is_heard():
     from causalnb.lab import files
 
     done = []
-    with pytest.raises(KeyboardInterrupt):
-        with files.uninterrupted():
-            signal.raise_signal(signal.SIGINT)
-            done.append("the second file")
-        done.append("too late")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with files.uninterrupted():
+                signal.raise_signal(signal.SIGINT)
+                done.append("the second file")
+            done.append("too late")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert done == ["the second file"]
