@@ -52,6 +52,7 @@ def stoppable() -> Iterator[None]:
         came.append(number)
         for other in STOPPING:
             signal.signal(other, signal.SIG_IGN)
+        threading.excepthook = lambda _: None  # threads whose sockets are closed under them: the process ends
         with suppress(RuntimeError, ValueError, OSError):  # where standard error is no file
             faulthandler.dump_traceback_later(STOP_SECONDS, exit=True)
         raise KeyboardInterrupt
