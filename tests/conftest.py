@@ -1,5 +1,6 @@
 """Every test: seeded, one thread, no network, and nothing written into the checkout."""
 
+import gc
 import os
 import random
 import socket
@@ -23,6 +24,12 @@ hypothesis.settings.register_profile(
     "causalnb", deadline=None, derandomize=True, database=None, max_examples=25
 )
 hypothesis.settings.load_profile("causalnb")
+
+
+def pytest_collection_finish():
+    """What was imported stays: the Trainer collects garbage after every run, and torch alone is a million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 class NetworkUsed(Exception):

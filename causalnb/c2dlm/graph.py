@@ -3,9 +3,9 @@
 import json
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import networkx as nx
 import torch
@@ -118,7 +118,7 @@ class ConceptGraph:
         """
         if occurrences not in OCCURRENCES:
             raise ValueError(f"occurrences is {occurrences!r}: choose among {', '.join(OCCURRENCES)}")
-        found = {c: [match.span() for match in re.finditer(_guarded(c), text)] for c in self.concepts}
+        found = {concept: list(_places(concept, text)) for concept in self.concepts}
         if occurrences == "unique_only":
             return {c: spans if len(spans) == 1 else [] for c, spans in found.items()}
         return {c: spans[:1] if occurrences == "first" else spans for c, spans in found.items()}
@@ -136,18 +136,28 @@ class ConceptGraph:
         return ConceptGraph(edges, {name: step for name, step in self.steps.items() if name in left})
 
 
-def _guarded(concept: str) -> str:
-    """A pattern for the concept where no word or number goes on before or after it."""
-    before = after = ""
-    if re.match(WORD, concept):
-        before = f"(?<!{WORD})"
-    if re.match(r"\d", concept):
-        before += r"(?<!\d[.,])(?<!(?<![\w)])[-−])"  # no rest of 1.5 or 1,500, and no number after its sign
-    if re.search(f"{WORD}$", concept):
-        after = f"(?!{WORD})"
-    if re.search(r"\d$", concept):
-        after += r"(?![.,]\d)"
-    return before + re.escape(concept) + after
+def _places(concept: str, text: str) -> Iterator[Span]:
+    """Where the concept stands in the text with no word or number going on before or after it."""
+    before = _before(re.match(WORD, concept) is not None, re.match(r"\d", concept) is not None)
+    after = _after(re.search(f"{WORD}$", concept) is not None, re.search(r"\d$", concept) is not None)
+    start = text.find(concept)
+    while start >= 0:
+        end = start + len(concept)
+        alone = before.match(text, start) and after.match(text, end)
+        if alone:
+            yield start, end
+        start = text.find(concept, end if alone else start + 1)
+
+
+@cache
+def _before(word: bool, digit: bool) -> re.Pattern:
+    number = r"(?<!\d[.,])(?<!(?<![\w)])[-−])"  # no rest of 1.5 or 1,500, and no number after its sign
+    return re.compile(f"(?<!{WORD})" * word + number * digit)
+
+
+@cache
+def _after(word: bool, digit: bool) -> re.Pattern:
+    return re.compile(f"(?!{WORD})" * word + r"(?![.,]\d)" * digit)
 
 
 @dataclass

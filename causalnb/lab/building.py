@@ -59,8 +59,8 @@ def build(artefact_id: str, profile: str | None = None) -> list[Path]:
     item, profile = registry.find(artefact_id), profiles.current(profile).name
     if not item.build:
         raise LabError(f"{artefact_id} has no builder yet: it cannot be made.")
-    with figures.style(), figures.closed(), evidence.stored_only(), manifest.building(item, profile) as made:
-        with codebase.recorded() as called:
+    with figures.style(), figures.closed(), manifest.building(item, profile) as made:
+        with evidence.stored_only(), evidence.unchanged(), codebase.recorded() as called:
             item.build(profile)
         if not made.alts:
             raise LabError(f"the builder of {artefact_id} saved nothing: call save_figure or save_table.")

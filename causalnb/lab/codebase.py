@@ -12,7 +12,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -322,6 +321,7 @@ class Index:
         }
         return _short("\n".join(sorted(lines)), 16)
 
+    @functools.cached_property
     def digest(self) -> str:
         """16 hex digits of all code."""
         return _short("\n".join(sorted(self.names)), 16)
@@ -367,20 +367,6 @@ def index() -> Index:
     return Index(names)
 
 
-_recording: ContextVar[tuple[Callable, Callable] | None] = ContextVar("recording", default=None)
-
-
-@contextmanager
-def unrecorded() -> Iterator[None]:
-    """Within, `recorded` notes nothing: for what is done again and calls what it called before."""
-    set_, note = _recording.get() or (lambda _: None, None)
-    set_(None)
-    try:
-        yield
-    finally:
-        set_(note)
-
-
 @contextmanager
 def recorded() -> Iterator[dict[Path, set[int]]]:
     """Within, note the first lines of all functions of ours that are called, by file."""
@@ -397,11 +383,9 @@ def recorded() -> Iterator[dict[Path, set[int]]]:
     set_: Callable = sys.setprofile if traced else sys.settrace
     before = get()
     set_(note)
-    token = _recording.set((set_, note))
     try:
         yield found
     finally:
-        _recording.reset(token)
         set_(before)
         for code in called.values():
             file = code.co_filename

@@ -10,6 +10,7 @@ from causalnb.errors import LabError
 from causalnb.lab import profiles, registry, results, runner
 
 _stored_only: ContextVar[bool] = ContextVar("stored_only", default=False)
+_read: ContextVar[dict | None] = ContextVar("read", default=None)  # by what was asked for
 
 
 @contextmanager
@@ -20,6 +21,16 @@ def stored_only() -> Iterator[None]:
         yield
     finally:
         _stored_only.reset(token)
+
+
+@contextmanager
+def unchanged() -> Iterator[None]:
+    """Within this context no result changes: `require` and `rows` read each once."""
+    token = _read.set({})
+    try:
+        yield
+    finally:
+        _read.reset(token)
 
 
 def lacking(
@@ -42,18 +53,28 @@ def require(experiment: str, profile: str | None = None, arms: Iterable[str] | N
 
     Else LabError says which command makes it and how long that takes; LabError if one is unreadable.
     """
-    _complete(experiment, profile, arms)
-    return results.frame(experiment, profile, arms)
+    return _complete(results.frame, experiment, profile, arms)
 
 
 def rows(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):
     """`results.long`, complete; LabError as `require`."""
-    _complete(experiment, profile, arms)
-    return results.long(experiment, profile, arms)
+    return _complete(results.long, experiment, profile, arms)
 
 
-def _complete(experiment: str, profile: str | None, arms: Iterable[str] | None) -> None:
+def _complete(read, experiment: str, profile: str | None, arms: Iterable[str] | None):
+    """What `read` gives of an experiment when nothing is short, a copy of its own for every caller."""
     scale, arms = profiles.current(profile), registry.arms(experiment, arms)
+    asked, kept = (read, experiment, scale.name, *arms), _read.get()
+    if kept is not None and asked in kept:
+        return kept[asked].copy()
+    _train_short(experiment, scale, arms)
+    found = read(experiment, scale.name, arms)
+    if kept is not None:
+        kept[asked] = found.copy()
+    return found
+
+
+def _train_short(experiment: str, scale: profiles.Profile, arms: list[str]) -> None:
     short, total = lacking(experiment, scale.name, arms)
     if short and (_stored_only.get() or not live(total, scale.name)):
         of = len(arms) * len(registry.seeds(experiment, scale.name))

@@ -5,7 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from cycler import cycler
 from matplotlib import ticker
 
 from causalnb.errors import LabError
-from causalnb.lab import codebase, fitting, latex, manifest
+from causalnb.lab import fitting, latex, manifest
 from causalnb.paths import shown
 
 COLOURS = {
@@ -163,31 +163,48 @@ def _points(artist) -> int:
     return len(artist.get_xdata()) if isinstance(artist, lines.Line2D) else 0  # type: ignore[arg-type]
 
 
-def _laid_out_anew(fig) -> None:
-    """Let the layout start from its grid, not from where the last drawing left it."""
+@contextmanager
+def _laid_out(fig) -> Iterator[None]:
+    """Within, everything in the figure has the place that its layout gives it, for every format the same.
+
+    A layout starts from the grid, not from where the last one left it, and is done again until it settles.
+    """
+    engine, places = fig.get_layout_engine(), None
     for ax in fig.axes:
         if ax.get_in_layout() and ax.get_subplotspec():
             ax.set_subplotspec(ax.get_subplotspec())
+    for _ in range(5 if engine and fig.axes else 0):
+        before, places = places, _laid(fig, engine)
+        if places == before:
+            break
+    fig.set_layout_engine("none")
+    try:
+        yield
+    finally:
+        fig.set_layout_engine(engine)
+
+
+def _laid(fig, engine) -> list:
+    engine.execute(fig)
+    return [round(at, 6) for ax in fig.axes for at in ax.get_position().bounds]
 
 
 def render(fig, format: str, dpi: int = 150) -> bytes:
     """`fig` as svg, png or pdf bytes, the same bytes every time; dense layers become pixels at `dpi`."""
     if format not in PLAIN or format == "pgf":
         raise LabError(f"a figure is not drawn as {format!r}: use svg, png or pdf.")
+    with _laid_out(fig):
+        return _drawn(fig, format, dpi)
+
+
+def _drawn(fig, format: str, dpi: int = 150) -> bytes:
     _dense_as_pixels(fig)
-    _laid_out_anew(fig)
-    last, settings = b"", {"savefig.bbox": None, **{key: RC[key] for key in FIXED}, **_request.get().settings}
-    for turn in range(5):  # and is drawn until it has settled
-        out = io.BytesIO()
-        with mpl.rc_context(settings), codebase.unrecorded() if turn else nullcontext():
-            fig.savefig(out, format=format, dpi=dpi, metadata=PLAIN[format])
-        data = out.getvalue()
-        if format == "svg":  # ids are hashes of positions to the last bit: number them instead
-            data = _numbered(data)
-        if data == last:
-            break
-        last = data
-    return last
+    out = io.BytesIO()
+    settings = {"savefig.bbox": None, **{key: RC[key] for key in FIXED}, **_request.get().settings}
+    with mpl.rc_context(settings):
+        fig.savefig(out, format=format, dpi=dpi, metadata=PLAIN[format])
+    # ids are hashes of positions to the last bit: number them instead
+    return _numbered(out.getvalue()) if format == "svg" else out.getvalue()
 
 
 def _numbered(svg: bytes) -> bytes:
@@ -213,9 +230,12 @@ def _pgf(fig, name: str, dpi: int = 150) -> dict[str, bytes]:
     for axis in (axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)):
         if isinstance(axis.get_major_formatter(), ticker.FixedFormatter | ticker.FuncFormatter):
             axis.set_major_formatter(_escaping(axis.get_major_formatter()))
-    _laid_out_anew(fig)
     settings = {"pgf.texsystem": system, "pgf.rcfonts": False, "savefig.bbox": None}
-    with tempfile.TemporaryDirectory() as folder, mpl.rc_context({**settings, **_request.get().settings}):  # type: ignore[dict-item]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mpl.rc_context({**settings, **_request.get().settings}),  # type: ignore[dict-item]
+        _laid_out(fig),
+    ):
         fig.savefig(Path(folder) / f"{name}.pgf", dpi=dpi)
         return {file.name.removeprefix(name): file.read_bytes() for file in Path(folder).iterdir()}
 
@@ -250,7 +270,8 @@ def save_figure(
     wanted = [f for f in dict.fromkeys((*formats, *request.formats, *beside)) if manifest.wants(f".{f}")]
     if wanted and request.width:
         fitting.fit(fig, request.width, text_size(1))
-    content = {f".{format}": render(fig, format) for format in wanted if format != "pgf"}
+    with _laid_out(fig):
+        content = {f".{format}": _drawn(fig, format) for format in wanted if format != "pgf"}
     for suffix, data in content.items():
         if suffix in manifest.RECORDED and len(data) > LIMIT and not manifest.is_aside():
             raise LabError(

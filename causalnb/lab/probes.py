@@ -139,7 +139,7 @@ def running(experiment: str, arm: str) -> str:
     for entry in probe["verified"] if probe else ():
         if codebase.index().holds(entry["units"], entry["edges"]):
             return entry["edges"]
-    return codebase.index().digest()
+    return codebase.index().digest
 
 
 # comparing

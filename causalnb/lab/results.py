@@ -178,7 +178,7 @@ def _look(experiment: str, arm: str, seed: int, profile: str | None) -> tuple[st
     if result.version != registry.experiment(experiment).version:
         return "stale", "its experiment has another version now", result
     if profiles.current(profile).name in TEMPORARY:
-        if result.code != codebase.index().digest():
+        if result.code != codebase.index().digest:
             return "stale", "the code has changed since", result
         return "fresh", f"measured {result.date[:10]}", result
     try:

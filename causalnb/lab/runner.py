@@ -122,7 +122,7 @@ def execute(
             return results.read(experiment, arm, seed, scale.name)
         if state == "unreadable" and not fresh:
             raise LabError(reason)
-        device, code = profiles.device(scale), codebase.index().digest()
+        device, code = profiles.device(scale), codebase.index().digest
         home = cache_dir() / "runs" / scale.name / experiment / arm
         folder = home / f"seed{seed}-{results.settings_hash(config)}-{probes.running(experiment, arm)}"
         made_with = results.versions(), results.git()

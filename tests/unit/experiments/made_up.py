@@ -34,7 +34,7 @@ def write(spec: registry.Experiment, arm: str, seed: int, metrics: dict, history
             "quick",
             spec.version,
             registry.config(spec.id, arm, "quick"),
-            codebase.index().digest(),
+            codebase.index().digest,
             results.rows_of(metrics),
             history,
             "cpu",

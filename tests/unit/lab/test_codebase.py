@@ -279,7 +279,7 @@ def test_the_index_is_kept_until_a_file_changes(shop, monkeypatch, tmp_path):
         monkeypatch.setenv("CAUSALNB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(codebase, "roots", lambda: {"shop": shop})
         (shop / "words.py").write_text("SIZE = 3\n")
-        assert fresh().digest() != first.digest() and not kept.exists()
+        assert fresh().digest != first.digest and not kept.exists()
     finally:
         codebase.index.cache_clear()
         codebase.current.cache_clear()
