@@ -26,12 +26,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("causalnb")
 
 
-def pytest_collection_finish():
-    """What was imported stays: the Trainer collects garbage after every run, and torch alone is a million objects."""
-    gc.collect()
-    gc.freeze()
-
-
 class NetworkUsed(Exception):
     """A test reached for the network; no OSError, so that no fallback can swallow it."""
 
@@ -74,9 +68,20 @@ def own_folders(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk():
+    """Temporary files need not outlive a power cut: fsync, some milliseconds each, checks its file alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: os.fstat(file if isinstance(file, int) else file.fileno()))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     """The same random numbers whatever ran before; torch only where the test has loaded it."""
+    if "transformers.trainer" in sys.modules and not gc.get_freeze_count():
+        gc.collect()  # the Trainer does after every run, and torch alone is a million objects
+        gc.freeze()
     random.seed(0)
     numpy.random.seed(0)
     if torch := sys.modules.get("torch"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import product
+from statistics import fmean
 
 from causalnb.errors import LabError
 from causalnb.experiments.iclm.grid import TABLE_1, VARIANTS
@@ -35,12 +36,14 @@ def placed(rows):
     The set takes the column "cell"; when is "" where there is none.
     """
     rows = rows[rows.cell.str.contains("/")].dropna(subset="value")
-    parts = [cell.split("/") for cell in rows.cell]
-    return rows.assign(
-        when=[its[0] if its[2:] else "" for its in parts],
-        cell=[its[-2] for its in parts],
-        format=[its[-1] for its in parts],
-    )
+    when, cell, format = zip(*map(_parts, rows.cell), strict=True) if len(rows) else ([], [], [])
+    return rows.assign(when=when, cell=cell, format=format)
+
+
+def _parts(cell: str) -> tuple[str, str, str]:
+    """(when, set, format) of a cell, "" for what it does not say."""
+    parts = cell.split("/")
+    return parts[0] if parts[2:] else "", parts[-2] if parts[1:] else "", parts[-1]
 
 
 def _listed(parts: str | Iterable[str]) -> list[str]:
@@ -56,14 +59,19 @@ def scored(measure: str, cells, formats=tuple(FORMATS), when: str = "") -> OfRow
     """A metric of arms: a measure on a cell and format, or its mean over several."""
 
     def read(rows):
-        rows = _chosen(rows, cells, formats, when)
+        import pandas as pd
+
+        places, found = [*product(_listed(cells), _listed(formats))], {}
         rows = rows[rows.measure == measure]
-        if rows.empty:
+        for seed, cell, value in zip(rows.seed, rows.cell, rows.value, strict=True):
+            its_when, *place = _parts(cell)
+            if value == value and its_when == when and tuple(place) in places:
+                if found.setdefault(seed, {}).setdefault(tuple(place), value) is not value:
+                    raise LabError(f"there are two {measure!r} of {place} {when}: name their tasks apart.")
+        if not found:
             raise LabError(f"there is no {measure!r} of {cells} in {formats}: correct the table or the arm.")
-        places = product(_listed(cells), _listed(formats))  # added in this order, whatever that of the rows
-        by_place = rows.pivot(index="seed", columns=["cell", "format"], values="value")
-        ordered = by_place[[place for place in places if place in by_place]].melt(ignore_index=False)
-        return ordered.groupby("seed").value.mean()
+        each = {seed: [its[place] for place in places if place in its] for seed, its in found.items()}
+        return pd.Series({seed: fmean(each[seed]) for seed in sorted(each)})
 
     return OfRows(read)
 
