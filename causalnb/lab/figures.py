@@ -164,23 +164,27 @@ def _points(artist) -> int:
 
 
 @contextmanager
-def _laid_out(fig) -> Iterator[None]:
+def _laid_out(fig, dpi: int = 150) -> Iterator[None]:
     """Within, everything in the figure has the place that its layout gives it, for every format the same.
 
     A layout starts from the grid, not from where the last one left it, and is done again until it settles.
+    dpi: of the pixels to which the edges of letters move, which makes texts wider or narrower.
     """
-    engine, places = fig.get_layout_engine(), None
+    engine, before, places = fig.get_layout_engine(), fig.dpi, None
     for ax in fig.axes:
         if ax.get_in_layout() and ax.get_subplotspec():
             ax.set_subplotspec(ax.get_subplotspec())
-    for _ in range(5 if engine and fig.axes else 0):
-        before, places = places, _laid(fig, engine)
-        if places == before:
-            break
-    fig.set_layout_engine("none")
     try:
+        fig.dpi = dpi
+        for _ in range(5 if engine and fig.axes else 0):
+            last, places = places, _laid(fig, engine)
+            if places == last:
+                break
+        fig.dpi = before
+        fig.set_layout_engine("none")
         yield
     finally:
+        fig.dpi = before
         fig.set_layout_engine(engine)
 
 
@@ -193,7 +197,7 @@ def render(fig, format: str, dpi: int = 150) -> bytes:
     """`fig` as svg, png or pdf bytes, the same bytes every time; dense layers become pixels at `dpi`."""
     if format not in PLAIN or format == "pgf":
         raise LabError(f"a figure is not drawn as {format!r}: use svg, png or pdf.")
-    with _laid_out(fig):
+    with _laid_out(fig, dpi):
         return _drawn(fig, format, dpi)
 
 

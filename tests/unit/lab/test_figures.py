@@ -84,6 +84,25 @@ def test_what_was_drawn_before_does_not_matter():
     assert len(found) == 1
 
 
+def test_every_format_has_the_same_layout_and_no_label_is_cut():
+    from PIL import Image
+
+    with figures.style():
+        fig, ax = plt.subplots(figsize=(9, 3))
+        ax.barh([f"{word} " * 6 for word in ("first", "largest", "sample 0")], [1, 2, 3])
+    engine, dpi = fig.get_layout_engine(), fig.dpi
+    for size in (72, 100, 150, 300):
+        picture = np.asarray(Image.open(io.BytesIO(figures.render(fig, "png", size))).convert("L"))
+        assert picture[:, 0].min() == 255 and picture.min() < 50, size
+    places = set()
+    for kind in ("png", "svg", "pdf"):
+        figures.render(fig, kind)
+        places.add(ax.get_position().bounds)
+    assert len(places) == 1
+    assert fig.get_layout_engine() is engine and fig.dpi == dpi
+    plt.close(fig)
+
+
 def test_no_date_no_text_elements(axes):
     axes.set_title("a title")
     text = figures.render(axes.figure, "svg").decode()
