@@ -5,12 +5,13 @@ import platform
 import shutil
 import tomllib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from causalnb.errors import LabError
-from causalnb.lab import profiles, registry, results, runner
+from causalnb.lab import profiles, registry, results, runner, weights
 from causalnb.lab.records import installed
-from causalnb.paths import results_dir, root, shown
+from causalnb.paths import models_dir, results_dir, root, shown
 
 
 def packages() -> list[dict]:
@@ -89,6 +90,10 @@ def work(profile: str | None = None) -> list[dict]:
     return table
 
 
+def _kept(file: Path) -> Callable:
+    return lambda: weights.check(file, f"causalnb run {file.name.partition('_')[0]}.base")
+
+
 def report(profile: str | None = None) -> dict:
     """All of it; `problems` are sentences about what would keep the course from running here."""
     scale, needs, here = profiles.current(profile), packages(), machine()
@@ -98,10 +103,12 @@ def report(profile: str | None = None) -> dict:
         for need in needs
         if not need["ok"]
     ]
-    try:
-        profiles.device(scale)
-    except LabError as error:
-        problems.append(str(error))
+    bases = sorted(models_dir("laptop").glob("*.safetensors"))
+    for check in (lambda: profiles.device(scale), *map(_kept, bases)):
+        try:
+            check()
+        except LabError as error:
+            problems.append(str(error))
     return {
         "profile": scale.name,
         "machine": here,

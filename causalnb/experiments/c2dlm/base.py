@@ -1,6 +1,6 @@
 """The base of the C2DLM experiments: a small diffusion language model and its autoregressive twin."""
 
-from causalnb.experiments.c2dlm.models import base_file, decode, fit, save_base, small_llama
+from causalnb.experiments.c2dlm.models import base_file, decode, fit, small_llama
 from causalnb.lab.probes import scored
 from causalnb.lab.registry import Run
 from causalnb.tasks import pretraining, words
@@ -65,6 +65,7 @@ def run_base(run: Run) -> dict:
     from transformers import set_seed
 
     from causalnb.c2dlm import MaskedDiffusionModel
+    from causalnb.lab.weights import save_weights
 
     config = run.config
     rows = base_rows(config["batch"] * config["steps"], run.seed, whole=True)
@@ -82,7 +83,7 @@ def run_base(run: Run) -> dict:
     history = fit(run, model, [*rows[0], *rows[1]], order, measure)
     decoder = model.base if config["model"] == "diffusion" else model
     file = base_file(config["model"], config["hidden_size"], run.profile)
-    save_base(decoder, file)
+    save_weights(decoder, file)
     metrics = {
         "skills": history[-1]["skills"],
         "stories": history[-1]["stories"],

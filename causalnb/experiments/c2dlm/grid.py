@@ -1,12 +1,12 @@
 """Which arms, seeds and settings make C2DLM's tables and figures."""
 
 from dataclasses import asdict, dataclass, field, replace
-from hashlib import sha256
 
 from causalnb.experiments.c2dlm.base import run_base
 from causalnb.experiments.c2dlm.models import MODELS, base_file
 from causalnb.experiments.c2dlm.runs import run_task
 from causalnb.experiments.c2dlm.text import memory_gib, run_text, seconds
+from causalnb.lab import weights
 from causalnb.lab.bases import TINY
 from causalnb.lab.registry import Experiment, register
 from causalnb.tasks.cot_order_perturb import MODES
@@ -14,11 +14,7 @@ from causalnb.tasks.cot_order_perturb import MODES
 
 def digests(hidden_size: int) -> dict[str, str]:
     """The first characters of the sha256 of the two bases, "" for one that was not made yet."""
-    files = {kind: base_file(kind, hidden_size) for kind in MODELS}
-    return {
-        kind: sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
-        for kind, file in files.items()
-    }
+    return {kind: weights.digest(base_file(kind, hidden_size))[:16] for kind in MODELS}
 
 
 @dataclass(frozen=True)

@@ -54,45 +54,12 @@ def base_file(model: str, size: int, profile: str = "laptop"):
 
 
 def load_base(model: str, config: dict):
-    """The pre-trained decoder, in float32; LabError says which command makes it."""
-    import torch
-    from safetensors.torch import load_file
+    """The pre-trained decoder, in float32; LabError as lab.weights.load_weights."""
+    from causalnb.lab.weights import load_weights
 
-    from causalnb.errors import LabError
-    from causalnb.paths import shown
-
-    file = base_file(model, config["hidden_size"])
-    if not file.is_file():
-        raise LabError(f"there is no {shown(file)}: make it with `causalnb run c2dlm.base`.")
-    decoder = small_llama(config)
-    weights = {name: value.to(torch.float32) for name, value in load_file(file).items()}
-    missing = set(decoder.state_dict()) - set(weights) - {"lm_head.weight"}
-    if missing:
-        raise LabError(f"{shown(file)} has no {min(missing)}: it is of another size; make it again.")
-    decoder.load_state_dict(weights, strict=False)
-    decoder.tie_weights()
-    return decoder
-
-
-def save_base(model, file) -> str:
-    """Write a decoder's weights in float16, once each; their sha256."""
-    import os
-    from hashlib import sha256
-
-    import torch
-    from safetensors.torch import save_file
-
-    weights = {
-        name: value.detach().to(torch.float16).contiguous()
-        for name, value in model.state_dict().items()
-        if name != "lm_head.weight"
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    staged = file.with_suffix(".part")
-    save_file(weights, staged)
-    digest = sha256(staged.read_bytes()).hexdigest()
-    os.replace(staged, file)
-    return digest
+    return load_weights(
+        small_llama(config), base_file(model, config["hidden_size"]), "causalnb run c2dlm.base"
+    )
 
 
 def build_model(config: dict):

@@ -1,7 +1,6 @@
 """Which arms, seeds and settings make ICLM's tables and figures."""
 
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 
 from causalnb.experiments.iclm.base import run_base
 from causalnb.experiments.iclm.clusters import run_clusters
@@ -9,14 +8,14 @@ from causalnb.experiments.iclm.continual import run_continual
 from causalnb.experiments.iclm.models import base_file
 from causalnb.experiments.iclm.runs import run_reasoning
 from causalnb.experiments.iclm.text import memory_gib, run_text, seconds
+from causalnb.lab import weights
 from causalnb.lab.bases import TINY
 from causalnb.lab.registry import Experiment, register
 
 
 def digest(hidden_size: int) -> str:
     """The first characters of the base's sha256, "" where it was not made yet."""
-    file = base_file(hidden_size)
-    return sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
+    return weights.digest(base_file(hidden_size))[:16]
 
 
 QUICK_MODEL = {"hidden_size": 16, "intermediate_size": 32, "layers": 2, "heads": 2}
