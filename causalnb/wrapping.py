@@ -5,7 +5,7 @@ makes both again when a checkpoint is loaded.
 """
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from typing import Self
 
@@ -81,6 +81,31 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
     )
 
 
+def whole(load: Callable, where, *arguments, **keywords) -> tuple[PreTrainedModel, dict]:
+    """(model, loading info) that a `from_pretrained` gives of the checkpoint `where`.
+
+    Raises ValueError for weights that cannot be read, and for a checkpoint that lacks weights of the model,
+    which transformers would draw at random, or has other ones, or ones of another size that are not ignored.
+    """
+    kinds = {"missing_keys": "has no", "unexpected_keys": "has an unknown"}
+    if not keywords.get("ignore_mismatched_sizes"):
+        kinds = {"mismatched_keys": "has another size of", **kinds}
+    keywords |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    try:
+        model, info = load(where, *arguments, **keywords)
+    except SafetensorError as error:
+        raise ValueError(
+            f"the weights in {where} cannot be read ({error}): copy or save the checkpoint again"
+        ) from error
+    for kind, words in kinds.items():
+        if names := sorted(key if isinstance(key, str) else key[0] for key in info[kind]):
+            raise ValueError(
+                f"the checkpoint {where} {words} {names[0]}: load it with the settings it was saved with, or "
+                "copy or save the whole model again"
+            )
+    return model, info
+
+
 class DecoderWrapper(PreTrainedModel):
     """A model around a Hugging Face decoder: made from it, saved and loaded with it and the adapter it had.
 
@@ -140,20 +165,14 @@ class DecoderWrapper(PreTrainedModel):
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
         """As in transformers; with an adapter, what peft trains of it is trainable, and nothing else.
 
-        Raises ValueError for weights that cannot be read.
+        Raises ValueError as `whole`.
         """
-        try:
-            loaded = super().from_pretrained(pretrained_model_name_or_path, *arguments, **keywords)
-        except SafetensorError as error:
-            raise ValueError(
-                f"the weights in {pretrained_model_name_or_path} cannot be read ({error}): copy or save the "
-                "checkpoint again"
-            ) from error
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        asked = keywords.pop("output_loading_info", False)
+        model, info = whole(super().from_pretrained, pretrained_model_name_or_path, *arguments, **keywords)
         if model._trained is not None:  # loading sets every weight trainable again
             for name, weight in model.base.named_parameters():
                 weight.requires_grad_(name in model._trained)
-        return loaded
+        return (model, info) if asked else model
 
     def save_pretrained(self, *arguments, **keywords):
         """As in transformers; ValueError for adapters put on after from_base, which would not load again."""

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 from transformers.utils import ModelOutput, can_return_tuple
 
+from causalnb.wrapping import whole
+
 from .configuration import CausalTransformerConfig
 from .fused import Visible
 from .layers import Stack, StackOutput, check_tokens, refuse
@@ -53,6 +55,13 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True  # attention is scaled_dot_product_attention where no map is asked for
     accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
+        """As in transformers; ValueError as `wrapping.whole`."""
+        asked = keywords.pop("output_loading_info", False)
+        loaded = whole(super().from_pretrained, pretrained_model_name_or_path, *arguments, **keywords)
+        return loaded if asked else loaded[0]
 
     def _build(self, *stacks: str) -> None:
         """The stacks and, for those that are held to a blanket, a loss for each layer."""

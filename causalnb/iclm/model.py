@@ -174,27 +174,10 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
 
     @classmethod
     def from_pretrained(cls, folder, *arguments, **keywords):
-        """As in transformers, with the base frozen.
-
-        Raises ValueError for a checkpoint that lacks a part, as the router's statistics, or has one of
-        another size, as of another num_modules.
-        """
-        asked = keywords.pop("output_loading_info", False)
-        keywords |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
-        model, info = super().from_pretrained(folder, *arguments, **keywords)
-        for kind, words in (
-            ("missing_keys", "has no"),
-            ("mismatched_keys", "has another size of"),
-            ("unexpected_keys", "has an unknown"),
-        ):
-            names = sorted(key if isinstance(key, str) else key[0] for key in info[kind])
-            if names:
-                raise ValueError(
-                    f"the checkpoint {folder} {words} {names[0]}: load it with the settings it "
-                    "was saved with, or save the whole model again with save_pretrained"
-                )
-        model._train_adapters_alone()
-        return (model, info) if asked else model
+        """As DecoderWrapper.from_pretrained, with the base frozen."""
+        loaded = super().from_pretrained(folder, *arguments, **keywords)
+        (loaded[0] if isinstance(loaded, tuple) else loaded)._train_adapters_alone()
+        return loaded
 
     def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func=checkpoint, **kwargs):
         """Recomputed in the backward pass, a layer takes the adapters again that it took before."""

@@ -3,9 +3,11 @@
 import pytest
 import torch
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
+from safetensors.torch import load_file, save_file
 
-from causalnb import c2dlm, sci
+from causalnb import c2dlm, iclm, sci
 from causalnb.wrapping import check_settings, rebuild, unwrap
+from tests.unit.causal_transformer import small
 from tests.unit.sci.tiny import base
 
 MASK = 3
@@ -115,13 +117,60 @@ def test_the_embeddings_are_the_bases_and_a_new_size_is_kept(wrap, tmp_path):
     assert type(model).from_pretrained(tmp_path).get_output_embeddings().out_features == 33
 
 
-@every_wrapper
-def test_weights_that_cannot_be_read_are_refused(wrap, tmp_path):
-    model = wrap(base())
+MODELS = {
+    **{name: lambda wrap=wrap: wrap(base()) for name, wrap in WRAPPERS.items()},
+    "iclm": lambda: iclm.ICLMForCausalLM.from_base(base(), num_modules=2),
+    "classifier": small.classifier,
+    "translator": small.translator,
+}
+
+
+def without(file):
+    weights = load_file(file)
+    weights.pop(sorted(weights)[-1])
+    save_file(weights, file, {"format": "pt"})
+
+
+def with_more(file):
+    save_file(load_file(file) | {"more": torch.zeros(1)}, file, {"format": "pt"})
+
+
+def narrower(file):
+    weights = load_file(file)
+    name = max(weights, key=lambda name: weights[name].numel())
+    save_file(weights | {name: weights[name][:-1].clone()}, file, {"format": "pt"})
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize(
+    "damage, said",
+    [
+        (without, "has no "),
+        (with_more, "has an unknown more: load it with the settings it was saved with, or copy or save"),
+        (narrower, "has another size of "),
+        (lambda file: save_file({}, file, {"format": "pt"}), "has no "),
+        (
+            lambda file: file.write_bytes(file.read_bytes()[:-1]),
+            "cannot be read .*copy or save the checkpoint",
+        ),
+        (lambda file: file.write_bytes(b""), "cannot be read .*copy or save the check"),
+    ],
+    ids=["without", "more", "narrower", "empty", "cut", "nothing"],
+)
+def test_a_checkpoint_that_is_not_whole_is_refused(make, damage, said, tmp_path):
+    model = make()
     model.save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"no weights")
-    with pytest.raises(ValueError, match="the weights in .* cannot be read .*: copy or save the checkpoint"):
+    again, info = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert type(again) is type(model) and not info["missing_keys"]
+    damage(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=f"{tmp_path}.* {said}"):
         type(model).from_pretrained(tmp_path)
+
+
+def test_sizes_that_are_to_be_ignored_are(tmp_path):
+    small.classifier().save_pretrained(tmp_path)
+    asked = dict(num_labels=5, ignore_mismatched_sizes=True)
+    assert small.classifier().from_pretrained(tmp_path, **asked).config.num_labels == 5
 
 
 def test_settings_of_parents_and_of_every_configuration_are_known():
