@@ -5,6 +5,7 @@ makes both again when a checkpoint is loaded.
 """
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from typing import Self
@@ -81,15 +82,20 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
     )
 
 
-def whole(load: Callable, where, *arguments, **keywords) -> tuple[PreTrainedModel, dict]:
+def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords) -> tuple[PreTrainedModel, dict]:
     """(model, loading info) that a `from_pretrained` gives of the checkpoint `where`.
 
+    passing: pattern of state that training starts anew, which a checkpoint may lack or have more of.
     Raises ValueError for weights that cannot be read, and for a checkpoint that lacks weights of the model,
     which transformers would draw at random, or has other ones, or ones of another size that are not ignored.
     """
-    kinds = {"missing_keys": "has no", "unexpected_keys": "has an unknown"}
-    if not keywords.get("ignore_mismatched_sizes"):
-        kinds = {"mismatched_keys": "has another size of", **kinds}
+    kinds = {
+        "missing_keys": "has no",
+        "mismatched_keys": "has another size of",
+        "unexpected_keys": "has an unknown",
+    }
+    if keywords.get("ignore_mismatched_sizes"):
+        del kinds["mismatched_keys"]
     keywords |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
         model, info = load(where, *arguments, **keywords)
@@ -98,7 +104,8 @@ def whole(load: Callable, where, *arguments, **keywords) -> tuple[PreTrainedMode
             f"the weights in {where} cannot be read ({error}): copy or save the checkpoint again"
         ) from error
     for kind, words in kinds.items():
-        if names := sorted(key if isinstance(key, str) else key[0] for key in info[kind]):
+        names = sorted(key if isinstance(key, str) else key[0] for key in info[kind])
+        if names := [name for name in names if not re.search(passing, name)]:
             raise ValueError(
                 f"the checkpoint {where} {words} {names[0]}: load it with the settings it was saved with, or "
                 "copy or save the whole model again"

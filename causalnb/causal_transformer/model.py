@@ -58,8 +58,9 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
-        """As in transformers; ValueError as `wrapping.whole`."""
+        """As in transformers; ValueError as `wrapping.whole`, but multipliers that it lacks start anew."""
         asked = keywords.pop("output_loading_info", False)
+        keywords["passing"] = r"^losses\..*multipliers$"
         loaded = whole(super().from_pretrained, pretrained_model_name_or_path, *arguments, **keywords)
         return loaded if asked else loaded[0]
 
