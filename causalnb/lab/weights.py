@@ -16,12 +16,11 @@ def _sums(file: Path) -> Path:
 
 def digest(file: Path) -> str:
     """The sha256 that is kept beside weights, as `sha256sum` writes it; "" where there are none."""
+    beside = _sums(file)
     try:
-        return _sums(file).read_text(encoding="ascii").partition(" ")[0]
-    except FileNotFoundError:
-        return ""
+        return beside.read_text(encoding="ascii").partition(" ")[0] if beside.exists() else ""
     except (OSError, ValueError) as error:
-        raise LabError(f"{shown(_sums(file))} cannot be read ({error}): restore it from git.") from error
+        raise LabError(f"{shown(beside)} cannot be read ({error}): restore it from git.") from error
 
 
 def check(file: Path, command: str) -> bytes:
