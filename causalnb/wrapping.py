@@ -89,13 +89,8 @@ def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords) ->
     Raises ValueError for weights that cannot be read, and for a checkpoint that lacks weights of the model,
     which transformers would draw at random, or has other ones, or ones of another size that are not ignored.
     """
-    kinds = {
-        "missing_keys": "has no",
-        "mismatched_keys": "has another size of",
-        "unexpected_keys": "has an unknown",
-    }
-    if keywords.get("ignore_mismatched_sizes"):
-        del kinds["mismatched_keys"]
+    other = {} if keywords.get("ignore_mismatched_sizes") else {"mismatched_keys": "has another size of"}
+    kinds = {"missing_keys": "has no", **other, "unexpected_keys": "has an unknown"}
     keywords |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
         model, info = load(where, *arguments, **keywords)
