@@ -5,17 +5,17 @@ makes both again when a checkpoint is loaded.
 """
 
 import copy
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import Self
 
 from peft import PeftModel, get_peft_model
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from peft.tuners.tuners_utils import BaseTunerLayer
-from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+
+from causalnb.checkpoints import whole
 
 
 def check_settings(kind: type[PretrainedConfig], settings: Iterable[str], given: Iterable[str] = ()) -> None:
@@ -82,32 +82,6 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
     )
 
 
-def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords) -> tuple[PreTrainedModel, dict]:
-    """(model, loading info) that a `from_pretrained` gives of the checkpoint `where`.
-
-    passing: pattern of state that training starts anew, which a checkpoint may lack or have more of.
-    Raises ValueError for weights that cannot be read, and for a checkpoint that lacks weights of the model,
-    which transformers would draw at random, or has other ones, or ones of another size that are not ignored.
-    """
-    other = {} if keywords.get("ignore_mismatched_sizes") else {"mismatched_keys": "has another size of"}
-    kinds = {"missing_keys": "has no", **other, "unexpected_keys": "has an unknown"}
-    keywords |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
-    try:
-        model, info = load(where, *arguments, **keywords)
-    except SafetensorError as error:
-        raise ValueError(
-            f"the weights in {where} cannot be read ({error}): copy or save the checkpoint again"
-        ) from error
-    for kind, words in kinds.items():
-        names = sorted(key if isinstance(key, str) else key[0] for key in info[kind])
-        if names := [name for name in names if not re.search(passing, name)]:
-            raise ValueError(
-                f"the checkpoint {where} {words} {names[0]}: load it with the settings it was saved with, or "
-                "copy or save the whole model again"
-            )
-    return model, info
-
-
 class DecoderWrapper(PreTrainedModel):
     """A model around a Hugging Face decoder: made from it, saved and loaded with it and the adapter it had.
 
@@ -167,14 +141,14 @@ class DecoderWrapper(PreTrainedModel):
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
         """As in transformers; with an adapter, what peft trains of it is trainable, and nothing else.
 
-        Raises ValueError as `whole`.
+        Raises ValueError as `checkpoints.whole`.
         """
-        asked = keywords.pop("output_loading_info", False)
-        model, info = whole(super().from_pretrained, pretrained_model_name_or_path, *arguments, **keywords)
+        loaded = whole(super().from_pretrained, pretrained_model_name_or_path, *arguments, **keywords)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
         if model._trained is not None:  # loading sets every weight trainable again
             for name, weight in model.base.named_parameters():
                 weight.requires_grad_(name in model._trained)
-        return (model, info) if asked else model
+        return loaded
 
     def save_pretrained(self, *arguments, **keywords):
         """As in transformers; ValueError for adapters put on after from_base, which would not load again."""

@@ -7,6 +7,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 from transformers.utils import can_return_tuple
 
+from causalnb.checkpoints import whole
+
 from .configuration import CausalTransformerConfig
 from .layers import check_tokens, refuse
 from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, wide
@@ -66,6 +68,11 @@ class ContrastForSequenceClassification(PreTrainedModel):
         if self.kind == "bilstm":
             self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
+        """As in transformers; ValueError as `checkpoints.whole`."""
+        return whole(super().from_pretrained, pretrained_model_name_or_path, *arguments, **keywords)
 
     def _init_weights(self, module: nn.Module):
         """Weights stay as torch draws them."""

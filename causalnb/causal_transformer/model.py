@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 from transformers.utils import ModelOutput, can_return_tuple
 
-from causalnb.wrapping import whole
+from causalnb.checkpoints import whole
 
 from .configuration import CausalTransformerConfig
 from .fused import Visible
@@ -58,11 +58,13 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
-        """As in transformers; ValueError as `wrapping.whole`, but multipliers that it lacks start anew."""
-        asked = keywords.pop("output_loading_info", False)
-        keywords["passing"] = r"^losses\..*multipliers$"
-        loaded = whole(super().from_pretrained, pretrained_model_name_or_path, *arguments, **keywords)
-        return loaded if asked else loaded[0]
+        """As in transformers; ValueError as `checkpoints.whole`.
+
+        Multipliers and classes of words, which a plain transformer's checkpoint lacks, start anew.
+        """
+        passing = r"^(losses\..*multipliers|classes)$"
+        load = super().from_pretrained
+        return whole(load, pretrained_model_name_or_path, *arguments, passing=passing, **keywords)
 
     def _build(self, *stacks: str) -> None:
         """The stacks and, for those that are held to a blanket, a loss for each layer."""

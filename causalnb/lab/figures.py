@@ -185,7 +185,7 @@ def _laid_out(fig, dpi: int = 150) -> Iterator[None]:
         yield
     finally:
         fig.dpi = before
-        fig.set_layout_engine(engine)
+        fig.set_layout_engine(engine or "none")  # None would be the engine of the style
 
 
 def _laid(fig, engine) -> list:

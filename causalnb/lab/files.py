@@ -38,7 +38,7 @@ def write_atomic(path: Path, data: bytes) -> None:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         finally:
-            for left in path.parent.glob(f".{path.name}.*.tmp"):
+            for left in {temporary, *path.parent.glob(f".{path.name}.*.tmp")}:
                 left.unlink(missing_ok=True)
         folder = os.open(path.parent, os.O_RDONLY)
         try:

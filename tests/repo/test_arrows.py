@@ -11,9 +11,10 @@ from tests.repo.tree import PROFILES, ROOT, imports, python, sources
 
 ROOMS = ("causal_transformer", "sci", "iclm", "c2dlm")
 SHARED = {"paths", "errors"}
-MAY = {room: {room, "attention", "wrapping"} for room in ROOMS} | {
+MAY = {room: {room, "attention", "checkpoints", "wrapping"} for room in ROOMS} | {
     "attention": {"attention"},
-    "wrapping": {"wrapping"},
+    "checkpoints": {"checkpoints"},
+    "wrapping": {"checkpoints", "wrapping"},
     "paths": SHARED,
     "errors": SHARED,
     "lab": SHARED | {"lab"},

@@ -372,6 +372,13 @@ def test_doctor_reports(home):
     assert "sci.toy\t2 fresh, 2 missing\t" in plain and plain.endswith("\nready\n")
 
 
+def test_doctor_names_damaged_weights(home):
+    (home / "data" / "models").mkdir(parents=True)
+    (home / "data" / "models" / "iclm_base_8.safetensors").write_bytes(b"weights")
+    said = "iclm_base_8.safetensors is damaged: its sha256 is not the one in iclm_base_8.safetensors.sha256"
+    assert said in call("doctor", code=1)[0]
+
+
 def test_doctor_names_what_is_missing_or_out_of_range(home):
     project = home / "pyproject.toml"
     wanted = project.read_text().replace('"torch>=2.8,<3"', '"torch>=99"').replace('"pooch', '"no-such-pooch')

@@ -6,6 +6,7 @@ from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from causalnb import c2dlm, iclm, sci
+from causalnb.causal_transformer import contrasts
 from causalnb.wrapping import check_settings, rebuild, unwrap
 from tests.unit.causal_transformer import small
 from tests.unit.sci.tiny import base
@@ -122,6 +123,9 @@ MODELS = {
     "iclm": lambda: iclm.ICLMForCausalLM.from_base(base(), num_modules=2),
     "classifier": small.classifier,
     "translator": small.translator,
+    "contrast": lambda: contrasts.ContrastForSequenceClassification(
+        contrasts.ContrastConfig(kind="bilstm", vocab_size=11, d_model=8)
+    ),
 }
 
 

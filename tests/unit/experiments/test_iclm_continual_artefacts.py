@@ -4,6 +4,7 @@ from statistics import mean
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
@@ -343,3 +344,25 @@ def test_the_claims_metrics_are_measured(tmp_path, monkeypatch):
     for part in parts:
         rows = results.long(part.experiment, "quick", [part.name])
         assert [*part.metric.read(rows).index] == [0]
+
+
+def test_a_metric_is_the_mean_over_its_places_by_seed():
+    rows = pd.DataFrame(
+        [
+            (1, "IID/symbolic", "exact", 0.25),
+            (0, "after/acre/IID/text", "exact", 0.5),
+            (1, "IID/text", "exact", 0.75),
+            (0, "IID/text", "exact", 1.0),
+            (0, "IID/symbolic", "exact", float("nan")),
+            (0, "Sys/text", "exact", 0.0),
+            (0, "IID/text", "choice", 0.0),
+            (0, "", "exact", 0.0),
+        ],
+        columns=["seed", "cell", "measure", "value"],
+    )
+    assert scores.scored("exact", "IID").read(rows).to_dict() == {0: 1.0, 1: 0.5}
+    assert scores.scored("exact", "IID", "text", "after").read(rows).to_dict() == {0: 0.5}
+    with pytest.raises(LabError, match="there is no 'exact' of Comp"):
+        scores.scored("exact", "Comp").read(rows)
+    with pytest.raises(LabError, match="there are two 'exact' of IID/symbolic: name their tasks apart."):
+        scores.scored("exact", "IID").read(pd.concat([rows, rows]))

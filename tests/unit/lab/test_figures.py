@@ -103,6 +103,16 @@ def test_every_format_has_the_same_layout_and_no_label_is_cut():
     plt.close(fig)
 
 
+def test_a_figure_without_a_layout_gets_none():
+    fig, ax = plt.subplots()
+    assert fig.get_layout_engine() is None
+    with figures.style():
+        before = ax.get_position().bounds
+        assert figures.render(fig, "svg") == figures.render(fig, "svg")
+    assert ax.get_position().bounds == before
+    plt.close(fig)
+
+
 def test_no_date_no_text_elements(axes):
     axes.set_title("a title")
     text = figures.render(axes.figure, "svg").decode()

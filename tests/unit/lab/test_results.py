@@ -17,6 +17,8 @@ from causalnb.errors import LabError
 from causalnb.lab import evidence, probes, records, registry, results, runner
 from tests.unit.lab.conftest import forget_code
 
+ONE = {"laptop": 1}
+
 
 @pytest.fixture
 def stored(lab):
@@ -37,6 +39,20 @@ def test_a_result_says_where_it_comes_from(stored):
         os.uname().nodename not in text.split('"')
         and str(results.path("toy.sum", "one", 0).parent) not in text
     )
+
+
+@pytest.mark.parametrize("read, of", [(evidence.require, "frame"), (evidence.rows, "long")])
+def test_what_does_not_change_is_read_once(stored, monkeypatch, read, of):
+    asked, original = [], getattr(results, of)
+    monkeypatch.setitem(registry._experiments, "toy.sum", replace(registry.experiment("toy.sum"), seeds=ONE))
+    monkeypatch.setattr(results, of, lambda *which: asked.append(which) or original(*which))
+    with evidence.unchanged():
+        first = read("toy.sum", arms=["one"])
+        first["seed"] = -1
+        again = read("toy.sum", arms=["one"])
+        assert len(asked) == 1 and again.seed.tolist() == [0] * len(again) and len(again)
+    read("toy.sum", arms=["one"])
+    assert len(asked) == 2
 
 
 @given(st.lists(st.floats(), min_size=1), st.integers())

@@ -65,9 +65,12 @@ def scored(measure: str, cells, formats=tuple(FORMATS), when: str = "") -> OfRow
         rows = rows[rows.measure == measure]
         for seed, cell, value in zip(rows.seed, rows.cell, rows.value, strict=True):
             its_when, *place = _parts(cell)
-            if value == value and its_when == when and tuple(place) in places:
-                if found.setdefault(seed, {}).setdefault(tuple(place), value) is not value:
-                    raise LabError(f"there are two {measure!r} of {place} {when}: name their tasks apart.")
+            if value != value or its_when != when or tuple(place) not in places:
+                continue
+            its = found.setdefault(seed, {})
+            if tuple(place) in its:
+                raise LabError(f"there are two {measure!r} of {'/'.join(place)}: name their tasks apart.")
+            its[tuple(place)] = value
         if not found:
             raise LabError(f"there is no {measure!r} of {cells} in {formats}: correct the table or the arm.")
         each = {seed: [its[place] for place in places if place in its] for seed, its in found.items()}

@@ -1,0 +1,33 @@
+"""Checkpoints of Hugging Face models that hold what the model has, and nothing else."""
+
+import re
+from collections.abc import Callable
+
+from safetensors import SafetensorError
+
+
+def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords):
+    """What `load`, a from_pretrained of transformers, gives of the checkpoint `where`.
+
+    passing: pattern of state that training starts anew, which a checkpoint may lack or have more of.
+    Raises ValueError for weights that cannot be read, and for a checkpoint that lacks weights of the model,
+    which transformers would draw at random, or has other ones, or ones of another size that are not ignored.
+    """
+    asked = keywords.pop("output_loading_info", False)
+    other = {} if keywords.get("ignore_mismatched_sizes") else {"mismatched_keys": "has another size of"}
+    kinds = {"missing_keys": "has no", **other, "unexpected_keys": "has an unknown"}
+    keywords |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    try:
+        model, info = load(where, *arguments, **keywords)
+    except SafetensorError as error:
+        raise ValueError(
+            f"the weights in {where} cannot be read ({error}): copy or save the checkpoint again"
+        ) from error
+    for kind, words in kinds.items():
+        names = sorted(key if isinstance(key, str) else key[0] for key in info[kind])
+        if names := [name for name in names if not re.search(passing, name)]:
+            raise ValueError(
+                f"the checkpoint {where} {words} {names[0]}: load it with the settings it was saved with, or "
+                "copy or save the whole model again"
+            )
+    return (model, info) if asked else model
