@@ -9,7 +9,7 @@ from causalnb.experiments.iclm import data as iclm_tasks
 from causalnb.experiments.iclm import grid as iclm_grid
 from causalnb.experiments.iclm import models as iclm_models
 from causalnb.experiments.iclm import runs as iclm_runs
-from causalnb.lab import registry
+from causalnb.lab import registry, weights
 from causalnb.tasks import acre, icl_rows, icl_words, raven
 
 
@@ -203,5 +203,11 @@ def test_a_router_reads_the_same_of_a_problem_in_training_and_in_tests(family, m
 def test_the_base_is_part_of_the_settings(tmp_path, monkeypatch):
     monkeypatch.setattr(iclm_grid, "base_file", lambda size: tmp_path / f"{size}")
     assert iclm_grid.digest(5) == ""
-    (tmp_path / "5").write_bytes(b"weights")
-    assert len(iclm_grid.digest(5)) == 16
+    found = set()
+    for value in (0.0, 1.0):
+        model = torch.nn.Linear(2, 2)
+        torch.nn.init.constant_(model.weight, value)
+        sums = weights.save_weights(model, tmp_path / "5")
+        assert iclm_grid.digest(5) == sums[:16]
+        found.add(iclm_grid.digest(5))
+    assert len(found) == 2
