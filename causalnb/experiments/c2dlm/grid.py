@@ -42,6 +42,7 @@ class Settings:
     in_order: bool = False
     also_ranked: bool = False
     maps: bool = False
+    watched: int = 0  # training rows whose attention is read against the graph
     split_seed: int = 42
     bf16: bool = False
 
