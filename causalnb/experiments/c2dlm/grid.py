@@ -548,16 +548,34 @@ for rows, steps, seeds in ((50, 4000, 3), (200, 8000, 5), (500, 4000, 3), (1000,
         evaluate_every=steps // 20,
         **LONG,
     )
+EARLY = {"model": "autoregressive", "steps": 3000}  # its development curve falls from there on
 add(
     "c2dlm.long.cot",
     "Chains of thought in causal order, trained to competence",
     "cot",
-    arms("autoregressive", "placebo", "no_v", "enforced")
+    arms("placebo", "no_v", "enforced", "ordered", "c2dlm_ordered")
+    | {"autoregressive": EARLY}
     | {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()},
     5,
     830,
     steps=6000,
     evaluate_every=300,
+    **LONG,
+)
+add(
+    "c2dlm.long.order",
+    "Chains of thought in other orders, and none, trained to competence",
+    "cot",
+    {
+        f"{name}_{mode}": {**changes, "mode": mode, **(NO_COT if mode == "no_cot" else {})}
+        for name, changes in {"autoregressive": EARLY, "diffusion": {}}.items()
+        for mode in MODES
+        if mode != "normal"
+    },
+    3,
+    700,
+    steps=6000,
+    evaluate_every=AT_THE_END,
     **LONG,
 )
 for size, more in {
