@@ -582,6 +582,7 @@ for size, more in {
     "S": {**SIZES["S"], "steps": 500},
     "M": {**SIZES["M"], "steps": 500},
     "L": {**SIZES["L"], "steps": 1000},
+    "H": {**SIZES["H"], "steps": 8000},
     "many": {**MANY, "steps": 2000},
 }.items():
     add(
@@ -589,7 +590,7 @@ for size, more in {
         f"The spurious token game, {'20,000 people' if size == 'many' else f'size {size}'}, to competence",
         "stg",
         arms(*GUIDED, "no_v", "isolated", "enforced", "swapped"),
-        5,
+        3 if size == "H" else 5,
         more["steps"] / 11,
         **{**more, **LONG, "evaluate_every": more["steps"] // 20},
     )
