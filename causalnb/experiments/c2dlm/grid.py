@@ -493,6 +493,7 @@ add(
         ),
         *((name, 1600, 2000) for name in ("diffusion", "half_enforced")),
         ("diffusion_base", 1600, 1000),
+        *(("swapped", 1600, steps) for steps in (2000, 4000)),
         *((name, 20_000, 2000) for name in ("diffusion", "enforced", "half_enforced")),
         *((name, 20_000, 4000) for name in ("diffusion", "c2dlm")),
     ),
