@@ -19,7 +19,7 @@ MAY = {room: {room, "attention", "checkpoints", "wrapping"} for room in ROOMS} |
     "errors": SHARED,
     "lab": SHARED | {"lab"},
     "tasks": SHARED | {"tasks"},
-    "apps": SHARED | {"apps", "lab", "tasks", "attention", "wrapping", *ROOMS},
+    "apps": SHARED | {"apps", "lab", "tasks", "attention", "checkpoints", "wrapping", *ROOMS},
 }
 MAY["experiments"] = MAY["apps"] | {"experiments"}
 MAY["cli"] = MAY["__main__"] = MAY["experiments"] | {"cli"}

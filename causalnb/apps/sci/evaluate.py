@@ -13,9 +13,9 @@ from .records import read_record
 
 def load_sci(checkpoint: Path):
     """(model, tokenizer, settings) that train_sci saved; LabError if it is unfinished or damaged."""
-    from transformers import AutoTokenizer
     from transformers.utils import logging
 
+    from causalnb import checkpoints
     from causalnb.sci import SCITransformer
 
     logging.disable_progress_bar()
@@ -26,7 +26,7 @@ def load_sci(checkpoint: Path):
         raise LabError(f"the training in {shown(checkpoint)} is not finished: run the same command again.")
     try:
         model = SCITransformer.from_pretrained(checkpoint)
-        tokenizer = AutoTokenizer.from_pretrained(checkpoint, config=model.config.base_config)
+        tokenizer = checkpoints.tokenizer(checkpoint, config=model.config.base_config)
     except (OSError, ValueError) as error:
         raise LabError(
             f"the model in {shown(checkpoint)} cannot be loaded ({sentence(error).rstrip('.')}): restore the "
