@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import file_digest
 from pathlib import Path
 
 from causalnb.errors import LabError
@@ -47,6 +48,12 @@ def write_atomic(path: Path, data: bytes) -> None:
             os.close(folder)
     except OSError as error:
         raise disk_error(path, error) from error
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file."""
+    with open(path, "rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
