@@ -9,12 +9,24 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import file_digest
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 from causalnb.errors import LabError
 from causalnb.paths import cache_dir, shown
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def below(folder: Path, name: str) -> Path:
+    """The path of the file called `name` in a folder, with "/" for those in it.
+
+    ValueError for a name that leads out of it: absolute, with a drive, by .. or through a link.
+    """
+    path, parts = folder / name, PureWindowsPath(name)  # which takes both slashes and a drive apart
+    outside = parts.anchor or ".." in parts.parts or not parts.parts
+    if outside or not path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"{name!r} leads out of {shown(folder)}")
+    return path
 
 
 def disk_error(path: Path, error: OSError) -> LabError:

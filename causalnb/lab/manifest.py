@@ -32,7 +32,8 @@ class Build:
     def path(self, name: str) -> Path:
         """Where the file `name`, <source>/<name><suffix>, is written."""
         aside = _aside.get()
-        return aside.folder / name.replace("/", "_", 1) if aside else figures_dir(self.profile) / name
+        folder = aside.folder if aside else figures_dir(self.profile)
+        return files.below(folder, name.replace("/", "_", 1) if aside else name)
 
     def paths(self) -> list[Path]:
         """All files, by name."""
@@ -87,13 +88,20 @@ def present(id: str, suffix: str, profile: str | None = None) -> bool:
 
 
 def entries(profile: str | None = None) -> dict:
-    """The manifest by artefact id, empty if there is none; LabError naming the file if it is damaged."""
-    path = figures_dir(profiles.current(profile).name) / "manifest.json"
+    """The manifest by artefact id, empty if there is none.
+
+    LabError naming it if it is damaged, or names a file that lies elsewhere.
+    """
+    folder = figures_dir(profiles.current(profile).name)
+    path = folder / "manifest.json"
     try:
         found = json.loads(path.read_bytes())
-        if all(set(entry) == FIELDS for entry in found.values()):
-            return found
-        raise ValueError("an entry is incomplete")
+        for entry in found.values():
+            if set(entry) != FIELDS:
+                raise ValueError("an entry is incomplete")
+            for name in dict(entry["files"]):
+                files.below(folder, name)
+        return found
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, TypeError) as error:
@@ -104,7 +112,7 @@ def entries(profile: str | None = None) -> dict:
 
 
 def _commit(build: Build, whole: bool) -> None:
-    folder, item = figures_dir(build.profile), build.item
+    item = build.item
     if _aside.get():
         for name, data in build.content.items():
             files.write_atomic(build.path(name), data)
@@ -114,7 +122,7 @@ def _commit(build: Build, whole: bool) -> None:
         known = entries(build.profile)
         before = known.get(item.id, {"files": {}})["files"]
         for name, data in build.content.items():
-            files.write_atomic(folder / name, data)
+            files.write_atomic(build.path(name), data)
         written = {
             name: sha256(data).hexdigest()
             for name, data in build.content.items()
@@ -130,9 +138,9 @@ def _commit(build: Build, whole: bool) -> None:
             "code": dict(build.code),
         }
         text = json.dumps(known, indent=1, sort_keys=True) + "\n"
-        files.write_atomic(folder / "manifest.json", text.encode())
+        files.write_atomic(build.path("manifest.json"), text.encode())
         for name in set(before) - set(build.content) if whole else ():
-            (folder / name).unlink(missing_ok=True)
+            build.path(name).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -85,7 +85,10 @@ def read(experiment: str, arm: str) -> dict | None:
     file = path(experiment, arm)
     try:
         kept = file.stat()
-        return dict(_parsed(file, kept.st_ino, kept.st_mtime_ns, kept.st_size))
+        record = dict(_parsed(file, kept.st_ino, kept.st_mtime_ns, kept.st_size))
+        if (record["experiment"], record["arm"]) != (experiment, arm):
+            raise ValueError(f"it is of {record['experiment']} {record['arm']}")
+        return record
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -144,6 +144,39 @@ def test_a_disk_that_refuses_leaves_the_old_file(tmp_path, monkeypatch, step, nu
     assert path.read_bytes() == b"old" and list(path.parent.iterdir()) == [path]
 
 
+OUTSIDE = [
+    "../x",
+    "a/../../x",
+    "/x",
+    "C:/x",
+    "C:x",
+    "a\\..\\..\\x",
+    "\\\\host\\x",
+    "",
+    ".",
+    "..",
+    "link/x",
+    "file",
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_name_stays_below_its_folder(tmp_path, name):
+    (folder := tmp_path / "folder").mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    (folder / "file").symlink_to(tmp_path / "x")
+    with pytest.raises(ValueError, match="leads out of .*folder"):
+        files.below(folder, name)
+
+
+def test_names_below_a_folder(tmp_path):
+    (tmp_path / "real" / "sub").mkdir(parents=True)
+    (tmp_path / "folder").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "within").symlink_to("sub")
+    for name in ("x..svg", "sub/x", "not/there/x", "within/x", ".x"):
+        assert files.below(tmp_path / "folder", name) == tmp_path / "folder" / name
+
+
 def test_what_a_kill_left_is_swept_by_the_next_write(tmp_path):
     left = tmp_path / ".x.json.12345.tmp"
     left.write_bytes(b"half")

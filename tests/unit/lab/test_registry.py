@@ -318,7 +318,10 @@ def test_files_no_longer_made_go(lab, table):
         manifest.save("toy.fig9", {".svg": b""}, "", "")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"toy.table1": {}}', '{"toy.table1": 3}'])
+FILES_ARE_NO_NAMES = json.dumps({"toy.table1": dict.fromkeys(manifest.FIELDS, 3)})
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"toy.table1": {}}', '{"toy.table1": 3}', FILES_ARE_NO_NAMES])
 def test_a_damaged_manifest_is_named(lab, table, text):
     (lab.folder / "figures").mkdir()
     (lab.folder / "figures" / "manifest.json").write_text(text)
@@ -326,6 +329,24 @@ def test_a_damaged_manifest_is_named(lab, table, text):
         with pytest.raises(LabError, match="figures/manifest.json is damaged"):
             use("toy.table1")
     assert (lab.folder / "figures" / "manifest.json").read_text() == text
+
+
+@pytest.mark.parametrize(
+    "name", ["../../victim", "{}", "toy/link/victim", "C:/victim", "toy\\..\\..\\victim"]
+)
+def test_a_manifest_touches_nothing_outside_of_figures(lab, table, tmp_path_factory, name):
+    building.build("toy.table1")
+    folder, victim = lab.folder / "figures", tmp_path_factory.mktemp("elsewhere") / "victim"
+    victim.write_text("mine")
+    (folder.parent / "victim").write_text("mine")
+    (folder / "toy" / "link").symlink_to(victim.parent)
+    entries = json.loads((folder / "manifest.json").read_text())
+    entries["toy.table1"]["files"] |= {name.format(victim): "0"}
+    (folder / "manifest.json").write_text(json.dumps(entries))
+    for use in (building.status, building.build):
+        with pytest.raises(LabError, match=r"figures/manifest.json is damaged \(.* leads out of figures\)"):
+            use("toy.table1")
+    assert victim.read_text() == (folder.parent / "victim").read_text() == "mine"
 
 
 def test_the_registry_is_light():
