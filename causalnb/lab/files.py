@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import os
 import signal
 import threading
 import time
@@ -13,6 +12,7 @@ from pathlib import Path, PureWindowsPath
 
 from causalnb.errors import LabError
 from causalnb.paths import cache_dir, shown
+from causalnb.writing import write_whole
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 
@@ -40,24 +40,13 @@ def disk_error(path: Path, error: OSError) -> LabError:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`: a kill at any moment leaves the old or the new file; LabError if it fails."""
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    """As `write_whole`, and what a kill left is swept; LabError if it fails."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
+            write_whole(path, data)
         finally:
-            for left in {temporary, *path.parent.glob(f".{path.name}.*.tmp")}:
+            for left in path.parent.glob(f".{path.name}.*.tmp"):
                 left.unlink(missing_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
     except OSError as error:
         raise disk_error(path, error) from error
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from causalnb import paths
+from causalnb import paths, writing
 from causalnb.errors import CausalnbError, DataError, LabError, sentence
 from causalnb.lab import files, profiles
 
@@ -135,7 +135,7 @@ def test_a_disk_that_refuses_leaves_the_old_file(tmp_path, monkeypatch, step, nu
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(
-        *{"open": (files, "open"), "fsync": (os, "fsync"), "replace": (os, "replace")}[step],
+        *{"open": (writing, "open"), "fsync": (os, "fsync"), "replace": (os, "replace")}[step],
         refuse,
         raising=False,
     )
