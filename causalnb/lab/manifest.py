@@ -118,7 +118,7 @@ def _commit(build: Build, whole: bool) -> None:
             files.write_atomic(build.path(name), data)
         return
     busy = "another run is writing the figures: wait for it or stop it."
-    with files.lock("manifest", busy, wait=60), files.uninterrupted():
+    with files.lock(build.path("manifest.json"), busy, wait=60), files.uninterrupted():
         known = entries(build.profile)
         before = known.get(item.id, {"files": {}})["files"]
         for name, data in build.content.items():

@@ -202,11 +202,14 @@ def states(experiment: str, profile: str | None = None, arms: Iterable[str] | No
     }
 
 
+def taken(experiment: str, arm: str, seed: int) -> str:
+    """The sentence for who would make a result that another one makes."""
+    return f"another run is writing {experiment} {arm} seed {seed}: wait for it or stop it."
+
+
 def lock(experiment: str, arm: str, seed: int, profile: str | None = None, wait: float = 0.0):
     """Context manager: only one runner writes a result; LabError for the second after `wait` seconds."""
-    name = f"{profiles.current(profile).name}.{experiment}.{arm}.seed{seed}"
-    taken = f"another run is writing {experiment} {arm} seed {seed}: wait for it or stop it."
-    return files.lock(name, taken, wait)
+    return files.lock(path(experiment, arm, seed, profile), taken(experiment, arm, seed), wait)
 
 
 def estimate(experiment: str, arm: str, profile: str | None = None) -> float:

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import LabError, sentence
@@ -57,8 +56,9 @@ def same_run(folder: Path, settings: Settings) -> dict | None:
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """Within this context no other command trains into `folder`."""
-    name = f"train.{sha256(str(folder.resolve()).encode()).hexdigest()[:16]}"
-    with files.lock(name, f"another command trains into {shown(folder)}: wait, or choose another --output."):
+    with files.lock(
+        folder, f"another command trains into {shown(folder)}: wait, or choose another --output."
+    ):
         yield
 
 

@@ -1,6 +1,7 @@
 """What can be registered, what an id stands for, and how an artefact's status is computed."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -347,6 +348,46 @@ def test_a_manifest_touches_nothing_outside_of_figures(lab, table, tmp_path_fact
         with pytest.raises(LabError, match=r"figures/manifest.json is damaged \(.* leads out of figures\)"):
             use("toy.table1")
     assert victim.read_text() == (folder.parent / "victim").read_text() == "mine"
+
+
+WRITER = """
+import sys
+from causalnb.lab import manifest, registry
+print("ready", flush=True)
+sys.stdin.readline()
+for name in sys.argv[1:]:
+    registry._artefacts[name] = item = registry.Artefact(name, "toy", "", "", "", "", extra=True)
+    with manifest.building(item, "laptop"):
+        manifest.save(name, {".md": name.encode()}, "alt", "")
+"""
+
+
+def test_entries_written_at_once_are_all_kept(lab):
+    names = [f"toy.table{number}" for number in range(20, 60)]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, *names[at::4]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(Path(paths.__file__).parents[1]),
+                "CAUSALNB_CACHE": str(lab.folder / f"cache{at}"),
+            },
+        )
+        for at in range(4)
+    ]
+    for writer in writers:
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert [writer.wait(60) for writer in writers] == [0] * 4
+    for writer in writers:
+        writer.communicate()
+    assert sorted(manifest.entries()) == names
+    assert not [*(lab.folder / "figures").glob(".*")]
 
 
 def test_the_registry_is_light():
