@@ -10,9 +10,10 @@ from pathlib import Path
 
 from causalnb.errors import LabError
 from causalnb.lab import files, profiles, registry
+from causalnb.lab.records import short
 from causalnb.paths import figures_dir, shown
 
-FIELDS = {"files", "alt", "caption", "profile", "results", "needs", "code"}
+FIELDS = {"files", "alt", "caption", "profile", "results", "needs", "code", "checksum"}
 NO_CODE = {"units": "", "edges": ""}
 RECORDED = {".md", ".tex", ".csv", ".svg", ".png"}  # other formats lie beside these, on request
 
@@ -97,7 +98,7 @@ def entries(profile: str | None = None) -> dict:
     try:
         found = json.loads(path.read_bytes())
         for entry in found.values():
-            if set(entry) != FIELDS:
+            if {*entry, "checksum"} != FIELDS:
                 raise ValueError("an entry is incomplete")
             for name in dict(entry["files"]):
                 files.below(folder, name)
@@ -109,6 +110,11 @@ def entries(profile: str | None = None) -> dict:
             f"{shown(path)} is damaged ({error}): restore it from git, or delete it and run "
             "`causalnb figures`."
         ) from None
+
+
+def checksum(entry: Mapping) -> str:
+    """16 hex digits of an entry, but for its checksum."""
+    return short(json.dumps({name: entry[name] for name in FIELDS - {"checksum"}}, sort_keys=True))
 
 
 def _commit(build: Build, whole: bool) -> None:
@@ -137,6 +143,7 @@ def _commit(build: Build, whole: bool) -> None:
             "results": build.results,
             "code": dict(build.code),
         }
+        known[item.id]["checksum"] = checksum(known[item.id])
         text = json.dumps(known, indent=1, sort_keys=True) + "\n"
         files.write_atomic(build.path("manifest.json"), text.encode())
         for name in set(before) - set(build.content) if whole else ():

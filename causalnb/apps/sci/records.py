@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from causalnb.errors import LabError, sentence
@@ -56,10 +56,15 @@ def same_run(folder: Path, settings: Settings) -> dict | None:
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """Within this context no other command trains into `folder`."""
-    with files.lock(
-        folder, f"another command trains into {shown(folder)}: wait, or choose another --output."
-    ):
-        yield
+    missing = [place for place in folder.resolve().parents if not place.exists()]
+    taken = f"another command trains into {shown(folder)}: wait, or choose another --output."
+    try:
+        with files.lock(folder, taken):
+            yield
+    finally:
+        for place in missing:  # which the lock made, and a refused training leaves empty
+            with suppress(OSError):
+                place.rmdir()
 
 
 def save(model, tokenizer, folder: Path) -> None:

@@ -220,6 +220,15 @@ def test_status_turns_stale_with_anything_that_changes(lab, table):
     )
     made[0].unlink()
     assert status(lambda: made[0].write_text(text)) == ("stale", "toy/table1.csv is gone")
+    described = manifest.entries()["toy.table1"]
+    for field in ("alt", "caption", "checksum"):
+        (lab.folder / "figures" / "manifest.json").write_text(
+            json.dumps({"toy.table1": {**described, field: "otherwise"}})
+        )
+        assert status(lambda: building.build("toy.table1")) == (
+            "stale",
+            "what the manifest says of it was changed after it was made",
+        )
     one = results.read("toy.sum", "one", 1)
     results.write(replace(one, rows=[["", "total", 0.0]]))
     assert status(lambda: results.write(one)) == ("stale", "what it is made from has changed since")
