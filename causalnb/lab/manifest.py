@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import LabError
-from causalnb.lab import files, profiles, registry
+from causalnb.lab import codebase, files, profiles, registry
 from causalnb.lab.records import short
 from causalnb.paths import figures_dir, shown
 
@@ -82,6 +82,7 @@ def wants(suffix: str) -> bool:
     return current is None or suffix in current.suffixes
 
 
+@codebase.unrecorded
 def present(id: str, suffix: str, profile: str | None = None) -> bool:
     """Whether figures/<source>/<name><suffix> is there, and not left out."""
     build = _current.get() or Build(registry.find(id), profiles.current(profile).name)
@@ -161,6 +162,7 @@ def building(item: registry.Artefact, profile: str) -> Iterator[Build]:
     _commit(build, whole=True)
 
 
+@codebase.unrecorded
 def save(
     id: str, content: Mapping[str, bytes], alt: str, caption: str, profile: str | None = None
 ) -> list[Path]:

@@ -99,6 +99,7 @@ def read(experiment: str, arm: str) -> dict | None:
 
 
 @functools.lru_cache(2048)
+@codebase.unrecorded
 def _parsed(file: Path, *version: int) -> dict:
     """The probe in a file, which is read again when its inode, time or size changes."""
     record = json.loads(file.read_bytes())

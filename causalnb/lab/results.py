@@ -123,6 +123,7 @@ def write(result: Result) -> Path:
     return target
 
 
+@codebase.unrecorded
 def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Result:
     """The stored result; LabError naming the file if it is absent, damaged or of another schema."""
     file, profile = path(experiment, arm, seed, profile), profiles.current(profile).name
@@ -150,6 +151,7 @@ def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Re
 
 
 @functools.lru_cache(8192)
+@codebase.unrecorded
 def _parsed(file: Path, *version: int) -> Result | int | str | None:
     """The result in a file, which is read again when its inode, time or size changes; or its other schema."""
     record = json.loads(file.read_bytes())
@@ -232,6 +234,7 @@ def duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+@codebase.unrecorded
 def usable(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None) -> list[Result]:
     """The results that the experiment asks for, neither missing nor stale; LabError if one is unreadable."""
     found = []

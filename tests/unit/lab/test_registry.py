@@ -11,7 +11,8 @@ import pytest
 
 from causalnb import paths
 from causalnb.errors import LabError
-from causalnb.lab import building, evidence, manifest, registry, results, runner, tables
+from causalnb.lab import building, codebase, evidence, latex, manifest, registry, results, runner, tables
+from tests.unit.lab.conftest import forget_code
 
 
 def change(spec, **values):
@@ -263,6 +264,59 @@ def test_the_manifest_is_the_same_every_time(lab, table):
     table[0] = "otherwise"
     building.build("toy.table1")
     assert path.read_bytes() != before
+
+
+LATE = """
+from functools import cache
+
+
+def decorated(function):
+    return function
+
+
+@cache
+@decorated
+def words():
+    return "A caption."
+"""
+
+
+def test_the_manifest_is_the_same_in_any_order_and_with_any_cache(lab, monkeypatch):
+    ours = {"toylab": lab.folder, "causalnb.lab": Path(codebase.__file__).parent}
+    monkeypatch.setattr(codebase, "roots", lambda: ours)
+    (lab.folder / "toylate.py").write_text(LATE)
+    forget_code()
+    evidence.require("toy.sum")
+
+    def builder(id, read):
+        def build(profile):
+            from toylate import words
+
+            rows = read("toy.sum", profile)[["arm", "seed"]].values.tolist()
+            tables.save_table(tables.Table(id, ["arm", "seed"], rows, words()))
+
+        registry.artefact(id, needs=["toy.sum"])(build)
+        return id
+
+    ids = [builder("toy.table1", evidence.require), builder("toy.fig1", evidence.rows)]
+    path, made = lab.folder / "figures" / "manifest.json", set()
+    for order in (ids, ids[::-1]):
+        for cold in (True, False):
+            if cold:
+                sys.modules.pop("toylate", None)
+                for kept in (results._parsed, registry._defaults, latex._width):
+                    kept.cache_clear()
+            for id in order:
+                building.build(id)
+            made.add(path.read_bytes())
+            path.unlink()
+    assert len(made) == 1
+    names = {unit.hash: f"{unit.module}.{unit.name}" for unit in codebase.current().units}
+    code = json.loads(made.pop())["toy.table1"]["code"]["units"].split()
+    ran = {names[hash].removeprefix("causalnb.lab.") for hash in code}
+    assert {"results.frame", "tables.save_table", "latex._width", "toylab.toylate.words"} <= ran
+    stored = ("results.usable", "results._parsed", "registry.config", "registry._defaults", "records.short")
+    assert not {*stored, "manifest.save", "files.below", "toylab.toylate.decorated"} & ran
 
 
 def test_a_failing_builder_leaves_what_was_there(lab, table):
