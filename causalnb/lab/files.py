@@ -6,12 +6,12 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import file_digest
 from pathlib import Path, PureWindowsPath
 
 from causalnb.errors import LabError
-from causalnb.paths import cache_dir, shown
+from causalnb.paths import shown
 from causalnb.writing import write_whole
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -37,6 +37,17 @@ def disk_error(path: Path, error: OSError) -> LabError:
         f"{shown(path)} could not be written because {why}: {todo} and run the same command "
         "again; what was there before is untouched."
     )
+
+
+@contextmanager
+def full_disk_said(place: Path) -> Iterator[None]:
+    """Within, a full disk is a LabError that names the file, or `place` where the error names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise disk_error(Path(error.filename if isinstance(error.filename, str) else place), error) from error
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -78,22 +89,31 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def lock(name: str, taken: str, wait: float = 0.0) -> Iterator[None]:
-    """Hold the lock `name`, which ends with the process; LabError(taken) if still held after `wait` s."""
-    path = cache_dir() / "locks" / f"{name}.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = open(path, "a")
-    except OSError as error:
-        raise disk_error(path, error) from error
-    with handle:
-        end = time.monotonic() + wait
-        while True:
+def lock(path: Path, taken: str, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a file or folder, a file beside it; LabError(taken) if still held after `wait` s.
+
+    The lock ends with the process, and its file, .<name>.lock, with the lock.
+    """
+    path = path.resolve()
+    file, end = path.with_name(f".{path.name}.lock"), time.monotonic() + wait
+    while True:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            handle = open(file, "a")
+        except OSError as error:
+            raise disk_error(file, error) from error
+        with handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
             except BlockingIOError:
                 if time.monotonic() >= end:
                     raise LabError(taken) from None
                 time.sleep(0.05)
-        yield
+                continue
+            if os.fstat(handle.fileno()).st_nlink:  # else it was removed when it was let go
+                try:
+                    yield
+                finally:
+                    with suppress(OSError):
+                        file.unlink()
+                return

@@ -9,10 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import LabError
-from causalnb.lab import files, profiles, registry
+from causalnb.lab import codebase, files, profiles, registry
+from causalnb.lab.records import short
 from causalnb.paths import figures_dir, shown
 
-FIELDS = {"files", "alt", "caption", "profile", "results", "needs", "code"}
+FIELDS = {"files", "alt", "caption", "profile", "results", "needs", "code", "checksum"}
 NO_CODE = {"units": "", "edges": ""}
 RECORDED = {".md", ".tex", ".csv", ".svg", ".png"}  # other formats lie beside these, on request
 
@@ -81,6 +82,7 @@ def wants(suffix: str) -> bool:
     return current is None or suffix in current.suffixes
 
 
+@codebase.unrecorded
 def present(id: str, suffix: str, profile: str | None = None) -> bool:
     """Whether figures/<source>/<name><suffix> is there, and not left out."""
     build = _current.get() or Build(registry.find(id), profiles.current(profile).name)
@@ -97,7 +99,7 @@ def entries(profile: str | None = None) -> dict:
     try:
         found = json.loads(path.read_bytes())
         for entry in found.values():
-            if set(entry) != FIELDS:
+            if {*entry, "checksum"} != FIELDS:
                 raise ValueError("an entry is incomplete")
             for name in dict(entry["files"]):
                 files.below(folder, name)
@@ -111,6 +113,11 @@ def entries(profile: str | None = None) -> dict:
         ) from None
 
 
+def checksum(entry: Mapping) -> str:
+    """16 hex digits of an entry, but for its checksum."""
+    return short(json.dumps({name: entry[name] for name in FIELDS - {"checksum"}}, sort_keys=True))
+
+
 def _commit(build: Build, whole: bool) -> None:
     item = build.item
     if _aside.get():
@@ -118,7 +125,7 @@ def _commit(build: Build, whole: bool) -> None:
             files.write_atomic(build.path(name), data)
         return
     busy = "another run is writing the figures: wait for it or stop it."
-    with files.lock("manifest", busy, wait=60), files.uninterrupted():
+    with files.lock(build.path("manifest.json"), busy, wait=60), files.uninterrupted():
         known = entries(build.profile)
         before = known.get(item.id, {"files": {}})["files"]
         for name, data in build.content.items():
@@ -137,6 +144,7 @@ def _commit(build: Build, whole: bool) -> None:
             "results": build.results,
             "code": dict(build.code),
         }
+        known[item.id]["checksum"] = checksum(known[item.id])
         text = json.dumps(known, indent=1, sort_keys=True) + "\n"
         files.write_atomic(build.path("manifest.json"), text.encode())
         for name in set(before) - set(build.content) if whole else ():
@@ -154,6 +162,7 @@ def building(item: registry.Artefact, profile: str) -> Iterator[Build]:
     _commit(build, whole=True)
 
 
+@codebase.unrecorded
 def save(
     id: str, content: Mapping[str, bytes], alt: str, caption: str, profile: str | None = None
 ) -> list[Path]:

@@ -36,7 +36,11 @@ def read(name: str) -> bytes:
 
 
 def verify(names: Iterable[str] | None = None) -> list[tuple[str, str]]:
-    """(name, state) of every file without downloading: "ok", "missing", or the sentence why it is refused."""
+    """(name, state) of every file without downloading: "ok", "missing", or the sentence why it is refused.
+
+    DataError for a mirror that is no folder.
+    """
+    _folders()
     return [
         (name, _state(lambda: "ok" if _local(_known(name)) else "missing"))  # noqa: B023  (called at once)
         for name in (REGISTRY if names is None else names)
@@ -46,7 +50,11 @@ def verify(names: Iterable[str] | None = None) -> list[tuple[str, str]]:
 def fetch_all(
     names: Iterable[str] | None = None, report: Callable[[int, int, str], None] | None = None
 ) -> list[tuple[str, str]]:
-    """Fetches every file; (name, "ok" or why not) of each. report(done, total, name) is called after each."""
+    """Fetches every file; (name, "ok" or why not) of each. report(done, total, name) is called after each.
+
+    DataError as `verify`.
+    """
+    _folders()
     names, states = list(REGISTRY if names is None else names), []
     for name in names:
         states.append((name, _state(lambda: "ok" if fetch(name) else "missing")))  # noqa: B023  (called at once)
@@ -85,7 +93,8 @@ def _checked(name: str) -> tuple[Path, bytes]:
     return found or _download(file)
 
 
-def _local(file: File) -> tuple[Path, bytes] | None:
+def _folders() -> list[Path]:
+    """Where copies may lie."""
     folders = [downloads_dir()]
     mirror = os.environ.get("CAUSALNB_DATA")
     if mirror:
@@ -95,7 +104,11 @@ def _local(file: File) -> tuple[Path, bytes] | None:
                 f"the data files or unset it."
             )
         folders.insert(0, Path(mirror))
-    for path in (folder / f"{file.name}{zipped}" for folder in folders for zipped in ("", ".gz")):
+    return folders
+
+
+def _local(file: File) -> tuple[Path, bytes] | None:
+    for path in (folder / f"{file.name}{zipped}" for folder in _folders() for zipped in ("", ".gz")):
         if path.is_file():
             return path, _content(file, path)
     return None

@@ -345,6 +345,17 @@ def test_data_verify_forgives_missing_files_only(mirror):
     assert "is refused" in call("doctor", code=1)[0]
 
 
+def test_a_mirror_that_is_no_folder_is_said_once(mirror, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_DATA", "nowhere")
+    said = (
+        "CAUSALNB_DATA is 'nowhere', which is no folder; point it at a mirror of the data files or unset it."
+    )
+    for command in ("verify", "fetch"):
+        assert call("data", command, code=2)[1].endswith(f"causalnb: {said}\n")
+    assert call("doctor", code=1)[0].count(said) == 1
+    assert json.loads(call("doctor", "--json", code=1)[0])["problems"] == [said]
+
+
 def test_data_fetch_names_what_it_could_not_get(mirror):
     assert call("data", "fetch", "toy/a")[0] == "toy/a.txt\tok\n"
     assert "CAUSALNB_OFFLINE forbids the download" in call("data", "fetch", code=1)[0]

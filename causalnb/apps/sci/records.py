@@ -6,8 +6,7 @@ The model lies beside the sha256 of each of its files, by which `check` knows wh
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from hashlib import sha256
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from causalnb.errors import LabError, sentence
@@ -62,9 +61,15 @@ def same_run(folder: Path, settings: Settings) -> dict | None:
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """Within this context no other command trains into `folder`."""
-    name = f"train.{sha256(str(folder.resolve()).encode()).hexdigest()[:16]}"
-    with files.lock(name, f"another command trains into {shown(folder)}: wait, or choose another --output."):
-        yield
+    missing = [place for place in folder.resolve().parents if not place.exists()]
+    taken = f"another command trains into {shown(folder)}: wait, or choose another --output."
+    try:
+        with files.lock(folder, taken):
+            yield
+    finally:
+        for place in missing:  # which the lock made, and a refused training leaves empty
+            with suppress(OSError):
+                place.rmdir()
 
 
 def save(model, tokenizer, settings: Settings, history: list[dict], folder: Path) -> None:
