@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import os
 import signal
 import threading
 import time
