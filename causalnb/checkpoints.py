@@ -1,9 +1,10 @@
-"""Checkpoints of Hugging Face models that hold what the model has, and nothing else."""
+"""Checkpoints of Hugging Face models: they hold what the model has and nothing else, and run no code."""
 
 import re
 from collections.abc import Callable
 
 from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
 def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords):
@@ -31,3 +32,25 @@ def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords):
                 "copy or save the whole model again"
             )
     return (model, info) if asked else model
+
+
+def decoder(where, **keywords):
+    """The causal language model in a folder or on the hub; ValueError as `whole` and `tokenizer`."""
+    return _own_code(whole, AutoModelForCausalLM.from_pretrained, where, trust_remote_code=False, **keywords)
+
+
+def tokenizer(where, **keywords):
+    """The tokenizer in a folder or on the hub; ValueError for one that needs code from there."""
+    return _own_code(AutoTokenizer.from_pretrained, where, trust_remote_code=False, **keywords)
+
+
+def _own_code(load: Callable, *arguments, **keywords):
+    try:
+        return load(*arguments, **keywords)
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise ValueError(
+            f"{arguments[-1]} needs Python code that lies in it, and foreign code is not run: choose a model "
+            "of a kind that transformers knows"
+        ) from error

@@ -62,7 +62,7 @@ def unwrap(decoder: nn.Module) -> tuple[nn.Module, dict | None]:
 
 def rebuild(base_config: PretrainedConfig, adapter: Mapping | None) -> tuple[nn.Module, set[str] | None]:
     """A base with untrained weights and its adapter; names of what the adapter trains, None without one."""
-    base = AutoModelForCausalLM.from_config(base_config)
+    base = AutoModelForCausalLM.from_config(base_config, trust_remote_code=False)
     if adapter is None:
         return base, None
     settings = dict(adapter)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from causalnb.cli.common import EXIT_FAILED, Extras, Json, Profile, Source, app, say, show, tally
-from causalnb.errors import LabError
+from causalnb.errors import DataError, LabError
 from causalnb.lab import building, manifest, registry
 from causalnb.paths import figures_dir, shown
 
@@ -87,7 +87,11 @@ def doctor(profile: Profile = None, json_: Json = False) -> None:
     from causalnb.tasks import files
 
     found = doctor.report(profile)
-    found["data"] = dict(files.verify())
+    try:
+        found["data"] = dict(files.verify())
+    except DataError as error:
+        found["data"] = {}
+        found["problems"].append(str(error))
     found["artefacts"] = dict(Counter(building.status(item.id)[0] for item in registry.artefacts()))
     found["problems"] += [state for state in found["data"].values() if state not in {"ok", "missing"}]
     if json_:

@@ -9,10 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import LabError
-from causalnb.lab import files, profiles, registry
+from causalnb.lab import codebase, files, profiles, registry
+from causalnb.lab.records import short
 from causalnb.paths import figures_dir, shown
 
-FIELDS = {"files", "alt", "caption", "profile", "results", "needs", "code"}
+FIELDS = {"files", "alt", "caption", "profile", "results", "needs", "code", "checksum"}
 NO_CODE = {"units": "", "edges": ""}
 RECORDED = {".md", ".tex", ".csv", ".svg", ".png"}  # other formats lie beside these, on request
 
@@ -32,7 +33,8 @@ class Build:
     def path(self, name: str) -> Path:
         """Where the file `name`, <source>/<name><suffix>, is written."""
         aside = _aside.get()
-        return aside.folder / name.replace("/", "_", 1) if aside else figures_dir(self.profile) / name
+        folder = aside.folder if aside else figures_dir(self.profile)
+        return files.below(folder, name.replace("/", "_", 1) if aside else name)
 
     def paths(self) -> list[Path]:
         """All files, by name."""
@@ -80,6 +82,7 @@ def wants(suffix: str) -> bool:
     return current is None or suffix in current.suffixes
 
 
+@codebase.unrecorded
 def present(id: str, suffix: str, profile: str | None = None) -> bool:
     """Whether figures/<source>/<name><suffix> is there, and not left out."""
     build = _current.get() or Build(registry.find(id), profiles.current(profile).name)
@@ -87,13 +90,20 @@ def present(id: str, suffix: str, profile: str | None = None) -> bool:
 
 
 def entries(profile: str | None = None) -> dict:
-    """The manifest by artefact id, empty if there is none; LabError naming the file if it is damaged."""
-    path = figures_dir(profiles.current(profile).name) / "manifest.json"
+    """The manifest by artefact id, empty if there is none.
+
+    LabError naming it if it is damaged, or names a file that lies elsewhere.
+    """
+    folder = figures_dir(profiles.current(profile).name)
+    path = folder / "manifest.json"
     try:
         found = json.loads(path.read_bytes())
-        if all(set(entry) == FIELDS for entry in found.values()):
-            return found
-        raise ValueError("an entry is incomplete")
+        for entry in found.values():
+            if {*entry, "checksum"} != FIELDS:
+                raise ValueError("an entry is incomplete")
+            for name in dict(entry["files"]):
+                files.below(folder, name)
+        return found
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, TypeError) as error:
@@ -103,18 +113,23 @@ def entries(profile: str | None = None) -> dict:
         ) from None
 
 
+def checksum(entry: Mapping) -> str:
+    """16 hex digits of an entry, but for its checksum."""
+    return short(json.dumps({name: entry[name] for name in FIELDS - {"checksum"}}, sort_keys=True))
+
+
 def _commit(build: Build, whole: bool) -> None:
-    folder, item = figures_dir(build.profile), build.item
+    item = build.item
     if _aside.get():
         for name, data in build.content.items():
             files.write_atomic(build.path(name), data)
         return
     busy = "another run is writing the figures: wait for it or stop it."
-    with files.lock("manifest", busy, wait=60), files.uninterrupted():
+    with files.lock(build.path("manifest.json"), busy, wait=60), files.uninterrupted():
         known = entries(build.profile)
         before = known.get(item.id, {"files": {}})["files"]
         for name, data in build.content.items():
-            files.write_atomic(folder / name, data)
+            files.write_atomic(build.path(name), data)
         written = {
             name: sha256(data).hexdigest()
             for name, data in build.content.items()
@@ -129,10 +144,11 @@ def _commit(build: Build, whole: bool) -> None:
             "results": build.results,
             "code": dict(build.code),
         }
+        known[item.id]["checksum"] = checksum(known[item.id])
         text = json.dumps(known, indent=1, sort_keys=True) + "\n"
-        files.write_atomic(folder / "manifest.json", text.encode())
+        files.write_atomic(build.path("manifest.json"), text.encode())
         for name in set(before) - set(build.content) if whole else ():
-            (folder / name).unlink(missing_ok=True)
+            build.path(name).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -146,6 +162,7 @@ def building(item: registry.Artefact, profile: str) -> Iterator[Build]:
     _commit(build, whole=True)
 
 
+@codebase.unrecorded
 def save(
     id: str, content: Mapping[str, bytes], alt: str, caption: str, profile: str | None = None
 ) -> list[Path]:

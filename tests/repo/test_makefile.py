@@ -133,6 +133,7 @@ def test_clean_keeps_results(tmp_path):
     clone = Clone(tmp_path)
     for name in (
         "data/results/laptop/a.json",
+        "data/results/laptop/.b.json.lock",
         "data/downloads/b",
         "data/cache/runs/c",
         "build/d",
@@ -152,6 +153,7 @@ def test_clean_keeps_results(tmp_path):
         "log",
         "tests/g",
         "data/results/laptop/a.json",
+        "data/results/laptop/.b.json.lock",
         "data/downloads/b",
         "figures/e",
     }

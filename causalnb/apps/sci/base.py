@@ -36,8 +36,9 @@ def base_and_tokenizer(name: str):
     LabError for what cannot be loaded, sees what follows, or has a tokenizer that does not fit SCAN or it.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
+
+    from causalnb import checkpoints
 
     logging.disable_progress_bar()
     if tiny := TINY.fullmatch(name):
@@ -45,8 +46,8 @@ def base_and_tokenizer(name: str):
             raise LabError("--base-model tiny:0 has no layers: give at least 1.")
         return tiny_llama(int(tiny[1] or 3)), scan.tokenizer()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        base = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        tokenizer = checkpoints.tokenizer(name)
+        base = checkpoints.decoder(name, dtype=torch.float32)
     except Exception as error:  # whatever a half-copied folder makes transformers raise
         why = (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".")
         raise LabError(
