@@ -381,11 +381,13 @@ def test_doctor_names_damaged_weights(home):
 
 def test_doctor_names_what_is_missing_or_out_of_range(home):
     project = home / "pyproject.toml"
-    wanted = project.read_text().replace('"torch>=2.8,<3"', '"torch>=99"').replace('"pooch', '"no-such-pooch')
+    wanted = (
+        project.read_text().replace('"torch>=2.8,<3"', '"torch>=99"').replace('"httpx2', '"no-such-httpx')
+    )
     project.write_text(wanted)
     out, _ = call("doctor", code=1)
     assert f"torch >=99 is needed and {version('torch')} is installed: run make setup." in out
-    assert "no-such-pooch <2,>=1.8 is needed and none is installed: run make setup." in out
+    assert "no-such-httpx <3,>=2 is needed and none is installed: run make setup." in out
     project.write_text("[")
     assert "pyproject.toml cannot be read" in call("doctor", code=2)[1]
 
