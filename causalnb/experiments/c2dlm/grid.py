@@ -217,6 +217,7 @@ def arms(*names: str) -> dict[str, dict]:
         "half_enforced": {"graph": "isolated", "enforced": 0.5},
         "mutual": {"graph": "mutual"},
         "swapped": {"swapped": 10},  # of the spurious token game: the graph as augmentation
+        "half_swapped": {"graph": "isolated", "enforced": 0.5, "swapped": 10},
         "ordered": {"in_order": True},
         "c2dlm_ordered": {"graph": "causal", "in_order": True},
     }
@@ -435,7 +436,9 @@ SCRATCH = {"pretrained": False, "base": {}, "learning_rate": 1e-3, "split_seed":
 
 def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
     """An arm for each (name, rows, steps), evaluated eight times."""
-    known = arms(*GUIDED, "no_v", "isolated", "enforced", "half_enforced", "swapped", "diffusion_base")
+    known = arms(
+        *GUIDED, "no_v", "isolated", "enforced", "half_enforced", "swapped", "half_swapped", "diffusion_base"
+    )
     return {
         f"{name}_n{rows}_s{steps}": {
             **known[name],
@@ -493,7 +496,8 @@ add(
         ),
         *((name, 1600, 2000) for name in ("diffusion", "half_enforced")),
         ("diffusion_base", 1600, 1000),
-        *(("swapped", 1600, steps) for steps in (2000, 4000)),
+        ("swapped", 1600, 4000),
+        *(("half_swapped", 1600, steps) for steps in (1000, 2000)),
         *((name, 20_000, 2000) for name in ("diffusion", "enforced", "half_enforced")),
         *((name, 20_000, 4000) for name in ("diffusion", "c2dlm")),
     ),
