@@ -528,7 +528,7 @@ add(
     "c2dlm.curves.chain",
     "Learning curves of chains over a graph that varies by row",
     "chain",
-    curve_arms(*((name, 20_000, 4000) for name in (*TRIED, "placebo", "enforced"))),
+    curve_arms(*((name, 20_000, 4000) for name in (*TRIED, "placebo", "enforced", "half_enforced"))),
     1,
     600,
     **SCRATCH,
@@ -594,7 +594,7 @@ for size, more in {
         f"c2dlm.long.stg_{size.lower()}",
         f"The spurious token game, {'20,000 people' if size == 'many' else f'size {size}'}, to competence",
         "stg",
-        arms(*GUIDED, "no_v", "isolated", "enforced", "swapped"),
+        arms(*GUIDED, "no_v", "isolated", "enforced", "swapped", "half_swapped"),
         3 if size == "H" else 5,
         more["steps"] / 11,
         **{**more, **LONG, "evaluate_every": more["steps"] // 20},
@@ -602,7 +602,7 @@ for size, more in {
 
 # Where guidance pays: the strength of the spurious cue, the number of rows, and what the model is told.
 REGIME = {"rows": (400, 1600, 6400), "cue": (0.5, 0.8, 0.95, 1.0)}
-TOLD = arms("diffusion", "placebo", "c2dlm", "isolated", "swapped", "enforced")
+TOLD = arms("diffusion", "placebo", "c2dlm", "isolated", "half_swapped", "enforced")
 add(
     "c2dlm.regime",
     "The spurious token game by strength of its cue, number of rows and guidance",
