@@ -528,7 +528,9 @@ add(
     "c2dlm.curves.chain",
     "Learning curves of chains over a graph that varies by row",
     "chain",
-    curve_arms(*((name, 20_000, 4000) for name in (*TRIED, "placebo", "enforced", "half_enforced"))),
+    curve_arms(
+        *((name, 20_000, 4000) for name in (*TRIED, "placebo", "isolated", "enforced", "half_enforced"))
+    ),
     1,
     600,
     **SCRATCH,

@@ -74,12 +74,13 @@ def regime_figure(profile: str | None = None):
     plain = accuracies(SFT, profile)
     fig, axes = plt.subplots(2, 3, figsize=(8.6, 4.6), sharex=True, sharey=True)
     first, *others = axes.flat
-    _panel(first, plain, "diffusion, SFT: accuracy, %", {"cmap": "Greys", "vmin": 20, "vmax": 160}, False)
+    _panel(first, plain, "diffusion, SFT:\naccuracy, %", {"cmap": "Greys", "vmin": 20, "vmax": 160}, False)
     told = [f"Plain SFT has {plain.min():.0f} to {plain.max():.0f} %"]
     for ax, name in zip(others, GUIDED, strict=True):
         gain = accuracies(name, profile) - plain
         shades = {"cmap": "PuOr_r", "vmin": -60, "vmax": 60}
-        _panel(ax, gain, f"{NAMES[name]}: minus SFT, points", shades, True)
+        title = NAMES[name].removesuffix(" (ours)")
+        _panel(ax, gain, f"{title}:\nminus SFT, points", shades, True)
         above = sum(gain[place] > 0 for place in _places(gain))
         told.append(
             f"{NAMES[name]} adds {gain.min():+.0f} to {gain.max():+.0f} points, above 0 in {above} of "
