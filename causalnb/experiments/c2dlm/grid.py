@@ -210,6 +210,8 @@ def arms(*names: str) -> dict[str, dict]:
         "autoregressive": {"model": "autoregressive"},
         "diffusion": {},
         "c2dlm": {"graph": "causal"},
+        "c2dlm_alpha30": {"graph": "causal", "alpha": 30.0},
+        "c2dlm_alpha30_gamma3": {"graph": "causal", "alpha": 30.0, "gamma": 3.0},
         "no_v": {"graph": "causal", "norm_index": "none"},
         "placebo": {"graph": "placebo"},
         "isolated": ISOLATED,
@@ -434,10 +436,22 @@ add(
 SCRATCH = {"pretrained": False, "base": {}, "learning_rate": 1e-3, "split_seed": 7}
 
 
+TRIED = ("autoregressive", "diffusion", "c2dlm")
+SHARP = ("c2dlm_alpha30", "c2dlm_alpha30_gamma3")  # among many keys three times the mean is little
+
+
 def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
     """An arm for each (name, rows, steps), evaluated eight times."""
     known = arms(
-        *GUIDED, "no_v", "isolated", "enforced", "half_enforced", "swapped", "half_swapped", "diffusion_base"
+        *GUIDED,
+        *SHARP,
+        "no_v",
+        "isolated",
+        "enforced",
+        "half_enforced",
+        "swapped",
+        "half_swapped",
+        "diffusion_base",
     )
     return {
         f"{name}_n{rows}_s{steps}": {
@@ -450,7 +464,6 @@ def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
     }
 
 
-TRIED = ("autoregressive", "diffusion", "c2dlm")
 add(
     "c2dlm.curves.sudoku",
     "Learning curves of 4x4 Sudoku from random weights, on another draw of puzzles",
@@ -529,7 +542,10 @@ add(
     "Learning curves of chains over a graph that varies by row",
     "chain",
     curve_arms(
-        *((name, 20_000, 4000) for name in (*TRIED, "placebo", "isolated", "enforced", "half_enforced"))
+        *(
+            (name, 20_000, 4000)
+            for name in (*TRIED, *SHARP, "placebo", "isolated", "enforced", "half_enforced")
+        )
     ),
     1,
     600,
