@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from causalnb.errors import LabError
+from causalnb.errors import FileError, LabError
 from causalnb.paths import cache_dir, shown
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def disk_error(path: Path, error: OSError) -> LabError:
+def disk_error(path: Path, error: OSError) -> FileError:
     """The sentence for a file that could not be written."""
     why = "the disk is full" if error.errno in FULL else error.strerror or str(error)
     todo = "free some space" if error.errno in FULL else "make the folder writable"
-    return LabError(
+    return FileError(
         f"{shown(path)} could not be written because {why}: {todo} and run the same command "
         "again; what was there before is untouched."
     )

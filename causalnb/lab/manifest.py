@@ -1,6 +1,7 @@
 """figures/manifest.json: the files of each artefact, what they show, and the results they were made from."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -8,11 +9,18 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from causalnb.errors import LabError
-from causalnb.lab import files, profiles, registry
+from causalnb.errors import FileError, LabError
+from causalnb.lab import files, profiles, records, registry
 from causalnb.paths import figures_dir, shown
 
-FIELDS = {"files", "alt", "caption", "profile", "results", "needs", "code"}
+FIELDS = {
+    **dict.fromkeys(("alt", "caption", "profile"), str),
+    **dict.fromkeys(("files", "code"), dict),
+    **dict.fromkeys(("needs", "paper"), list),
+    "results": str | None,
+}
+FILE = re.compile(r"[\w-]+/[\w.-]+")  # below figures/
+READ = re.compile(r"[\w-]+\.csv( \w+)?")  # below data/paper, and the source whose rows are used
 NO_CODE = {"units": "", "edges": ""}
 RECORDED = {".md", ".tex", ".csv", ".svg", ".png"}  # other formats lie beside these, on request
 
@@ -27,6 +35,7 @@ class Build:
     alts: list[str] = field(default_factory=list)
     captions: list[str] = field(default_factory=list)
     results: str | None = None
+    paper: list[str] = field(default_factory=list)  # what was read of data/paper
     code: Mapping[str, str] = field(default_factory=lambda: NO_CODE)
 
     def path(self, name: str) -> Path:
@@ -87,17 +96,25 @@ def present(id: str, suffix: str, profile: str | None = None) -> bool:
 
 
 def entries(profile: str | None = None) -> dict:
-    """The manifest by artefact id, empty if there is none; LabError naming the file if it is damaged."""
+    """The manifest by artefact id, empty if there is none; FileError naming the file if it is damaged."""
     path = figures_dir(profiles.current(profile).name) / "manifest.json"
     try:
-        found = json.loads(path.read_bytes())
-        if all(set(entry) == FIELDS for entry in found.values()):
-            return found
-        raise ValueError("an entry is incomplete")
+        found = records.parsed(path.read_bytes())
+        for id, entry in found.items():
+            if not isinstance(entry, dict) or {"paper", *entry} != set(FIELDS):
+                raise ValueError(f"the entry of {id} is incomplete")
+            entry.setdefault("paper", [])  # it was not noted before
+            wrong = [name for name, kind in FIELDS.items() if not isinstance(entry[name], kind)]
+            wrong += [name for name in ("files", "code") if not records.is_texts(entry[name])]
+            wrong += ["files" for name in entry["files"] if not FILE.fullmatch(name)]
+            wrong += ["paper" for name in entry["paper"] if not READ.fullmatch(str(name))]
+            if wrong or set(entry["code"]) != set(NO_CODE):
+                raise ValueError(f"{min(wrong, default='code')} of {id} is not as a manifest has it")
+        return found
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise LabError(
+    except (OSError, ValueError) as error:
+        raise FileError(
             f"{shown(path)} is damaged ({error}): restore it from git, or delete it and run "
             "`causalnb figures`."
         ) from None
@@ -127,6 +144,7 @@ def _commit(build: Build, whole: bool) -> None:
             "profile": build.profile,
             "needs": list(item.needs),
             "results": build.results,
+            "paper": build.paper,
             "code": dict(build.code),
         }
         text = json.dumps(known, indent=1, sort_keys=True) + "\n"

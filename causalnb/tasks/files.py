@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import DataError
-from causalnb.paths import downloads_dir
+from causalnb.paths import downloads_dir, moved
 from causalnb.tasks.registry import REGISTRY, File
 
 
@@ -82,14 +82,13 @@ def _checked(name: str) -> tuple[Path, bytes]:
 
 def _local(file: File) -> tuple[Path, bytes] | None:
     folders = [downloads_dir()]
-    mirror = os.environ.get("CAUSALNB_DATA")
-    if mirror:
-        if not Path(mirror).is_dir():
+    if mirror := moved("CAUSALNB_DATA"):
+        if not mirror.is_dir():
             raise DataError(
-                f"CAUSALNB_DATA is {mirror!r}, which is no folder; point it at a mirror of "
-                f"the data files or unset it."
+                f"CAUSALNB_DATA is {os.environ['CAUSALNB_DATA']!r}, which is no folder; point it at a mirror "
+                "of the data files or unset it."
             )
-        folders.insert(0, Path(mirror))
+        folders.insert(0, mirror)
     for path in (folder / f"{file.name}{zipped}" for folder in folders for zipped in ("", ".gz")):
         if path.is_file():
             return path, _content(file, path)

@@ -7,7 +7,7 @@ from causalnb.tasks import scan
 
 from .settings import Settings
 
-TINY = re.compile(r"tiny(?::(\d+))?")
+TINY = re.compile(r"tiny(?::([0-9]{1,9}))?")
 
 
 def tiny_llama(layers: int = 3, width: int = 64, heads: int = 4, words: int = len(scan.VOCABULARY)):
@@ -36,15 +36,21 @@ def base_and_tokenizer(name: str):
     LabError for what cannot be loaded, sees what follows, or has a tokenizer that does not fit SCAN or it.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
+
+    from causalnb.wrapping import DEEPEST, check_depth
 
     logging.disable_progress_bar()
     if tiny := TINY.fullmatch(name):
-        if tiny[1] == "0":
-            raise LabError("--base-model tiny:0 has no layers: give at least 1.")
-        return tiny_llama(int(tiny[1] or 3)), scan.tokenizer()
+        depth = int(tiny[1] or 3)
+        if not 1 <= depth <= DEEPEST:
+            raise LabError(
+                f"--base-model {name} has {depth or 'no'} layers: give at least 1, at most {DEEPEST}."
+            )
+        return tiny_llama(depth), scan.tokenizer()
     try:
+        check_depth(AutoConfig.from_pretrained(name))
         tokenizer = AutoTokenizer.from_pretrained(name)
         base = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
     except Exception as error:  # whatever a half-copied folder makes transformers raise
