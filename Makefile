@@ -12,7 +12,7 @@ help:
 	@echo "make setup      create $(VENV) and install what constraints.txt pins (PYTHON=python3.12 chooses the Python)"
 	@echo "make reproduce  regenerate all tables and figures, run every notebook (ARGS=--fresh trains all again: over a day)"
 	@echo "make lint       ruff and mypy, as make test calls them"
-	@echo "make release    make test, and refuse what is stale or not verified"
+	@echo "make release    make test with the coverage measured, and refuse what is stale or not verified"
 	@echo "make test       unit tests, repository checks, every notebook in the quick profile"
 	@echo "make lab        open the course in JupyterLab"
 	@echo "make bench      time the expensive pieces"
@@ -36,6 +36,7 @@ lint: setup
 	$(BIN)/ruff check causalnb tests
 	$(BIN)/mypy
 
+release: COVERAGE = --cov=causalnb --cov-fail-under=95
 release: test
 	$(BIN)/python -m causalnb list --extras --strict
 
@@ -43,7 +44,7 @@ test: lint
 	@set -e; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
 	export CAUSALNB_PROFILE=quick CAUSALNB_OFFLINE=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false; \
 	export CAUSALNB_RESULTS="$$tmp/results" CAUSALNB_FIGURES="$$tmp/figures" CAUSALNB_CACHE="$$tmp/cache"; set -x; \
-	$(PYTEST) -p no:nbval --cov=causalnb --cov-fail-under=95 tests/unit; \
+	$(PYTEST) -p no:nbval $(COVERAGE) tests/unit; \
 	$(PYTEST) -p no:nbval tests/repo; \
 	$(BIN)/python -m tests.warm $(PYTEST) --nbval-lax --nbval-kernel-name warm --nbval-cell-timeout 120 notebooks
 

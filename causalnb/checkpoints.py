@@ -1,9 +1,12 @@
-"""Checkpoints of Hugging Face models that hold what the model has, and nothing else."""
+"""Checkpoints of Hugging Face models: they hold what the model has and nothing else, and run no code."""
 
 import re
 from collections.abc import Callable
 
 from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+DEEPEST = 1000  # layers of a decoder
 
 
 def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords):
@@ -31,3 +34,33 @@ def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords):
                 "copy or save the whole model again"
             )
     return (model, info) if asked else model
+
+
+def check_depth(config: object) -> None:
+    """ValueError for a configuration of a number of layers that no decoder has."""
+    depth = getattr(config, "num_hidden_layers", 1)
+    if type(depth) is not int or not 1 <= depth <= DEEPEST:
+        raise ValueError(f"num_hidden_layers is {depth!r}: give a whole number from 1 to {DEEPEST}")
+
+
+def decoder(where, **keywords):
+    """The causal language model in a folder or on the hub; ValueError as the others here."""
+    check_depth(_own_code(AutoConfig.from_pretrained, where, trust_remote_code=False))
+    return _own_code(whole, AutoModelForCausalLM.from_pretrained, where, trust_remote_code=False, **keywords)
+
+
+def tokenizer(where, **keywords):
+    """The tokenizer in a folder or on the hub; ValueError for one that needs code from there."""
+    return _own_code(AutoTokenizer.from_pretrained, where, trust_remote_code=False, **keywords)
+
+
+def _own_code(load: Callable, *arguments, **keywords):
+    try:
+        return load(*arguments, **keywords)
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise ValueError(
+            f"{arguments[-1]} needs Python code that lies in it, and foreign code is not run: choose a model "
+            "of a kind that transformers knows"
+        ) from error

@@ -1,7 +1,10 @@
 """Where things lie; every place can be moved by an environment variable."""
 
 import os
+import stat
 import tempfile
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import LabError
@@ -37,7 +40,7 @@ def paper_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """Checkpoints, locks and logs: $CAUSALNB_CACHE or data/cache."""
+    """Checkpoints and logs: $CAUSALNB_CACHE or data/cache."""
     return moved("CAUSALNB_CACHE") or root() / "data" / "cache"
 
 
@@ -53,7 +56,17 @@ def notebooks_dir() -> Path:
 
 
 def _aside(profile: str) -> Path | None:
-    return Path(tempfile.gettempdir()) / f"causalnb-quick-{os.getuid()}" if profile in TEMPORARY else None
+    """The temporary folder of a profile that keeps nothing, one a checkout; LabError if others may enter."""
+    if profile not in TEMPORARY:
+        return None
+    own = f"causalnb-quick-{os.getuid()}-{sha256(str(root()).encode()).hexdigest()[:8]}"
+    folder = Path(tempfile.gettempdir()) / own
+    with suppress(FileExistsError):
+        folder.mkdir(0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise LabError(f"{folder} is no folder of yours alone: remove it, or set TMPDIR to another folder.")
+    return folder
 
 
 def results_dir(profile: str) -> Path:

@@ -15,9 +15,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
-from causalnb.checkpoints import whole
-
-DEEPEST = 1000  # layers of a decoder
+from causalnb.checkpoints import check_depth, whole
 
 
 def check_settings(kind: type[PretrainedConfig], settings: Iterable[str], given: Iterable[str] = ()) -> None:
@@ -31,13 +29,6 @@ def check_settings(kind: type[PretrainedConfig], settings: Iterable[str], given:
     every = signature(PretrainedConfig.__init__).parameters
     if unknown := set(settings) - set(known) - set(every):
         raise ValueError(f"there is no setting {sorted(unknown)[0]!r}: give {', '.join(known)}")
-
-
-def check_depth(config: object) -> None:
-    """ValueError for a configuration of a number of layers that no decoder has."""
-    depth = getattr(config, "num_hidden_layers", 1)
-    if type(depth) is not int or not 1 <= depth <= DEEPEST:
-        raise ValueError(f"num_hidden_layers is {depth!r}: give a whole number from 1 to {DEEPEST}")
 
 
 def base_configuration(given: PretrainedConfig | Mapping | None) -> PretrainedConfig | None:
@@ -78,7 +69,7 @@ def unwrap(decoder: nn.Module) -> tuple[nn.Module, dict | None]:
 
 def rebuild(base_config: PretrainedConfig, adapter: Mapping | None) -> tuple[nn.Module, set[str] | None]:
     """A base with untrained weights and its adapter; names of what the adapter trains, None without one."""
-    base = AutoModelForCausalLM.from_config(base_config)
+    base = AutoModelForCausalLM.from_config(base_config, trust_remote_code=False)
     if adapter is None:
         return base, None
     settings = dict(adapter)

@@ -125,6 +125,8 @@ def load_llada(
             if index.exists()
             else ["model.safetensors"]
         )
+        if outside := [name for name in names if Path(name).name != name]:
+            raise ValueError(f"{index} names {outside[0]!r}, no file of its folder: download it whole")
         state = {key: tensor for name in names for key, tensor in load_file(folder / name).items()}
     except (OSError, KeyError, json.JSONDecodeError, SafetensorError) as error:
         raise ValueError(

@@ -1,16 +1,17 @@
 """Concept graphs from a teacher: the prompt, who may answer it, and what is made of the answers."""
 
-import http.client
 import json
 import re
 import time
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 
 import torch
+
+from causalnb import network
+from causalnb.writing import write_whole
 
 from .graph import ConceptGraph
 
@@ -60,6 +61,9 @@ DEMONSTRATIONS = (
 )
 
 
+LIMIT = 2**20  # bytes of an endpoint's answer
+
+
 class TeacherFailed(ValueError):
     """A teacher gave no usable reply."""
 
@@ -75,12 +79,15 @@ def messages(question: str, answer: str) -> list[dict[str, str]]:
     return [*chat, {"role": "user", "content": f"Question: {question}\nAnswer: {answer}"}]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Endpoint:
-    """Any OpenAI-compatible chat endpoint, `url` up to and without /chat/completions; timeout in seconds.
+    """Any OpenAI-compatible chat endpoint, `url` up to and without /chat/completions.
 
+    timeout: seconds in which a whole answer must be there. Redirects are not followed. The key goes to this
+    address alone, and stands in no text: where the endpoint says one of 8 letters or more, "[key]" stands.
     Raises TeacherFailed where it cannot be reached, times out or answers something else, and ValueError for
-    another address than http(s).
+    another address than http(s), for one with a password or with what follows ? or #, and for a key that no
+    header can hold.
     """
 
     url: str
@@ -90,39 +97,50 @@ class Endpoint:
     max_tokens: int = 4096
 
     def __post_init__(self):
-        if not re.match(r"https?://", self.url):
+        if re.search(r"[@?#]", self.url):
+            raise ValueError(
+                "the endpoint's address has an @, ? or #: give the bare address, and the key as api_key"
+            )
+        if not re.fullmatch(r"https?://\S+", self.url):
             raise ValueError(
                 f"the endpoint is {self.url!r}: give an address that begins with http:// or https://"
+            )
+        if self.api_key and not (isinstance(self.api_key, str) and re.fullmatch("[!-~]+", self.api_key)):
+            raise ValueError(
+                "the endpoint's key has a line's end, a space or a letter beyond ASCII: give the bare key"
             )
 
     def __call__(self, question: str, answer: str) -> str:
         """The endpoint's reply to a question and its answer; TeacherFailed where there is none."""
-        body = dict(
+        asked = dict(
             model=self.model, messages=messages(question, answer), temperature=0, max_tokens=self.max_tokens
         )
-        headers = {"Content-Type": "application/json"}
-        if self.api_key:
-            headers["Authorization"] = f"Bearer {self.api_key}"
-        request = urllib.request.Request(
-            self.url.rstrip("/") + "/chat/completions", json.dumps(body).encode(), headers
-        )
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as response:
-                content = json.loads(response.read())["choices"][0]["message"]["content"]
-        except (OSError, http.client.HTTPException) as error:
-            raise TeacherFailed(
-                f"{self.url} gave no answer ({str(error).strip()}): check the address and the key"
-            ) from error
-        except (ValueError, LookupError, TypeError) as error:
-            raise TeacherFailed(
-                f"{self.url} answered no chat completion ({error!r}): check that it speaks "
-                "the OpenAI protocol"
-            ) from error
-        if not isinstance(content, str):
-            raise TeacherFailed(
-                f"{self.url} answered {content!r:.40} instead of text: check the model's name"
+            body = network.answer(
+                self.url.rstrip("/") + "/chat/completions",
+                self.timeout,
+                LIMIT,
+                content=json.dumps(asked).encode(),
+                headers=self._headers(),
             )
-        return content
+            content = json.loads(body)["choices"][0]["message"]["content"]
+        except ConnectionError as error:
+            fault = f"gave no answer ({error}): check the address and the key"
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            why = f"{type(error).__name__}: {error}"
+            fault = f"answered no chat completion ({why}): check that it speaks the OpenAI protocol"
+        else:
+            if isinstance(content, str):
+                return self._without_key(content)
+            fault = f"answered {type(content).__name__} instead of text: check the model's name"
+        raise TeacherFailed(self._without_key(f"{self.url} {fault}"))
+
+    def _headers(self) -> dict[str, str]:
+        key = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        return {"Content-Type": "application/json", **key}
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self.api_key, "[key]") if len(self.api_key or "") > 7 else text
 
 
 @dataclass
@@ -275,9 +293,9 @@ def summary(annotations: Sequence[Annotation]) -> dict[str, float]:
 
 
 def save_annotations(annotations: Sequence[Annotation], path: str | Path) -> None:
-    """One JSON object a line."""
-    lines = [json.dumps(asdict(one), ensure_ascii=False) for one in annotations]
-    Path(path).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    """One JSON object a line; a kill, a full disk or an error leaves what was there before."""
+    lines = "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in annotations)
+    write_whole(Path(path), lines.encode(errors="backslashreplace"))  # half a character as JSON writes it
 
 
 def load_annotations(path: str | Path) -> list[Annotation]:

@@ -4,7 +4,7 @@ from inspect import signature
 
 from transformers import PretrainedConfig
 
-from causalnb.wrapping import DEEPEST
+from causalnb.checkpoints import DEEPEST
 
 from .loss import MODES, MarkovBlanketLoss
 from .patterns import PATTERNS

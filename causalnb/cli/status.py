@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from causalnb.cli.common import EXIT_FAILED, Extras, Json, Profile, Source, app, say, show, tally
-from causalnb.errors import LabError
+from causalnb.errors import DataError, LabError
 from causalnb.lab import manifest, registry
 from causalnb.paths import figures_dir, shown
 
@@ -94,7 +94,11 @@ def doctor(profile: Profile = None, json_: Json = False) -> None:
     from causalnb.tasks import files
 
     found = doctor.report(profile)
-    found["data"] = dict(files.verify())
+    try:
+        found["data"] = dict(files.verify())
+    except DataError as error:
+        found["data"] = {}
+        found["problems"].append(str(error))
     states, problems = doctor.artefacts(registry.artefacts())
     found["artefacts"] = dict(Counter(status for status, _ in states.values()))
     found["problems"] = list(dict.fromkeys([*found["problems"], *problems]))

@@ -29,6 +29,8 @@ def status(artefact_id: str, profile: str = "laptop") -> tuple[str, str]:
         return "missing", lacking or f"not made yet: causalnb figures {item.id}"
     if lacking:
         return "stale", lacking
+    if entry.get("checksum") != manifest.checksum(entry):
+        return "stale", "what the manifest says of it was changed after it was made"
     if entry["profile"] != profile:
         return "stale", f"made from {entry['profile']} results"
     for name, digest in entry["files"].items():

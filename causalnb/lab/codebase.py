@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 import causalnb
+from causalnb import paths
 from causalnb.errors import LabError
 from causalnb.lab import files
 from causalnb.paths import cache_dir, shown
@@ -37,6 +38,10 @@ SILENT = (
 COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
 TYPES = ("annotation", "returns", "type_comment")
 DIGITS = 8
+CACHED = type(functools.cache(len))
+Function = TypeVar("Function", bound=Callable)
+UNRECORDED = {__file__, paths.__file__}  # files: this one, and where things lie
+_unrecorded: dict[int, CodeType] = {}  # by id: equal ones may be of other functions
 
 
 def _short(text: str, digits: int = DIGITS) -> str:
@@ -367,15 +372,50 @@ def index() -> Index:
     return Index(names)
 
 
+def unrecorded(function: Function) -> Function:
+    """Mark a function that reads or keeps what is stored: `recorded` notes neither it nor what it calls."""
+    code = function.__code__
+    _unrecorded[id(code)] = code
+    return function
+
+
+def _forget(ours: tuple[str, ...]) -> None:
+    """Empty the caches of functions of ours, but for those of what is not recorded."""
+    for module in [*sys.modules.values()]:
+        file = getattr(module, "__file__", None) or ""
+        for value in vars(module).values() if file.startswith(ours) and file not in UNRECORDED else ():
+            if type(value) is CACHED and id(getattr(value.__wrapped__, "__code__", None)) not in _unrecorded:
+                value.cache_clear()
+
+
 @contextmanager
 def recorded() -> Iterator[dict[Path, set[int]]]:
-    """Within, note the first lines of all functions of ours that are called, by file."""
+    """Within, note the first lines of all functions of ours that are called, by file.
+
+    It is the same whatever was done before: caches are emptied first, and what is called while a module of
+    ours is imported is not noted.
+    """
     ours = tuple(str(place) for place in roots().values())
+    _forget(ours)
+    outside, frame = {}, sys._getframe().f_back
+    while frame:
+        outside[id(frame)], frame = frame, frame.f_back
     called: dict[int, CodeType] = {}
+
+    def counts(frame) -> bool:
+        while frame and id(frame) not in outside:
+            code = frame.f_code
+            importing = code.co_name == "<module>" and code.co_filename.startswith(ours)
+            if importing or id(code) in _unrecorded:
+                return False
+            frame = frame.f_back
+        return True
 
     def note(frame, event: str, _) -> None:  # it is called a million times for a figure
         code = frame.f_code
-        called[id(code)] = code
+        if id(code) not in called and event == "call":
+            if not code.co_filename.startswith(ours) or counts(frame):
+                called[id(code)] = code
 
     found: dict[Path, set[int]] = {}
     traced = sys.gettrace() is not None  # by coverage, say: a profile sees the same calls, more slowly
@@ -389,5 +429,5 @@ def recorded() -> Iterator[dict[Path, set[int]]]:
         set_(before)
         for code in called.values():
             file = code.co_filename
-            if file.startswith(ours) and file != __file__ and code.co_name != "<module>":
+            if file.startswith(ours) and file not in UNRECORDED and code.co_name != "<module>":
                 found.setdefault(Path(file), set()).add(code.co_firstlineno)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from causalnb.errors import LabError
-from causalnb.lab import profiles, registry, results, runner
+from causalnb.lab import codebase, profiles, registry, results, runner
 
 _stored_only: ContextVar[bool] = ContextVar("stored_only", default=False)
 _read: ContextVar[dict | None] = ContextVar("read", default=None)  # by what was asked for
@@ -74,6 +74,7 @@ def _complete(read, experiment: str, profile: str | None, arms: Iterable[str] | 
     return found
 
 
+@codebase.unrecorded
 def _train_short(experiment: str, scale: profiles.Profile, arms: list[str]) -> None:
     short, total = lacking(experiment, scale.name, arms)
     if short and (_stored_only.get() or not live(total, scale.name)):

@@ -7,13 +7,27 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from hashlib import file_digest
+from pathlib import Path, PureWindowsPath
 
 from causalnb.errors import FileError, LabError
-from causalnb.paths import cache_dir, shown
+from causalnb.paths import shown
+from causalnb.writing import write_whole
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def below(folder: Path, name: str) -> Path:
+    """The path of the file called `name` in a folder, with "/" for those in it.
+
+    ValueError for a name that leads out of it: absolute, with a drive, by .. or through a link.
+    """
+    path, parts = folder / name, PureWindowsPath(name)  # which takes both slashes and a drive apart
+    outside = parts.anchor or ".." in parts.parts or not parts.parts
+    if outside or not path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"{name!r} leads out of {shown(folder)}")
+    return path
 
 
 def disk_error(path: Path, error: OSError) -> FileError:
@@ -26,27 +40,33 @@ def disk_error(path: Path, error: OSError) -> FileError:
     )
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`: a kill at any moment leaves the old or the new file; LabError if it fails."""
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
+@contextmanager
+def full_disk_said(place: Path) -> Iterator[None]:
+    """Within, a full disk is a LabError that names the file, or `place` where the error names none."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise disk_error(Path(error.filename if isinstance(error.filename, str) else place), error) from error
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """As `write_whole`, and what a kill left is swept; LabError if it fails."""
+    try:
         try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
+            write_whole(path, data)
         finally:
-            for left in {temporary, *path.parent.glob(f".{path.name}.*.tmp")}:
+            for left in path.parent.glob(f".{path.name}.*.tmp"):
                 left.unlink(missing_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
     except OSError as error:
         raise disk_error(path, error) from error
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file."""
+    with open(path, "rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -70,22 +90,31 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def lock(name: str, taken: str, wait: float = 0.0) -> Iterator[None]:
-    """Hold the lock `name`, which ends with the process; LabError(taken) if still held after `wait` s."""
-    path = cache_dir() / "locks" / f"{name}.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = open(path, "a")
-    except OSError as error:
-        raise disk_error(path, error) from error
-    with handle:
-        end = time.monotonic() + wait
-        while True:
+def lock(path: Path, taken: str, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a file or folder, a file beside it; LabError(taken) if still held after `wait` s.
+
+    The lock ends with the process, and its file, .<name>.lock, with the lock.
+    """
+    path = path.resolve()
+    file, end = path.with_name(f".{path.name}.lock"), time.monotonic() + wait
+    while True:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            handle = open(file, "a")
+        except OSError as error:
+            raise disk_error(file, error) from error
+        with handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
             except BlockingIOError:
                 if time.monotonic() >= end:
                     raise LabError(taken) from None
                 time.sleep(0.05)
-        yield
+                continue
+            if os.fstat(handle.fileno()).st_nlink:  # else it was removed when it was let go
+                try:
+                    yield
+                finally:
+                    with suppress(OSError):
+                        file.unlink()
+                return

@@ -10,16 +10,15 @@ from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import FileError, LabError
-from causalnb.lab import files, profiles, records, registry
+from causalnb.lab import codebase, files, profiles, records, registry
 from causalnb.paths import figures_dir, shown
 
 FIELDS = {
-    **dict.fromkeys(("alt", "caption", "profile"), str),
+    **dict.fromkeys(("alt", "caption", "profile", "checksum"), str),
     **dict.fromkeys(("files", "code"), dict),
     **dict.fromkeys(("needs", "paper"), list),
     "results": str | None,
 }
-FILE = re.compile(r"[\w-]+/[\w.-]+")  # below figures/
 READ = re.compile(r"[\w-]+\.csv( \w+)?")  # below data/paper, and the source whose rows are used
 NO_CODE = {"units": "", "edges": ""}
 RECORDED = {".md", ".tex", ".csv", ".svg", ".png"}  # other formats lie beside these, on request
@@ -41,7 +40,8 @@ class Build:
     def path(self, name: str) -> Path:
         """Where the file `name`, <source>/<name><suffix>, is written."""
         aside = _aside.get()
-        return aside.folder / name.replace("/", "_", 1) if aside else figures_dir(self.profile) / name
+        folder = aside.folder if aside else figures_dir(self.profile)
+        return files.below(folder, name.replace("/", "_", 1) if aside else name)
 
     def paths(self) -> list[Path]:
         """All files, by name."""
@@ -89,6 +89,7 @@ def wants(suffix: str) -> bool:
     return current is None or suffix in current.suffixes
 
 
+@codebase.unrecorded
 def present(id: str, suffix: str, profile: str | None = None) -> bool:
     """Whether figures/<source>/<name><suffix> is there, and not left out."""
     build = _current.get() or Build(registry.find(id), profiles.current(profile).name)
@@ -96,20 +97,24 @@ def present(id: str, suffix: str, profile: str | None = None) -> bool:
 
 
 def entries(profile: str | None = None) -> dict:
-    """The manifest by artefact id, empty if there is none; FileError naming the file if it is damaged."""
-    path = figures_dir(profiles.current(profile).name) / "manifest.json"
+    """The manifest by artefact id, empty if there is none.
+
+    FileError naming it if it is damaged, or names a file that lies elsewhere.
+    """
+    folder = figures_dir(profiles.current(profile).name)
+    path = folder / "manifest.json"
     try:
         found = records.parsed(path.read_bytes())
         for id, entry in found.items():
-            if not isinstance(entry, dict) or {"paper", *entry} != set(FIELDS):
+            if not isinstance(entry, dict) or set(entry) != set(FIELDS):
                 raise ValueError(f"the entry of {id} is incomplete")
-            entry.setdefault("paper", [])  # it was not noted before
             wrong = [name for name, kind in FIELDS.items() if not isinstance(entry[name], kind)]
             wrong += [name for name in ("files", "code") if not records.is_texts(entry[name])]
-            wrong += ["files" for name in entry["files"] if not FILE.fullmatch(name)]
             wrong += ["paper" for name in entry["paper"] if not READ.fullmatch(str(name))]
             if wrong or set(entry["code"]) != set(NO_CODE):
                 raise ValueError(f"{min(wrong, default='code')} of {id} is not as a manifest has it")
+            for name in entry["files"]:
+                files.below(folder, name)
         return found
     except FileNotFoundError:
         return {}
@@ -120,18 +125,25 @@ def entries(profile: str | None = None) -> dict:
         ) from None
 
 
+def checksum(entry: Mapping) -> str:
+    """16 hex digits of an entry, but for its checksum."""
+    return records.short(
+        json.dumps({name: entry[name] for name in FIELDS if name != "checksum"}, sort_keys=True)
+    )
+
+
 def _commit(build: Build, whole: bool) -> None:
-    folder, item = figures_dir(build.profile), build.item
+    item = build.item
     if _aside.get():
         for name, data in build.content.items():
             files.write_atomic(build.path(name), data)
         return
     busy = "another run is writing the figures: wait for it or stop it."
-    with files.lock("manifest", busy, wait=60), files.uninterrupted():
+    with files.lock(build.path("manifest.json"), busy, wait=60), files.uninterrupted():
         known = entries(build.profile)
         before = known.get(item.id, {"files": {}})["files"]
         for name, data in build.content.items():
-            files.write_atomic(folder / name, data)
+            files.write_atomic(build.path(name), data)
         written = {
             name: sha256(data).hexdigest()
             for name, data in build.content.items()
@@ -147,10 +159,11 @@ def _commit(build: Build, whole: bool) -> None:
             "paper": build.paper,
             "code": dict(build.code),
         }
+        known[item.id]["checksum"] = checksum(known[item.id])
         text = json.dumps(known, indent=1, sort_keys=True) + "\n"
-        files.write_atomic(folder / "manifest.json", text.encode())
+        files.write_atomic(build.path("manifest.json"), text.encode())
         for name in set(before) - set(build.content) if whole else ():
-            (folder / name).unlink(missing_ok=True)
+            build.path(name).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -164,6 +177,7 @@ def building(item: registry.Artefact, profile: str) -> Iterator[Build]:
     _commit(build, whole=True)
 
 
+@codebase.unrecorded
 def save(
     id: str, content: Mapping[str, bytes], alt: str, caption: str, profile: str | None = None
 ) -> list[Path]:

@@ -92,7 +92,10 @@ def read(experiment: str, arm: str) -> dict | None:
     file = path(experiment, arm)
     try:
         kept = file.stat()
-        return dict(_parsed(file, kept.st_ino, kept.st_mtime_ns, kept.st_size))
+        record = dict(_parsed(file, kept.st_ino, kept.st_mtime_ns, kept.st_size))
+        if (record["experiment"], record["arm"]) != (experiment, arm):
+            raise ValueError(f"it is of {record['experiment']} {record['arm']}")
+        return record
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -103,6 +106,7 @@ def read(experiment: str, arm: str) -> dict | None:
 
 
 @functools.lru_cache(2048)
+@codebase.unrecorded
 def _parsed(file: Path, *version: int) -> dict:
     """The probe in a file, which is read again when its inode, time or size changes."""
     record = unsealed(parsed(file.read_bytes()), "probe", FIELDS)
@@ -355,10 +359,12 @@ def _accepted(check: Check, shown_by: set[str]) -> Check:
     left = [place for hash, place in check.unrun.items() if hash not in shown_by]  # type: ignore[union-attr]
     if left:
         return replace(check, outcome="unrun", detail=f"{min(left)} is new, and no probe ran it")
-    record = read(check.experiment, check.arm)
-    same = [old for old in record["verified"] if any(old[n] != check.entry[n] for n in LIBRARIES)]  # type: ignore[index]
-    record["verified"] = [*same, check.entry]  # type: ignore[index]
-    write(record)  # type: ignore[arg-type]
+    busy = f"another command is writing the probe of {check.experiment} {check.arm}: stop it."
+    with files.lock(path(check.experiment, check.arm), busy, wait=60):
+        record = read(check.experiment, check.arm)
+        same = [old for old in record["verified"] if any(old[n] != check.entry[n] for n in LIBRARIES)]  # type: ignore[index]
+        record["verified"] = [*same, check.entry]  # type: ignore[index]
+        write(record)  # type: ignore[arg-type]
     return replace(check, outcome="verified")
 
 

@@ -120,6 +120,7 @@ def write(result: Result) -> Path:
     return target
 
 
+@codebase.unrecorded
 def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Result:
     """The stored result; LabError naming the file if it is absent, FileError if it is not as written here."""
     file, profile = path(experiment, arm, seed, profile), profiles.current(profile).name
@@ -147,6 +148,7 @@ def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Re
 
 
 @functools.lru_cache(8192)
+@codebase.unrecorded
 def _parsed(file: Path, *version: int) -> Result | int | str | None:
     """The result in a file, which is read again when its inode, time or size changes; or its other schema."""
     record = parsed(file.read_bytes())
@@ -204,11 +206,14 @@ def states(experiment: str, profile: str | None = None, arms: Iterable[str] | No
     }
 
 
+def taken(experiment: str, arm: str, seed: int) -> str:
+    """The sentence for who would make a result that another one makes."""
+    return f"another run is writing {experiment} {arm} seed {seed}: wait for it or stop it."
+
+
 def lock(experiment: str, arm: str, seed: int, profile: str | None = None, wait: float = 0.0):
     """Context manager: only one runner writes a result; LabError for the second after `wait` seconds."""
-    name = f"{profiles.current(profile).name}.{experiment}.{arm}.seed{seed}"
-    taken = f"another run is writing {experiment} {arm} seed {seed}: wait for it or stop it."
-    return files.lock(name, taken, wait)
+    return files.lock(path(experiment, arm, seed, profile), taken(experiment, arm, seed), wait)
 
 
 def estimate(experiment: str, arm: str, profile: str | None = None) -> float:
@@ -231,6 +236,7 @@ def duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+@codebase.unrecorded
 def usable(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None) -> list[Result]:
     """The results that the experiment asks for, neither missing nor stale; LabError if one is unreadable."""
     found = []

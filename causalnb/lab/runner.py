@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -103,6 +104,25 @@ class _Clock:
             self.noted = time.monotonic()
 
 
+def _home(experiment: str, arm: str, seed: int, profile: str) -> Path:
+    """Checkpoints of a run lie beside this path, in folders whose names begin with its name and "-"."""
+    return cache_dir() / "runs" / profile / experiment / arm / f"seed{seed}"
+
+
+@contextmanager
+def _held(experiment: str, arm: str, seed: int, profile: str, wait: float = 0.0) -> Iterator[Path]:
+    """Hold a result, and the checkpoints of its run."""
+    home = _home(experiment, arm, seed, profile)
+    taken = results.taken(experiment, arm, seed)
+    with results.lock(experiment, arm, seed, profile, wait), files.lock(home, taken, wait):
+        yield home
+
+
+def _clear(home: Path) -> None:
+    for old in home.parent.glob(f"{home.name}-*"):
+        shutil.rmtree(old, ignore_errors=True)
+
+
 def execute(
     experiment: str,
     arm: str,
@@ -115,29 +135,26 @@ def execute(
     """Make one result in this process and store it; a fresh one is returned as it is unless `fresh`.
 
     Checkpoints lie in a folder named after settings and the code that runs, so that none of other code is
-    resumed.
+    resumed; they go when the result is stored, or found to be.
     LabError: the result is being written by another run, unreadable, or what `run` returned is no result.
     """
     spec, scale = registry.experiment(experiment), profiles.current(profile)
     config = registry.config(experiment, arm, scale.name)
-    with results.lock(experiment, arm, seed, scale.name, wait):
+    with _held(experiment, arm, seed, scale.name, wait) as home:
         state, reason = results.state(experiment, arm, seed, scale.name)
+        if fresh or state in results.USABLE:
+            _clear(home)
         if state in results.USABLE and not fresh:
             return results.read(experiment, arm, seed, scale.name)
         if state == "unreadable" and not fresh:
             raise LabError(reason)
         device, code = profiles.device(scale), codebase.index().digest
-        home = cache_dir() / "runs" / scale.name / experiment / arm
-        folder = home / f"seed{seed}-{results.settings_hash(config)}-{probes.running(experiment, arm)}"
+        folder = home.with_name(
+            f"{home.name}-{results.settings_hash(config)}-{probes.running(experiment, arm)}"
+        )
         made_with = results.versions(), results.git()
 
-        def clear() -> None:
-            for old in home.glob(f"seed{seed}-*"):
-                shutil.rmtree(old, ignore_errors=True)
-
-        if fresh:
-            clear()
-        try:
+        with files.full_disk_said(folder):
             folder.mkdir(parents=True, exist_ok=True)
             clock = _Clock(folder / "seconds.json")
 
@@ -148,10 +165,6 @@ def execute(
 
             run = registry.Run(experiment, arm, seed, scale.name, config, folder, device, report)
             returned = spec.run(run)
-        except OSError as error:
-            if error.errno in files.FULL:
-                raise files.disk_error(folder, error) from error
-            raise
         rows, history = _checked(experiment, returned)
         result = results.Result(
             experiment,
@@ -169,8 +182,16 @@ def execute(
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
         results.write(result)
-        clear()
+        _clear(home)
     return result
+
+
+def _sweep(job: Job, profile: str) -> None:
+    """Delete the checkpoints of a run that was stopped between storing its result and deleting them."""
+    home = _home(job.experiment, job.arm, job.seed, profile)
+    if any(home.parent.glob(f"{home.name}-*")):
+        with suppress(LabError), _held(job.experiment, job.arm, job.seed, profile):  # or it is made again
+            _clear(home)
 
 
 class PlainReporter:
@@ -363,6 +384,8 @@ def run(
         profiles.device(scale)
     said = {job: ("kept", 0.0, "") for job in planned}
     reporter, inbox, running = reporter or default_reporter(), queue.Queue(), set()
+    for job in set(planned).difference(waiting):
+        _sweep(job, scale.name)
     reporter.start(waiting, len(planned) - len(waiting), min(jobs, max(1, len(waiting))))
     try:
         while waiting or running:
@@ -402,6 +425,15 @@ def _die_with_parent() -> None:
     os._exit(1)
 
 
+def _flush_log() -> None:
+    """Write what was printed; on a full disk it is lost, and the exit code still says how the run ended."""
+    for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
 def main(words: list[str]) -> int:
     """The child: makes one result and tells its parent in json lines; all else printed goes to the log."""
     experiment, arm, seed, profile, *fresh = words
@@ -419,13 +451,17 @@ def main(words: list[str]) -> int:
     try:
         execute(experiment, arm, int(seed), profile, progress, bool(fresh), wait=1.0)
         if profile == probes.PROFILE:
-            probes.ensure(experiment, arm)
+            with files.full_disk_said(probes.path(experiment, arm)):
+                probes.ensure(experiment, arm)
         return 0
     except Exception as error:
-        traceback.print_exc()
         known = isinstance(error, (CausalnbError, ValueError))
         print(json.dumps({"error": sentence(error), "unexpected": not known}), file=channel)
+        with suppress(OSError):  # the log may be on the disk that is full
+            traceback.print_exc()
         return 1
+    finally:
+        _flush_log()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
 from causalnb.errors import LabError
-from causalnb.lab import probes
+from causalnb.lab import files, probes
 
 STAGING = "unfinished"  # a checkpoint is written in here and renamed when it is complete
 CHECKSUMS = "checksums.json"
@@ -216,19 +216,23 @@ def publish(staged: Path, target: Path) -> None:
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint in `folder`, checked against its hashes; LabError names a damaged one."""
     found = get_last_checkpoint(folder) if folder.is_dir() else None
-    if found is None:
-        return None
+    return None if found is None else _whole(Path(found))
+
+
+def _whole(checkpoint: Path) -> Path:
+    """A checkpoint, as it was published; LabError if it is not."""
     try:
-        hashes = json.loads((Path(found) / CHECKSUMS).read_bytes())
-        damaged = [name for name, digest in hashes.items() if _digest(Path(found) / name) != digest]
-    except (OSError, ValueError) as error:
+        hashes = dict(json.loads((checkpoint / CHECKSUMS).read_bytes())).items()
+        damaged = [name for name, digest in hashes if _digest(files.below(checkpoint, name)) != digest]
+        damaged = damaged if hashes else [f"{CHECKSUMS} names no file"]
+    except (OSError, ValueError, TypeError) as error:
         damaged = [str(error)]
     if damaged:
         raise LabError(
-            f"The checkpoint {found} is damaged ({damaged[0]}): move it away and run the same command again "
-            "to start from the beginning."
+            f"The checkpoint {checkpoint} is damaged ({damaged[0]}): move it away and run the same command "
+            "again to start from the beginning."
         )
-    return Path(found)
+    return checkpoint
 
 
 def train(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from causalnb.errors import LabError
 from causalnb.lab.statistics import Summary, mean_ci
 
-LABELS = ("reproduced", "same direction", "opposite", "inconclusive", "not attempted")
+LABELS = ("reproduced", "same direction", "opposite", "excluded", "undecided", "not attempted")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ def verdict(differences: Sequence[float], size: float | None = None, direction: 
     """The rule, for a contrast by seed that the source claims to lie in `direction`, with a `size` >= 0.
 
     reproduced: its 95 % interval is beyond 0 that way and the mean reaches the size (if one is stated);
-    same direction: beyond 0, smaller; opposite: beyond 0 the other way; inconclusive: 0 is in it, or n < 2.
+    same direction: beyond 0, smaller; opposite: beyond 0 the other way; excluded: 0 is in it and the size is
+    not; undecided: both are in it, or 0 where no size is stated, or n < 2.
     """
     if direction not in (1, -1):
         raise LabError(f"direction={direction!r} is none: give +1 or -1.")
@@ -41,8 +42,10 @@ def judged(summary: Summary, size: float | None = None, direction: int = +1) -> 
     low, high = sorted((direction * summary.low, direction * summary.high))
     if low > 0:
         label = "reproduced" if size is None or direction * summary.mean >= size else "same direction"
+    elif high < 0:
+        label = "opposite"
     else:
-        label = "opposite" if high < 0 else "inconclusive"
+        label = "excluded" if size is not None and high < size else "undecided"
     return Verdict(label, summary, size)
 
 

@@ -9,15 +9,20 @@ replaced or deleted. A file that lies at no address is looked for in the two fol
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 
+from causalnb import network
 from causalnb.errors import DataError
 from causalnb.paths import downloads_dir, moved
 from causalnb.tasks.registry import REGISTRY, File
+from causalnb.writing import write_whole
+
+SECONDS, LIMIT = 600, 64 * 2**20  # of a download, and bytes of a file, unpacked too
 
 
 def fetch(name: str) -> Path:
@@ -31,7 +36,11 @@ def read(name: str) -> bytes:
 
 
 def verify(names: Iterable[str] | None = None) -> list[tuple[str, str]]:
-    """(name, state) of every file without downloading: "ok", "missing", or the sentence why it is refused."""
+    """(name, state) of every file without downloading: "ok", "missing", or the sentence why it is refused.
+
+    DataError for a mirror that is no folder.
+    """
+    _folders()
     return [
         (name, _state(lambda: "ok" if _local(_known(name)) else "missing"))  # noqa: B023  (called at once)
         for name in (REGISTRY if names is None else names)
@@ -41,7 +50,11 @@ def verify(names: Iterable[str] | None = None) -> list[tuple[str, str]]:
 def fetch_all(
     names: Iterable[str] | None = None, report: Callable[[int, int, str], None] | None = None
 ) -> list[tuple[str, str]]:
-    """Fetches every file; (name, "ok" or why not) of each. report(done, total, name) is called after each."""
+    """Fetches every file; (name, "ok" or why not) of each. report(done, total, name) is called after each.
+
+    DataError as `verify`.
+    """
+    _folders()
     names, states = list(REGISTRY if names is None else names), []
     for name in names:
         states.append((name, _state(lambda: "ok" if fetch(name) else "missing")))  # noqa: B023  (called at once)
@@ -80,7 +93,8 @@ def _checked(name: str) -> tuple[Path, bytes]:
     return found or _download(file)
 
 
-def _local(file: File) -> tuple[Path, bytes] | None:
+def _folders() -> list[Path]:
+    """Where copies may lie."""
     folders = [downloads_dir()]
     if mirror := moved("CAUSALNB_DATA"):
         if not mirror.is_dir():
@@ -89,7 +103,11 @@ def _local(file: File) -> tuple[Path, bytes] | None:
                 "of the data files or unset it."
             )
         folders.insert(0, mirror)
-    for path in (folder / f"{file.name}{zipped}" for folder in folders for zipped in ("", ".gz")):
+    return folders
+
+
+def _local(file: File) -> tuple[Path, bytes] | None:
+    for path in (folder / f"{file.name}{zipped}" for folder in _folders() for zipped in ("", ".gz")):
         if path.is_file():
             return path, _content(file, path)
     return None
@@ -97,8 +115,7 @@ def _local(file: File) -> tuple[Path, bytes] | None:
 
 def _content(file: File, path: Path) -> bytes:
     try:
-        raw = path.read_bytes()
-        content = gzip.decompress(raw) if path.suffix == ".gz" else raw
+        content = _unpacked(path.read_bytes(), path)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"{path} cannot be read ({error}); replace it with a fresh copy of {file.url or file.made}."
@@ -112,10 +129,11 @@ def _content(file: File, path: Path) -> bytes:
     return content
 
 
-def _download(file: File) -> tuple[Path, bytes]:
-    import pooch
-    import requests
+def _unpacked(raw: bytes, path: Path) -> bytes:
+    return gzip.open(io.BytesIO(raw)).read(LIMIT) if path.suffix == ".gz" else raw
 
+
+def _download(file: File) -> tuple[Path, bytes]:
     elsewhere = "point CAUSALNB_DATA at a folder that has it"
     if os.environ.get("CAUSALNB_OFFLINE", "0") not in ("", "0"):
         raise DataError(
@@ -125,22 +143,25 @@ def _download(file: File) -> tuple[Path, bytes]:
     zipped = file.url.endswith(".gz") and not file.name.endswith(".gz")
     target = downloads_dir() / (f"{file.name}.gz" if zipped else file.name)
     try:
-        pooch.retrieve(
-            file.url, None if zipped else f"sha256:{file.sha256}", fname=target.name, path=target.parent
-        )
-        return target, _content(file, target)
-    except requests.RequestException as error:
+        raw = network.answer(file.url, SECONDS, LIMIT, follow=True)
+    except ConnectionError as error:
         raise DataError(
-            f"{file.url} cannot be downloaded ({type(error).__name__}); check the network or {elsewhere}."
+            f"{file.url} cannot be downloaded ({error}); check the network or {elsewhere}."
         ) from None
-    except ValueError:
-        target.unlink(missing_ok=True)
+    try:
+        content = _unpacked(raw, target)
+    except (OSError, EOFError, zlib.error):
+        content = b""
+    if sha256(content).hexdigest() != file.sha256:
         raise DataError(
             f"{file.url} is refused: what it sent does not have the sha256 {file.sha256[:12]}; "
             f"it was not kept, try again or {elsewhere}."
-        ) from None
+        )
+    try:
+        write_whole(target, raw)
     except OSError as error:
         raise DataError(
             f"{target} cannot be written ({error.strerror or error}); free some space or set "
             f"CAUSALNB_CACHE to another folder."
         ) from None
+    return target, content

@@ -112,18 +112,30 @@ def _prompt(said: list[tuple[str, int]]) -> str:
 
 
 def generate(
-    seed: int = 42, n_train: int = 1600, n_test: int = 400, n_ood: int = 400, middle: str = "published"
+    seed: int = 42,
+    n_train: int = 1600,
+    n_test: int = 400,
+    n_ood: int = 400,
+    middle: str = "published",
+    cue: float = 1.0,
 ) -> dict[str, list[Pair]]:
     """(prompt, label) of train, test (i.i.d.) and ood; seed 42 with the default sizes is the published data.
 
-    Drawn in this order: test, train, ood. Training rows of M and S are the first 800 and 400.
+    Drawn in this order: test, train, ood. Training rows of M and S are the first 800 and 400. cue in [0, 1]
+    is the share of spurious numbers of train and test that follow their cause, the others are drawn on their
+    own; DataError for another.
     """
+    if isinstance(cue, bool) or not 0 <= cue <= 1:
+        raise DataError(f"The cue is {cue!r}: give the share of spurious numbers that follow, 0 to 1.")
     draw = random.Random(seed)
+
+    def follows(ood: bool) -> bool:
+        return not ood and (cue == 1 or draw.random() < cue)
 
     def row(ood: bool) -> Pair:
         causes = [draw.randint(1, 10) for _ in CAUSES]
         follow = [
-            draw.randint(1, 10) if ood else int(factor * value)
+            int(factor * value) if follows(ood) else draw.randint(1, 10)
             for factor, value in zip((1.5, 1, 0.5), causes, strict=False)
         ]
         said = list(
@@ -197,6 +209,32 @@ def values(prompt: str) -> dict[str, float]:
         _name(one): float(one[2] + (one[3] or "").strip()) if one[3] else int(one[2])
         for one in _found(prompt)
     }
+
+
+def swapped(pairs: list[Pair], copies: int, seed: int) -> list[Pair]:
+    """`copies` of the pairs in which each attribute that is no cause has the number of some other row.
+
+    The plainest use of the graph, as augmentation: what is no cause tells nothing of the answer any more, and
+    is distributed as it was. Pairs of one size; DataError for copies below 1.
+    """
+    if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
+        raise DataError(f"{copies!r} copies: give a whole number, 1 or more.")
+    draw, made = random.Random(seed), []
+    found = [_found(prompt) for prompt, _ in pairs]
+    numbers: dict[str, list[str]] = {}
+    for row in found:
+        for one in row:
+            numbers.setdefault(_name(one), []).append(one.string[one.end(1) : one.end()])
+    for _ in range(copies):
+        others = {
+            name: draw.sample(numbers[name], len(pairs)) for name in sorted({*numbers} - {*CAUSES, *CAUSES_H})
+        }
+        for place, (row, (prompt, response)) in enumerate(zip(found, pairs, strict=True)):
+            for one in reversed(row):
+                if _name(one) in others:
+                    prompt = prompt[: one.end(1)] + others[_name(one)][place] + prompt[one.end() :]
+            made.append((prompt, response))
+    return made
 
 
 def spans(prompt: str, response: str) -> dict[str, tuple[int, int, int]]:

@@ -11,15 +11,17 @@ from tests.repo.tree import PROFILES, ROOT, imports, python, sources
 
 ROOMS = ("causal_transformer", "sci", "iclm", "c2dlm")
 SHARED = {"paths", "errors"}
-MAY = {room: {room, "attention", "checkpoints", "wrapping"} for room in ROOMS} | {
+MAY = {room: {room, "attention", "checkpoints", "network", "wrapping", "writing"} for room in ROOMS} | {
     "attention": {"attention"},
     "checkpoints": {"checkpoints"},
     "wrapping": {"checkpoints", "wrapping"},
+    "network": {"network"},
+    "writing": {"writing"},
     "paths": SHARED,
     "errors": SHARED,
-    "lab": SHARED | {"lab"},
-    "tasks": SHARED | {"tasks"},
-    "apps": SHARED | {"apps", "lab", "tasks", "attention", "wrapping", *ROOMS},
+    "lab": SHARED | {"lab", "writing"},
+    "tasks": SHARED | {"network", "tasks", "writing"},
+    "apps": SHARED | {"apps", "lab", "tasks", "attention", "checkpoints", "wrapping", *ROOMS},
 }
 MAY["experiments"] = MAY["apps"] | {"experiments"}
 MAY["cli"] = MAY["__main__"] = MAY["experiments"] | {"cli"}

@@ -47,6 +47,59 @@ def unsafe(source: str) -> list[str]:
     return found
 
 
+def foreign_code(source: str) -> list[str]:
+    """Loads of any model, configuration or tokenizer by name that do not say trust_remote_code=False.
+
+    A method of an Auto class may be called, or be given to a function that is told the same.
+    """
+    tree = ast.parse(source)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    stated = {
+        id(part)
+        for call in calls
+        if any(
+            word.arg == "trust_remote_code" and ast.unparse(word.value) == "False" for word in call.keywords
+        )
+        for part in (call.func, *call.args)
+    }
+    methods = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    loads = [
+        node for node in methods if re.search(r"\bAuto\w+\.from_(pretrained|config)$", ast.unparse(node))
+    ]
+    loads += [call.func for call in calls if ast.unparse(call.func).split(".")[-1] == "pipeline"]
+    return [f"line {node.lineno}: {ast.unparse(node)}" for node in loads if id(node) not in stated]
+
+
+@pytest.mark.parametrize(
+    "name, source", [pair for pair in sources() if not pair[0].startswith("tests/")], ids=named
+)
+def test_no_foreign_code(name, source):
+    assert not foreign_code(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "AutoTokenizer.from_pretrained(folder)",
+        "transformers.AutoModel.from_pretrained(folder, trust_remote_code=None)",
+        "AutoModelForCausalLM.from_config(config, dtype=dtype)",
+        "whole(AutoConfig.from_pretrained, folder)",
+        "load = AutoConfig.from_pretrained\nload(folder, trust_remote_code=False)",
+        "transformers.pipeline('text-generation', name)",
+    ],
+)
+def test_foreign_code_is_seen(source):
+    assert foreign_code(source)
+
+
+def test_what_runs_no_foreign_code_passes():
+    assert not foreign_code(
+        "AutoModel.from_pretrained(f, trust_remote_code=False)\nAutoConfig.for_model('llama')\n"
+        "whole(AutoConfig.from_pretrained, f, trust_remote_code=False)\n"
+        "make_pipeline(a)\nSCITransformer.from_pretrained(f)"
+    )
+
+
 def test_no_path_of_one_machine():
     found = [
         f"{path.relative_to(ROOT)}: {hit[0]}"

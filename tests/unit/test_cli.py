@@ -345,6 +345,17 @@ def test_data_verify_forgives_missing_files_only(mirror):
     assert "is refused" in call("doctor", code=1)[0]
 
 
+def test_a_mirror_that_is_no_folder_is_said_once(mirror, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_DATA", "nowhere")
+    said = (
+        "CAUSALNB_DATA is 'nowhere', which is no folder; point it at a mirror of the data files or unset it."
+    )
+    for command in ("verify", "fetch"):
+        assert call("data", command, code=2)[1].endswith(f"causalnb: {said}\n")
+    assert call("doctor", code=1)[0].count(said) == 1
+    assert json.loads(call("doctor", "--json", code=1)[0])["problems"] == [said]
+
+
 def test_data_fetch_names_what_it_could_not_get(mirror):
     assert call("data", "fetch", "toy/a")[0] == "toy/a.txt\tok\n"
     assert "CAUSALNB_OFFLINE forbids the download" in call("data", "fetch", code=1)[0]
@@ -381,11 +392,13 @@ def test_doctor_names_damaged_weights(home):
 
 def test_doctor_names_what_is_missing_or_out_of_range(home):
     project = home / "pyproject.toml"
-    wanted = project.read_text().replace('"torch>=2.8,<3"', '"torch>=99"').replace('"pooch', '"no-such-pooch')
+    wanted = (
+        project.read_text().replace('"torch>=2.8,<3"', '"torch>=99"').replace('"httpx2', '"no-such-httpx')
+    )
     project.write_text(wanted)
     out, _ = call("doctor", code=1)
     assert f"torch >=99 is needed and {version('torch')} is installed: run make setup." in out
-    assert "no-such-pooch <2,>=1.8 is needed and none is installed: run make setup." in out
+    assert "no-such-httpx <3,>=2 is needed and none is installed: run make setup." in out
     project.write_text("[")
     assert "pyproject.toml cannot be read" in call("doctor", code=2)[1]
 

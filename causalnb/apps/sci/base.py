@@ -36,10 +36,10 @@ def base_and_tokenizer(name: str):
     LabError for what cannot be loaded, sees what follows, or has a tokenizer that does not fit SCAN or it.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    from causalnb.wrapping import DEEPEST, check_depth
+    from causalnb import checkpoints
+    from causalnb.checkpoints import DEEPEST
 
     logging.disable_progress_bar()
     if tiny := TINY.fullmatch(name):
@@ -50,9 +50,8 @@ def base_and_tokenizer(name: str):
             )
         return tiny_llama(depth), scan.tokenizer()
     try:
-        check_depth(AutoConfig.from_pretrained(name))
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        base = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        tokenizer = checkpoints.tokenizer(name)
+        base = checkpoints.decoder(name, dtype=torch.float32)
     except Exception as error:  # whatever a half-copied folder makes transformers raise
         why = (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".")
         raise LabError(

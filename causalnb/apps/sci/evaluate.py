@@ -8,26 +8,30 @@ from causalnb.paths import shown
 
 from .base import best_device, fits
 from .data import INPUTS, sample, scan_pairs, scan_rows
-from .records import read_record
+from .records import CHECKSUMS, RECORD, check, read_record
 
 
 def load_sci(checkpoint: Path):
     """(model, tokenizer, settings) that train_sci saved; LabError if it is unfinished or damaged."""
-    from transformers import AutoTokenizer
     from transformers.utils import logging
 
+    from causalnb import checkpoints
     from causalnb.sci import SCITransformer
 
     logging.disable_progress_bar()
     record = read_record(checkpoint)
     if record is None:
-        raise LabError(f"{shown(checkpoint)} holds no training: give the --output of causalnb train sci.")
+        raise LabError(
+            f"{shown(checkpoint)} holds no training: give the --output of causalnb train sci, which has a "
+            f"{RECORD} and a {CHECKSUMS}."
+        )
     if not record["finished"]:
         raise LabError(f"the training in {shown(checkpoint)} is not finished: run the same command again.")
+    check(checkpoint)
     try:
         model = SCITransformer.from_pretrained(checkpoint)
-        tokenizer = AutoTokenizer.from_pretrained(checkpoint, config=model.config.base_config)
-    except (OSError, ValueError) as error:
+        tokenizer = checkpoints.tokenizer(checkpoint, config=model.config.base_config)
+    except Exception as error:  # whatever files that another program wrote make transformers raise
         raise LabError(
             f"the model in {shown(checkpoint)} cannot be loaded ({sentence(error).rstrip('.')}): restore the "
             "folder, or delete it and train again."

@@ -1,10 +1,12 @@
-"""What a training leaves in its folder: the record of its settings and history, checkpoints, the model."""
+"""What a training leaves in its folder: the record of its settings and history, checkpoints, the model.
+
+The model lies beside the sha256 of each of its files, by which `check` knows what was saved.
+"""
 
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from hashlib import sha256
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from causalnb.errors import FileError, LabError, sentence
@@ -15,6 +17,8 @@ from causalnb.paths import shown
 from .settings import Settings, option
 
 RECORD, CHECKPOINTS, STAGED = "training.json", "checkpoints", "saving"  # in the output folder
+CHECKSUMS = "checksums.json"
+READ = {".json", ".safetensors", ".jinja", ".model", ".txt", ".bin"}  # what from_pretrained may read
 SCHEMA = 1
 WRITTEN = {"settings": dict, "finished": bool, "history": list}
 
@@ -74,13 +78,22 @@ def same_run(folder: Path, settings: Settings) -> dict | None:
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """Within this context no other command trains into `folder`."""
-    name = f"train.{sha256(str(folder.resolve()).encode()).hexdigest()[:16]}"
-    with files.lock(name, f"another command trains into {shown(folder)}: wait, or choose another --output."):
-        yield
+    missing = [place for place in folder.resolve().parents if not place.exists()]
+    taken = f"another command trains into {shown(folder)}: wait, or choose another --output."
+    try:
+        with files.lock(folder, taken):
+            yield
+    finally:
+        for place in missing:  # which the lock made, and a refused training leaves empty
+            with suppress(OSError):
+                place.rmdir()
 
 
-def save(model, tokenizer, folder: Path) -> None:
-    """Put model and tokenizer into `folder`, written aside first; LabError if the disk refuses."""
+def save(model, tokenizer, settings: Settings, history: list[dict], folder: Path) -> None:
+    """Put a finished training's model, tokenizer, checksums and record into `folder`, written aside first.
+
+    LabError if the disk refuses.
+    """
     import shutil
 
     from safetensors import SafetensorError
@@ -90,7 +103,10 @@ def save(model, tokenizer, folder: Path) -> None:
         shutil.rmtree(staged, ignore_errors=True)
         model.save_pretrained(staged)
         tokenizer.save_pretrained(staged)
-        for file in staged.iterdir():
+        write_record(staged, settings, True, history)
+        sums = {file.name: files.digest(file) for file in sorted(staged.iterdir())}
+        files.write_atomic(staged / CHECKSUMS, (json.dumps(sums, indent=1) + "\n").encode())
+        for file in sorted(staged.iterdir(), key=lambda file: file.name == RECORD):  # it says all is there
             os.replace(file, folder / file.name)
         staged.rmdir()
     except (OSError, RuntimeError, SafetensorError) as error:  # a full disk has all three faces
@@ -98,3 +114,25 @@ def save(model, tokenizer, folder: Path) -> None:
             f"the model could not be saved in {shown(folder)} ({sentence(error)}): make room and run the "
             "same command again; its last checkpoint is kept."
         ) from error
+
+
+def check(folder: Path) -> None:
+    """LabError that names a file of a finished training which is missing, damaged or was not saved by it."""
+    sums_file, again = folder / CHECKSUMS, "restore the folder, or delete it and train again"
+    if not sums_file.is_file():
+        raise LabError(
+            f"{shown(folder)} has no {CHECKSUMS}, in which causalnb train sci writes what it saved: {again}."
+        )
+    try:
+        sums = dict(json.loads(sums_file.read_bytes()))
+        for name, kept in sums.items():
+            file = folder / name
+            if not file.is_file() or files.digest(file) != kept:
+                raise LabError(
+                    f"{shown(file)} is missing or damaged: its sha256 is not the one in {CHECKSUMS}; {again}."
+                )
+    except (OSError, ValueError, TypeError) as error:
+        raise LabError(f"{shown(sums_file)} cannot be read ({sentence(error)}): {again}.") from error
+    for file in sorted(folder.glob("[!.]*")):
+        if file.suffix in READ and file.name not in {CHECKSUMS, *sums}:
+            raise LabError(f"{shown(file)} was not saved by the training: move it out of the folder.")

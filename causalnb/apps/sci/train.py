@@ -14,7 +14,7 @@ from causalnb.paths import shown
 
 from .base import TINY, best_device, build, fits
 from .data import INPUTS, held_out, sample, scan_pairs, scan_rows
-from .records import CHECKPOINTS, SCHEMA, owned, read_record, same_run, save, write_record
+from .records import CHECKPOINTS, SCHEMA, check, owned, read_record, same_run, save, write_record
 from .settings import Settings
 
 VALIDATION_ROWS, CURVE_ROWS = 200, 200
@@ -107,6 +107,7 @@ def train_sci(
         try:
             record = same_run(output, settings) if rank == 0 else read_record(output)
             if record and record["finished"]:
+                check(output)
                 say(f"{shown(output)} is trained already: {at(record['history'][-1])}.")
                 return record
             plan = prepare(settings, processes)
@@ -172,8 +173,7 @@ def _train(settings, plan, output, say, progress, device, rank, processes) -> di
     )
     record = {"schema": SCHEMA, "settings": settings.record(), "finished": True, "history": history}
     if rank == 0:
-        save(plan.model, plan.tokenizer, output)
-        write_record(output, settings, True, history)
+        save(plan.model, plan.tokenizer, settings, history, output)
         shutil.rmtree(output / CHECKPOINTS, ignore_errors=True)
     PartialState().destroy_process_group()
     return record

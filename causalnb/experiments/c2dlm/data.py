@@ -275,9 +275,9 @@ def stg_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
 def stg_data(config: dict, seed: int):
     """As cot_data, with test parts "iid" and "ood"; split_seed 42 is the published draw of S, M and L.
 
-    More training rows than L has are drawn anew, none of them with a prompt of the test parts.
-
-    With the shift "reversed" the o.o.d. part is another i.i.d. one whose spurious numbers are turned round.
+    More training rows than L has are drawn anew, none of them with a prompt of the test parts. Where
+    `swapped` is above 0, so many swapped copies of the rows take their place. With the shift "reversed" the
+    o.o.d. part is another i.i.d. one whose spurious numbers are turned round.
     """
     from causalnb.tasks import stg
 
@@ -286,18 +286,21 @@ def stg_data(config: dict, seed: int):
         parts = stg.generate_h(config["split_seed"], rows, held, held)
         spare = stg.generate_h(config["split_seed"] + 1000, 1, config["validation_rows"], 1)
     else:
-        parts = stg.generate(config["split_seed"])
-        spare = stg.generate(config["split_seed"] + 1000)
+        parts = stg.generate(config["split_seed"], cue=config["cue"])
+        spare = stg.generate(config["split_seed"] + 1000, cue=config["cue"])
     plain = at_test(config)
     if config["size"] != "H" and rows > stg.SIZES["L"]:
         held_out = {prompt for part in ("test", "ood") for prompt, _ in parts[part]}
-        many = stg.generate(config["split_seed"] + 2000, n_train=rows + held)["train"]
+        many = stg.generate(config["split_seed"] + 2000, n_train=rows + held, cue=config["cue"])["train"]
         parts["train"] = [pair for pair in many if pair[0] not in held_out]
     tests = {"iid": parts["test"], "ood": parts["ood"]}
     if config["shift"] == "reversed":
         tests["ood"] = reversed_spurious(parts["test"])
+    train = parts["train"][:rows]
+    if config["swapped"]:
+        train = stg.swapped(train, config["swapped"], config["split_seed"])
     return (
-        stg_rows(parts["train"][:rows], config, seed),
+        stg_rows(train, config, seed),
         stg_rows(spare["test"][: config["validation_rows"]], plain, seed),
         {name: stg_rows(part[:held], plain, seed) for name, part in tests.items()},
         stg_score,

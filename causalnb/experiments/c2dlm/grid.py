@@ -42,6 +42,7 @@ class Settings:
     in_order: bool = False
     also_ranked: bool = False
     maps: bool = False
+    watched: int = 0  # training rows whose attention is read against the graph
     split_seed: int = 42
     bf16: bool = False
 
@@ -128,6 +129,8 @@ class StgSettings(Settings):
     task: str = "stg"
     size: str = "S"
     shift: str = "published"
+    cue: float = 1.0  # the share of spurious numbers that follow their cause in training
+    swapped: int = 0  # copies of the rows whose numbers of no cause are those of other rows
     gamma: float | dict = 0.3
     train_rows: int = 400
     test_rows: int = 400
@@ -199,7 +202,10 @@ NOTEBOOKS = {
 
 
 def arms(*names: str) -> dict[str, dict]:
-    """The arms called so, each as its changes of the settings; NAME_scratch starts from random weights."""
+    """The arms called so, each as its changes of the settings.
+
+    NAME_scratch starts from random weights; NAME_base from a base all of whose weights are trained.
+    """
     known = {
         "autoregressive": {"model": "autoregressive"},
         "diffusion": {},
@@ -210,12 +216,16 @@ def arms(*names: str) -> dict[str, dict]:
         "enforced": {"graph": "isolated", "enforced": 1.0},
         "half_enforced": {"graph": "isolated", "enforced": 0.5},
         "mutual": {"graph": "mutual"},
+        "swapped": {"swapped": 10},  # of the spurious token game: the graph as augmentation
+        "half_swapped": {"graph": "isolated", "enforced": 0.5, "swapped": 10},
         "ordered": {"in_order": True},
         "c2dlm_ordered": {"graph": "causal", "in_order": True},
     }
     alone = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
     scratch = {f"{name}_scratch": {**changes, **alone} for name, changes in known.items()}
-    return {name: {**known, **scratch}[name] for name in names}
+    whole = {"pretrained": True, "base": digests(Settings.hidden_size), "lora_rank": 0}
+    based = {f"{name}_base": {**changes, **whole} for name, changes in known.items()}
+    return {name: {**known, **scratch, **based}[name] for name in names}
 
 
 def add(
@@ -427,7 +437,7 @@ SCRATCH = {"pretrained": False, "base": {}, "learning_rate": 1e-3, "split_seed":
 def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
     """An arm for each (name, rows, steps), evaluated eight times."""
     known = arms(
-        "autoregressive", "diffusion", "c2dlm", "placebo", "no_v", "isolated", "enforced", "half_enforced"
+        *GUIDED, "no_v", "isolated", "enforced", "half_enforced", "swapped", "half_swapped", "diffusion_base"
     )
     return {
         f"{name}_n{rows}_s{steps}": {
@@ -450,7 +460,8 @@ add(
         *((name, 200, 8000) for name in ("diffusion", "c2dlm")),
         *(("diffusion", 50, steps) for steps in (2000, 4000, 8000)),
         *((name, rows, 4000) for name in ("diffusion", "c2dlm") for rows in (500, 1000)),
-        *((name, 5000, 2000) for name in TRIED),
+        *((name, 5000, 2000) for name in (*TRIED, "diffusion_base")),
+        ("diffusion_base", 200, 4000),
         *((name, 5000, 4000) for name in ("diffusion", "c2dlm")),
     ),
     1,
@@ -466,7 +477,9 @@ add(
         ("diffusion", 2000, 3000),
         *((name, 2000, 6000) for name in (*TRIED, "enforced")),
         ("diffusion", 2000, 12_000),
-        ("diffusion", 9_000, 6000),  # of the 10,201 inputs there are
+        ("diffusion_base", 2000, 6000),
+        ("autoregressive", 2000, 3000),
+        *((name, 9_000, 6000) for name in TRIED),  # of the 10,201 inputs there are
     ),
     1,
     800,
@@ -477,8 +490,14 @@ add(
     "Learning curves of the spurious token game from random weights, on another shift",
     "stg",
     curve_arms(
-        *((name, 1600, 1000) for name in (*TRIED, "placebo", "isolated", "enforced", "half_enforced")),
+        *(
+            (name, 1600, 1000)
+            for name in (*TRIED, "placebo", "isolated", "enforced", "half_enforced", "swapped")
+        ),
         *((name, 1600, 2000) for name in ("diffusion", "half_enforced")),
+        ("diffusion_base", 1600, 1000),
+        ("swapped", 1600, 4000),
+        *(("half_swapped", 1600, steps) for steps in (1000, 2000)),
         *((name, 20_000, 2000) for name in ("diffusion", "enforced", "half_enforced")),
         *((name, 20_000, 4000) for name in ("diffusion", "c2dlm")),
     ),
@@ -534,11 +553,13 @@ for rows, steps, seeds in ((50, 4000, 3), (200, 8000, 5), (500, 4000, 3), (1000,
         evaluate_every=steps // 20,
         **LONG,
     )
+EARLY = {"model": "autoregressive", "steps": 3000}  # its development curve falls from there on
 add(
     "c2dlm.long.cot",
     "Chains of thought in causal order, trained to competence",
     "cot",
-    arms("autoregressive", "placebo", "no_v", "enforced")
+    arms("placebo", "no_v", "enforced", "ordered", "c2dlm_ordered")
+    | {"autoregressive": EARLY}
     | {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()},
     5,
     830,
@@ -546,21 +567,56 @@ add(
     evaluate_every=300,
     **LONG,
 )
+add(
+    "c2dlm.long.order",
+    "Chains of thought in other orders, and none, trained to competence",
+    "cot",
+    {
+        f"{name}_{mode}": {**changes, "mode": mode, **(NO_COT if mode == "no_cot" else {})}
+        for name, changes in {"autoregressive": EARLY, "diffusion": {}}.items()
+        for mode in MODES
+        if mode != "normal"
+    },
+    3,
+    700,
+    steps=6000,
+    evaluate_every=AT_THE_END,
+    **LONG,
+)
 for size, more in {
     "S": {**SIZES["S"], "steps": 500},
     "M": {**SIZES["M"], "steps": 500},
     "L": {**SIZES["L"], "steps": 1000},
+    "H": {**SIZES["H"], "steps": 8000},
     "many": {**MANY, "steps": 2000},
 }.items():
     add(
         f"c2dlm.long.stg_{size.lower()}",
         f"The spurious token game, {'20,000 people' if size == 'many' else f'size {size}'}, to competence",
         "stg",
-        arms(*GUIDED, "no_v", "isolated", "enforced"),
-        5,
+        arms(*GUIDED, "no_v", "isolated", "enforced", "swapped"),
+        3 if size == "H" else 5,
         more["steps"] / 11,
         **{**more, **LONG, "evaluate_every": more["steps"] // 20},
     )
+
+# Where guidance pays: the strength of the spurious cue, the number of rows, and what the model is told.
+REGIME = {"rows": (400, 1600, 6400), "cue": (0.5, 0.8, 0.95, 1.0)}
+TOLD = arms("diffusion", "placebo", "c2dlm", "isolated", "swapped", "enforced")
+add(
+    "c2dlm.regime",
+    "The spurious token game by strength of its cue, number of rows and guidance",
+    "stg",
+    {
+        f"{name}_n{rows}_cue{round(100 * cue)}": {**TOLD[name], "train_rows": rows, "cue": cue}
+        for cue in REGIME["cue"]
+        for rows in REGIME["rows"]
+        for name in TOLD
+    },
+    3,
+    90,
+    **{**SIZES["L"], **LONG, "steps": 1000, "evaluate_every": AT_THE_END, "maps": False},
+)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """One arm of C2DLM on one task: train, follow a validation sample, decode the test parts, score."""
 
 from causalnb.experiments.c2dlm.data import DATA
-from causalnb.experiments.c2dlm.models import MASK, build_model, decode, fit, row_order
+from causalnb.experiments.c2dlm.models import EOS, MASK, build_model, decode, fit, row_order
 from causalnb.lab.probes import scored
 from causalnb.lab.registry import Run
 
@@ -56,11 +56,39 @@ def attribute_map(model, rows: list[dict]) -> dict[str, dict[str, float]]:
     return found
 
 
+def relation_flow(model, rows: list[dict], step_rule: str) -> dict[str, dict[str, float]]:
+    """Where the attention of tokens that have causes goes: mean over layers, heads, tokens and rows.
+
+    {flow/kind: {"causes", "against", "others"}}, shares of what the token pays to keys that are not ignored:
+    to its causes, to what it must not see, to all others; kind as in attribute_map. The responses are noised
+    as in training, by seed 0. Rows must carry supervision and be equally long.
+    """
+    import torch
+
+    from causalnb.attention import tap
+    from causalnb.c2dlm import MaskedDiffusionCollator, value_weighted_attention
+
+    noised = MaskedDiffusionCollator(MASK, EOS)([{**row, "draw": draw} for draw, row in enumerate(rows)])
+    mask = torch.stack([row["supervision"].dense(step_rule) for row in rows]).to(model.device)  # (B, T, T)
+    model.eval()
+    with torch.no_grad(), tap(model) as records:
+        model(input_ids=noised["input_ids"].to(model.device))
+    asked, flow = (mask == 1).any(-1), {}  # (B, T): tokens that have causes
+    kinds = {name: mask[asked] == value for name, value in (("causes", 1), ("against", -1), ("others", 0))}
+    for kind, norm_index in (("raw", "none"), ("weighted", "key")):
+        maps = [value_weighted_attention(record.attention(), record.value, norm_index) for record in records]
+        paid = sum(maps).masked_fill(mask == 2, 0)[asked]  # (n, T)
+        paid = paid / paid.sum(-1, keepdim=True)
+        flow[f"flow/{kind}"] = {name: float((paid * keys).sum(-1).mean()) for name, keys in kinds.items()}
+    return flow
+
+
 def run_task(run: Run) -> dict:
     """Metrics {part: {measure: share}} of every test part; history with the validation sample's measures.
 
     With also_ranked the same model decodes again in the order of the graph: ranked/part. With maps, of
-    the spurious token game, also the attribute_map of 200 rows of the first part.
+    the spurious token game, also the attribute_map of 200 rows of the first part; with watched above 0, of
+    diffusion models, the relation_flow of so many training rows under the task's graph.
     """
     from transformers import set_seed
 
@@ -88,4 +116,9 @@ def run_task(run: Run) -> dict:
             metrics[f"ranked/{part}"] = score(rows, decode(model, rows, config, True))
     if config["maps"]:
         metrics |= attribute_map(model, next(iter(parts.values()))[:200])
+    if config["watched"] and config["model"] == "diffusion":
+        plain = {"graph": "causal", "enforced": 0.0, "train_rows": config["watched"]}
+        metrics |= relation_flow(
+            model, DATA[config["task"]](config | plain, run.seed)[0], config["step_rule"]
+        )
     return {"metrics": metrics, "history": history}

@@ -23,21 +23,22 @@ def text_base(config: dict, texts: list[str]):
     that cannot be had or read.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from causalnb import checkpoints
 
     name = config["base_model"]
     if name == TINY:
         return tiny_base(config, texts)
     folder, dtype = downloaded(name), torch.bfloat16 if config["bf16"] else torch.float32
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = checkpoints.tokenizer(folder)
         if json.loads((folder / "config.json").read_text()).get("model_type") == "llada":
             from causalnb.c2dlm import load_llada
 
             wrapped = load_llada(folder, dtype=dtype)
             decoder, mask = wrapped.base, wrapped.config.mask_token_id
         else:
-            decoder = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+            decoder = checkpoints.decoder(folder, dtype=dtype)
             if tokenizer.mask_token_id is None:
                 tokenizer.add_special_tokens({"mask_token": "<|mask|>"})
                 decoder.resize_token_embeddings(max(len(tokenizer), decoder.config.vocab_size))

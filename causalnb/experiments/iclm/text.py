@@ -22,7 +22,8 @@ def text_base(config: dict, texts: list[str]):
     LabError for one that cannot be had or read, and for 4 bit without bitsandbytes.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from causalnb import checkpoints
 
     name = config["base_model"]
     if name == TINY:
@@ -35,8 +36,8 @@ def text_base(config: dict, texts: list[str]):
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
         )
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        decoder = AutoModelForCausalLM.from_pretrained(
+        tokenizer = checkpoints.tokenizer(folder)
+        decoder = checkpoints.decoder(
             folder, dtype=torch.bfloat16 if config["bf16"] else torch.float32, **more
         )
     except (OSError, ValueError, ImportError) as error:

@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     BertConfig,
@@ -29,6 +30,8 @@ from causalnb.lab import training
 from causalnb.tasks import scan
 
 ROOT = Path(__file__).parents[3]
+SAVED = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+         "tokenizer_config.json", "training.json")  # fmt: skip
 SHORT = Settings(batch_size=10, max_steps=6, evaluate_every=2)
 
 
@@ -89,9 +92,7 @@ def test_it_says_what_it_does_and_saves_a_model(trained):
     assert said[0].startswith("tiny: 198,592 parameters, SCI adds ") and "after layers 1, 2;" in said[0]
     assert said[0].endswith("200 commands, 6 steps on cpu")
     assert [line.partition(":")[0] for line in said[1:]] == [f"step {n} of 6" for n in (2, 4, 6)]
-    names = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
-             "tokenizer_config.json", "training.json"}  # fmt: skip
-    assert {path.name for path in folder.iterdir()} == names
+    assert {path.name for path in folder.iterdir()} == {"checksums.json", *SAVED}
     record = json.loads((folder / "training.json").read_text())
     assert record["settings"] == SHORT.record() and record["finished"]
     assert [list(entry) for entry in record["history"]] == [["step", "loss", "test_sample", "validation"]] * 3
@@ -297,14 +298,102 @@ def test_an_evaluation_of_nothing_is_refused(trained, numbers):
         evaluate_sci(trained[0], **numbers)
 
 
-def test_a_missing_or_damaged_model_is_named(trained, tmp_path):
-    with pytest.raises(LabError, match="nowhere holds no training: give the --output"):
+def copied(trained, tmp_path):
+    return shutil.copytree(trained[0], tmp_path / "sci")
+
+
+def refused(folder, sentence):
+    for use in (evaluate_sci, lambda place: train_sci(SHORT, place)):
+        with pytest.raises(LabError, match=sentence) as caught:
+            use(folder)
+        assert "\n" not in str(caught.value)
+
+
+def summed(folder):
+    """The checksums of what is in the folder now, as another program would write them."""
+    names = [file.name for file in folder.iterdir() if file.name != "checksums.json"]
+    sums = {name: sha256((folder / name).read_bytes()).hexdigest() for name in names}
+    (folder / "checksums.json").write_text(json.dumps(sums))
+
+
+def test_what_holds_no_training_is_refused(trained, tmp_path):
+    wanted = "holds no training: give the --output of causalnb train sci, which has a training.json and a ch"
+    with pytest.raises(LabError, match=f"nowhere {wanted}"):
         evaluate_sci(tmp_path / "nowhere")
-    copy = shutil.copytree(trained[0], tmp_path / "sci")
-    weights = (copy / "model.safetensors").read_bytes()
-    (copy / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    with pytest.raises(LabError, match="cannot be loaded .*: restore the folder"):
-        evaluate_sci(copy)
+    load_sci(trained[0])[0].save_pretrained(tmp_path / "other")
+    with pytest.raises(LabError, match=f"other {wanted}"):
+        evaluate_sci(tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("at", [None, -9, 0.5])
+def test_a_file_that_is_not_what_was_saved_is_named(name, at, trained, tmp_path):
+    file = copied(trained, tmp_path) / name
+    data = bytearray(file.read_bytes())
+    if at is None:
+        file.unlink()
+    else:
+        data[int(at * len(data)) if at == 0.5 else at] ^= 1
+        file.write_bytes(data)
+    if name == "training.json":  # read first, and without it there is no training
+        with pytest.raises(LabError):
+            evaluate_sci(file.parent)
+    else:
+        refused(
+            file.parent, f"sci/{name} is missing or damaged: its sha256 is not the one in checksums.json; re"
+        )
+
+
+def test_another_record_of_a_training_is_named(trained, tmp_path):
+    file = copied(trained, tmp_path) / "training.json"
+    file.write_text(file.read_text().replace('"split": "length"', '"split": "simple"'))
+    with pytest.raises(LabError, match="sci/training.json is missing or damaged: its sha256"):
+        evaluate_sci(file.parent)
+
+
+@pytest.mark.parametrize("sums", [None, "", "[]", "3", "{}", '{"config.json": 1}', "\xff"])
+def test_checksums_that_say_nothing_are_refused(sums, trained, tmp_path):
+    file = copied(trained, tmp_path) / "checksums.json"
+    file.unlink()
+    if sums is None:
+        return refused(
+            file.parent, "sci has no checksums.json, in which causalnb train sci writes what it saved: re"
+        )
+    file.write_bytes(sums.encode("latin1"))
+    refused(file.parent, "sci/.*(cannot be read .*: restore|is missing or damaged|was not saved)")
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "chat_template.jinja", "model-00001.safetensors"])
+def test_a_file_that_was_added_is_named(name, trained, tmp_path):
+    folder = copied(trained, tmp_path)
+    (folder / "notes.md").touch()
+    load_sci(folder)
+    (folder / name).write_text("{}")
+    refused(folder, f"sci/{name} was not saved by the training: move it out of the folder")
+
+
+def kept(count):
+    """A change of a file of weights that keeps so many of them."""
+    return lambda file: save_file(dict([*load_file(file).items()][:count]), file, {"format": "pt"})
+
+
+@pytest.mark.parametrize("name, change, sentence", [
+    ("model.safetensors", kept(0), "sci has no "),
+    ("model.safetensors", kept(-1), "sci has no "),
+    ("model.safetensors", lambda file: file.write_bytes(b""), "the weights in .*sci cannot be read"),
+    ("model.safetensors", lambda file: file.unlink(), "model.safetensors"),
+    ("config.json", lambda file: file.write_text("[]"), ""),
+    ("tokenizer.json", lambda file: file.write_text("{}"), ""),
+])  # fmt: skip
+def test_what_another_program_wrote_is_refused_in_one_sentence(name, change, sentence, trained, tmp_path):
+    folder = copied(trained, tmp_path)
+    change(folder / name)
+    summed(folder)
+    with pytest.raises(
+        LabError, match=f"the model in .*sci cannot be loaded .*{sentence}.*: restore"
+    ) as caught:
+        evaluate_sci(folder)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text, wanted", [(None, None), ("6,11,16", (6, 11, 16)), (" 2, 1,2 ", (1, 2))])

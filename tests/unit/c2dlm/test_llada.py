@@ -137,6 +137,16 @@ def test_both_ways_give_the_same_weights_back():
     assert config.is_causal is False and config.rope_parameters["rope_theta"] == 500000.0
 
 
+@pytest.mark.parametrize("name", ["../model.safetensors", "/model.safetensors"])
+def test_a_shard_lies_in_its_folder(tmp_path, name):
+    (tmp_path / "inside").mkdir()
+    write(tmp_path / "inside", checkpoint())
+    (tmp_path / "inside" / "model.safetensors").rename(tmp_path / "model.safetensors")
+    (tmp_path / "inside" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
+    with pytest.raises(ValueError, match=f"index.json names {name!r}, no file of its folder: download"):
+        c2dlm.load_llada(tmp_path / "inside")
+
+
 def test_what_does_not_convert_is_refused(tmp_path):
     with pytest.raises(ValueError, match="'model.transformer.blocks.0.att_proj.weight' is no weight of a"):
         c2dlm.from_llada({"model.transformer.blocks.0.att_proj.weight": torch.zeros(1)})

@@ -1,9 +1,10 @@
 """The teacher: its prompt, endpoints that answer, fail and talk nonsense, records, cost, and ratings."""
 
 import json
-import socket
+import os
 import threading
 import time
+import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -22,6 +23,7 @@ from causalnb.c2dlm import (
     teacher,
 )
 from tests.unit.c2dlm.small import base
+from tests.unit.hostile import endless, redirect, serving, slowly, whole
 
 GRAPH = {"So it is 12": ["4 rows", "rows of 3"]}
 ITEM = ("How many in 4 rows of 3?", "4 x 3. So it is 12.")
@@ -78,7 +80,7 @@ def test_an_endpoint_is_asked_as_the_protocol_wants(server):
         ((500, "broken", 0), "gave no answer .*500.*: check the address and the key"),
         ((200, "<html>", 0), "answered no chat completion .*: check that it speaks the OpenAI protocol"),
         ((200, '{"choices": []}', 0), "answered no chat completion"),
-        (chat(None), "answered None instead of text"),
+        (chat(None), "answered NoneType instead of text"),
         (chat("late", wait=1.2), "gave no answer .*timed out"),
     ],
 )
@@ -274,32 +276,125 @@ def test_ratings_that_do_not_fit():
 @pytest.mark.parametrize(
     "answer, said",
     [
-        (b'HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"choices"', "IncompleteRead"),
-        (b"hello\r\n\r\n", r"gave no answer \(hello\)"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "IncompleteRead"),
+        (
+            b'HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"choices"',
+            "gave no answer .*received 10 bytes, expected 500",
+        ),
+        (b"hello\r\n\r\n", r"gave no answer \(RemoteProtocolError: illegal status line.*hello"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            "gave no answer .*illegal chunk header",
+        ),
     ],
 )
 def test_answers_that_are_no_http_are_failures_like_others(answer, said):
-    def serve():
-        connection, _ = listening.accept()
-        with connection, connection.makefile("rb") as request:  # all of it, or closing resets the connection
-            lines = iter(request.readline, b"\r\n")
-            fields = dict(line.lower().split(b": ") for line in lines if b": " in line)
-            request.read(int(fields[b"content-length"]))
-            connection.sendall(answer)
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=serve, daemon=True).start()
-        asked = iter(
-            [
-                Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}", "m", timeout=5),
-                lambda *_: json.dumps(GRAPH),
-            ]
-        )
-        found = c2dlm.annotate(lambda *item: next(asked)(*item), [("Q", "A"), ITEM], retries=0)
-    assert found[1].edges == GRAPH
+    with serving(answer) as (place, _):
+        found = answered(Endpoint(place, "m", timeout=5))
     with pytest.raises(TeacherFailed, match=said):
-        _ = found[0].graph
+        _ = found.graph
+
+
+def answered(one):
+    """The annotation by a teacher whose next question another teacher answers."""
+    asked = iter([one, lambda *_: json.dumps(GRAPH)])
+    found = c2dlm.annotate(lambda *item: next(asked)(*item), [("Q", "A"), ITEM], retries=0)
+    assert found[1].edges == GRAPH
+    return found[0]
+
+
+NESTED = "[" * 100_000
+HOSTILE = [
+    (slowly(b"HTTP/1.1 200 OK\r\n\r\n"), "gave no answer .it timed out"),
+    (endless(), "gave no answer .it sent more than 1,048,576 bytes"),
+    (whole(NESTED.encode()), "answered no chat completion .RecursionError"),
+    (whole((NESTED + "]" * len(NESTED)).encode()), "answered no chat completion .RecursionError"),
+    (whole(b"\xff" * 1000), "answered no chat completion .UnicodeDecodeError[^\xff]{0,180}$"),
+    (whole(chat(NESTED)[1].encode()), "the reply holds no object"),
+    (whole(chat(f'{{"a": {NESTED}{"]" * len(NESTED)}}}')[1].encode()), "the reply holds no object"),
+]
+
+
+@pytest.mark.parametrize("answer, said", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_answer_is_a_failure_like_others(answer, said):
+    with serving(answer) as (place, _):
+        found = answered(Endpoint(place, "m", timeout=0.5 if "timed" in said else 20))
+    with pytest.raises(TeacherFailed, match=said):
+        _ = found.graph
+
+
+# the key
+
+KEY = "sk-0123456789"
+ENDS = [f"{KEY}\n", f"{KEY}\r\nX: y", f" {KEY}", f"{KEY}\u00e9", f"{KEY}\u0410", f"{KEY}\x00", KEY.encode()]
+
+
+@pytest.mark.parametrize("key", ENDS, ids=range(len(ENDS)))
+def test_a_key_that_no_header_can_hold_is_refused_without_it(key):
+    with pytest.raises(
+        ValueError, match="^the endpoint's key has a line's end, a space or a letter"
+    ) as caught:
+        Endpoint("http://127.0.0.1:9", "m", key)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "place", ["http://me:{}@127.0.0.1", "http:/me:{}@x", "http://x/v1?key={}", "http://x#{}"]
+)
+def test_a_key_in_the_address_is_refused_without_it(place):
+    with pytest.raises(
+        ValueError, match="^the endpoint's address has an @, [?] or #: give the bare"
+    ) as caught:
+        Endpoint(place.format(KEY), "m")
+    assert KEY not in str(caught.value)
+
+
+def test_a_key_cannot_be_changed_after_it_was_checked():
+    with pytest.raises(AttributeError):
+        Endpoint("http://127.0.0.1:9", "m", KEY).api_key = f"{KEY}\n"
+
+
+@pytest.mark.parametrize("elsewhere", ["another host", "another port", "itself"])
+def test_a_redirect_gets_no_key(elsewhere):
+    with serving(whole(b"")) as (other, asked_there):
+        there = {
+            "another host": other.replace("127.0.0.1", "localhost"),
+            "another port": other,
+            "itself": "/on",
+        }
+        with serving(redirect(there[elsewhere])) as (place, asked):
+            with pytest.raises(TeacherFailed, match="gave no answer .it answered 302 Found.: check"):
+                Endpoint(place, "m", KEY)(*ITEM)
+        assert not asked_there and len(asked) == 1 and f"Bearer {KEY}" in asked[0][0]
+
+
+ECHOES = [
+    whole(KEY.encode(), f"401 Unauthorized {KEY}", Location=KEY),
+    f"HTTP/1.1 {KEY}\r\n\r\n".encode(),
+    f"{KEY}\r\n\r\n".encode(),
+    f"HTTP/1.1 200 OK\r\nContent-Length: {KEY}\r\n\r\n".encode(),
+    whole(f"{KEY} \xff".encode("latin1")),
+    whole(json.dumps({KEY: KEY}).encode()),
+    whole(chat({KEY: KEY})[1].encode()),
+    whole(chat(f"Your key {KEY} is wrong")[1].encode()),
+    whole(chat(json.dumps({f"is {KEY}": [KEY]}))[1].encode()),
+]
+
+
+@pytest.mark.parametrize("answer", ECHOES, ids=range(len(ECHOES)))
+def test_a_key_stands_in_no_text(answer, tmp_path):
+    with serving(answer) as (place, _):
+        endpoint = Endpoint(place, "m", KEY, timeout=5)
+        kept = c2dlm.annotate(endpoint, [ITEM], retries=0)
+        teacher.save_annotations(kept, tmp_path / "kept")
+        texts = [repr(endpoint), str(endpoint), (tmp_path / "kept").read_text(), repr(kept)]
+        try:
+            texts += [repr(c2dlm.parse_answer(endpoint(*ITEM)))]
+        except TeacherFailed as error:
+            texts += ["".join(traceback.format_exception(error)), repr(error.__context__)]
+    assert not [text for text in texts if KEY in text]
+
+
+# files
 
 
 @pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85", "\r", "\n", "\f"], ids=ascii)
@@ -310,3 +405,25 @@ def test_annotations_of_any_text_come_back(tmp_path, character, end):
     lines = (tmp_path / "kept").read_bytes().replace(b"\n", end.encode())
     (tmp_path / "kept").write_bytes(lines)
     assert teacher.load_annotations(tmp_path / "kept") == kept
+
+
+def test_half_a_character_is_kept(tmp_path):
+    odd = c2dlm.Annotation("a\ud800b", "\udfff", {"\udc80": ["\u00e9"]}, reply="\\ud800")
+    kept = [odd, c2dlm.Annotation("d", "e")]
+    teacher.save_annotations(kept, tmp_path / "kept")
+    assert teacher.load_annotations(tmp_path / "kept") == kept
+    assert "\u00e9" in (tmp_path / "kept").read_text(encoding="utf-8")
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    teacher.save_annotations(old := [c2dlm.Annotation("a", "b")], tmp_path / "kept")
+    with pytest.raises(TypeError):
+        teacher.save_annotations([c2dlm.Annotation("c", object())], tmp_path / "kept")
+    for step in ("fsync", "replace"):
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+            patch.setattr(os, step, full)
+            teacher.save_annotations([c2dlm.Annotation("c", "d")], tmp_path / "kept")
+    assert teacher.load_annotations(tmp_path / "kept") == old and len([*tmp_path.iterdir()]) == 1

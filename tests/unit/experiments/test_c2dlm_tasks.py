@@ -29,6 +29,8 @@ CONFIG = {
     "chain_steps": 4,
     "enforced": 0.0,
     "step_rule": "no_lookahead",
+    "cue": 1.0,
+    "swapped": 0,
 }
 
 
@@ -168,6 +170,37 @@ def test_the_map_of_attributes_is_that_of_single_attention_rows(kind):
     assert found["weighted"]["causal"] == pytest.approx(causes / whole, abs=1e-3)
 
 
+@pytest.mark.parametrize("task", ["cot", "sudoku", "stg", "chain"])
+def test_the_flow_along_the_graph_is_that_of_single_rows(task):
+    from causalnb.attention import tap
+    from causalnb.c2dlm import MaskedDiffusionCollator, value_weighted_attention
+
+    config = registry.config(f"c2dlm.curves.{task}", registry.arms(f"c2dlm.curves.{task}")[0], "quick")
+    config = {**config, "model": "diffusion", "graph": "causal", "train_rows": 3}
+    torch.manual_seed(0)
+    model = c2dlm_models.build_model(config).eval()
+    rows = c2dlm_tasks.DATA[task](config, 0)[0]
+    found = c2dlm_runs.relation_flow(model, rows, "no_lookahead")
+    noise = MaskedDiffusionCollator(c2dlm_models.MASK, c2dlm_models.EOS)
+    for kind, index in (("raw", "none"), ("weighted", "key")):
+        shares = {"causes": [], "against": [], "others": []}
+        for draw, row in enumerate(rows):
+            mask = row["supervision"].dense().tolist()
+            with torch.no_grad(), tap(model) as records:
+                model(input_ids=noise([{**row, "draw": draw}])["input_ids"])
+            flow = sum(value_weighted_attention(r.attention(), r.value, index)[0] for r in records).tolist()
+            for told, paid in zip(mask, flow, strict=True):
+                if 1 not in told:
+                    continue
+                whole = sum(p for m, p in zip(told, paid, strict=True) if m != 2)
+                for name, value in (("causes", 1), ("against", -1), ("others", 0)):
+                    mine = sum(p for m, p in zip(told, paid, strict=True) if m == value)
+                    shares[name].append(mine / whole)
+        for name, values in shares.items():
+            assert found[f"flow/{kind}"][name] == pytest.approx(sum(values) / len(values), abs=1e-5)
+        assert sum(found[f"flow/{kind}"].values()) == pytest.approx(1)
+
+
 def test_the_index_of_size_h_is_scored_nearly_too():
     rows = [{"said": ["Answer", "52"]}, {"said": ["Answer", "20"]}]
     found = c2dlm_tasks.stg_score(rows, [["Answer", "52"], ["Answer", "25"]])
@@ -273,8 +306,8 @@ def test_batches_are_permutations_one_after_the_other():
     assert len(order) == 16 and order != c2dlm_models.row_order(5, 4, 4, 4)
 
 
-def quick(experiment, arm, folder):
-    config = registry.config(experiment, arm, "quick")
+def quick(experiment, arm, folder, **changes):
+    config = {**registry.config(experiment, arm, "quick"), **changes}
     return c2dlm_runs.run_task(Run(experiment, arm, 0, "quick", config, folder, "cpu", lambda *_: None))
 
 
@@ -301,6 +334,13 @@ def test_an_arm_trains_and_is_scored(experiment, arm, tmp_path):
     config = registry.config(experiment, arm, "quick")
     whole = counted["trainable_parameters"] == counted["parameters"]
     assert whole == (not config["pretrained"])
+
+
+@pytest.mark.parametrize("kind", c2dlm_models.MODELS)
+def test_attention_is_read_of_diffusion_models_only(kind, tmp_path):
+    metrics = quick("c2dlm.long.cot", kind, tmp_path, watched=2)["metrics"]
+    assert ("flow/weighted" in metrics) is (kind == "diffusion")
+    assert "flow/weighted" not in quick("c2dlm.long.cot", kind, tmp_path / "off")["metrics"]
 
 
 def test_a_missing_base_is_said_in_a_sentence(monkeypatch, tmp_path):

@@ -1,7 +1,9 @@
 """Code without its place: what a hash sees, what ran, and what a name means."""
 
 import ast
+import importlib
 import json
+import sys
 import textwrap
 from pathlib import Path
 
@@ -252,6 +254,62 @@ def test_recorded_sees_calls_of_ours_only(monkeypatch):
     assert set(called) == {Path(records.__file__)}
     ran = Codebase({"causalnb": Path(codebase.__file__).parent}).called(called)
     assert {one.name for one in ran} == {"plain"}
+
+
+LATE = """
+from functools import cache
+
+from causalnb.lab.codebase import unrecorded
+
+reads = []
+
+
+def decorated(function):
+    return function
+
+
+@decorated
+def word():
+    return "word"
+
+
+@cache
+def words():
+    return [word()]
+
+
+def read():
+    reads.append(1)
+
+
+@cache
+@unrecorded
+def stored():
+    read()
+
+
+def go():
+    stored()
+    return words()
+"""
+
+
+def test_recorded_is_the_same_whatever_was_done_before(tmp_path, monkeypatch):
+    (tmp_path / "late.py").write_text(LATE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(codebase, "roots", lambda: {"late": tmp_path})
+    units, found = Codebase({"late": tmp_path}), []
+    for tracer in (None, None, lambda *_: None):  # the module is imported by the first
+        before = sys.gettrace()
+        sys.settrace(tracer or before)
+        try:
+            with codebase.recorded() as called:
+                importlib.import_module("late").go()
+        finally:
+            sys.settrace(before)
+        found.append({one.name for one in units.called(called)})
+    assert found == [{"go", "words", "word"}] * 3
+    assert sys.modules.pop("late").reads == [1]  # what is stored is not read again
 
 
 def test_broken_code_is_named(shop):

@@ -1,6 +1,7 @@
 """Paths, errors, profiles, atomic files and locks."""
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from causalnb import paths
+from causalnb import paths, writing
 from causalnb.errors import CausalnbError, DataError, LabError, sentence
 from causalnb.lab import files, profiles
 
@@ -55,6 +56,46 @@ def test_quick_numbers_stay_out_of_the_checkout(monkeypatch):
         monkeypatch.delenv(f"CAUSALNB_{name}", raising=False)
     for place in (paths.results_dir("quick"), paths.figures_dir("quick")):
         assert not place.is_relative_to(paths.root()) and str(os.getuid()) in str(place)
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The system's temporary folder, and nothing moved by the environment."""
+    for name in ("RESULTS", "FIGURES"):
+        monkeypatch.delenv(f"CAUSALNB_{name}", raising=False)
+    monkeypatch.setattr(paths.tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_the_temporary_folder_is_private_and_one_a_checkout(temporary, monkeypatch):
+    folders = set()
+    for home in ("one", "other", "one"):
+        monkeypatch.setenv("CAUSALNB_HOME", str(temporary / home))
+        places = (paths.results_dir("quick"), paths.figures_dir("quick"), paths.models_dir("quick"))
+        assert len(own := {temporary / place.relative_to(temporary).parts[0] for place in places}) == 1
+        folders |= own
+    assert len(folders) == 2 and {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+
+
+@pytest.mark.parametrize("fault", ["link", "open to others", "a file", "another's"])
+def test_a_temporary_folder_that_others_may_enter_is_refused(temporary, monkeypatch, fault):
+    folder = paths.results_dir("quick").parents[1]
+    folder.rmdir()
+    if fault == "link":
+        (temporary / "mine").mkdir(0o700)
+        folder.symlink_to(temporary / "mine")
+    elif fault == "a file":
+        folder.touch(0o600)
+    elif fault == "open to others":
+        folder.mkdir()
+        folder.chmod(0o755)
+    else:
+        me = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: me + 1)
+    for place in (paths.results_dir, paths.figures_dir, paths.models_dir):
+        with pytest.raises(LabError, match="causalnb-quick-.* is no folder of yours alone: remove it, or"):
+            place("quick")
+        assert place("laptop")
 
 
 def test_root_is_the_checkout_or_here(tmp_path, monkeypatch):
@@ -135,13 +176,46 @@ def test_a_disk_that_refuses_leaves_the_old_file(tmp_path, monkeypatch, step, nu
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(
-        *{"open": (files, "open"), "fsync": (os, "fsync"), "replace": (os, "replace")}[step],
+        *{"open": (writing, "open"), "fsync": (os, "fsync"), "replace": (os, "replace")}[step],
         refuse,
         raising=False,
     )
     with pytest.raises(LabError, match=words):
         files.write_atomic(path, b"new")
     assert path.read_bytes() == b"old" and list(path.parent.iterdir()) == [path]
+
+
+OUTSIDE = [
+    "../x",
+    "a/../../x",
+    "/x",
+    "C:/x",
+    "C:x",
+    "a\\..\\..\\x",
+    "\\\\host\\x",
+    "",
+    ".",
+    "..",
+    "link/x",
+    "file",
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_name_stays_below_its_folder(tmp_path, name):
+    (folder := tmp_path / "folder").mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    (folder / "file").symlink_to(tmp_path / "x")
+    with pytest.raises(ValueError, match="leads out of .*folder"):
+        files.below(folder, name)
+
+
+def test_names_below_a_folder(tmp_path):
+    (tmp_path / "real" / "sub").mkdir(parents=True)
+    (tmp_path / "folder").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "within").symlink_to("sub")
+    for name in ("x..svg", "sub/x", "not/there/x", "within/x", ".x"):
+        assert files.below(tmp_path / "folder", name) == tmp_path / "folder" / name
 
 
 def test_what_a_kill_left_is_swept_by_the_next_write(tmp_path):
@@ -168,34 +242,53 @@ def test_a_kill_during_a_write_leaves_a_whole_file(tmp_path):
     assert (tmp_path / "x").exists()
 
 
-def test_a_lock_is_for_one_and_dies_with_its_process(tmp_path, monkeypatch):
-    monkeypatch.setenv("CAUSALNB_CACHE", str(tmp_path))
+def test_a_lock_is_for_one_and_dies_with_its_process(tmp_path):
     code = (
-        "import time\nfrom causalnb.lab import files\nwith files.lock('x', 'taken'):\n"
-        "    print('ready', flush=True)\n    time.sleep(60)"
+        "import sys, time\nfrom pathlib import Path\nfrom causalnb.lab import files\n"
+        "with files.lock(Path(sys.argv[1]), 'taken'):\n    print('ready', flush=True)\n    time.sleep(60)"
     )
-    process = started(code)
-    with pytest.raises(LabError, match="^taken$"), files.lock("x", "taken"):
-        pass
-    with files.lock("y", "taken"):
+    x, y = tmp_path / "deep" / "x", tmp_path / "deep" / "y"
+    (tmp_path / "link").symlink_to(x)
+    process = started(code, x)
+    assert [path.name for path in x.parent.iterdir()] == [".x.lock"]
+    for name in (x, tmp_path / "link"):
+        with pytest.raises(LabError, match="^taken$"), files.lock(name, "taken"):
+            pass
+    with files.lock(y, "taken"):
         pass
     process.send_signal(signal.SIGKILL)
-    with files.lock("x", "taken", wait=10), pytest.raises(LabError), files.lock("x", "taken"):
+    with files.lock(x, "taken", wait=10), pytest.raises(LabError), files.lock(x, "taken"):
         pass
     process.communicate()
-    with files.lock("x", "taken"):
+    with files.lock(x, "taken"):
         pass
+    assert not [*x.parent.iterdir()]
 
 
-def test_a_lock_can_be_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setenv("CAUSALNB_CACHE", str(tmp_path))
-    order = []
+def test_a_lock_whose_file_was_removed_meanwhile_is_not_held(tmp_path, monkeypatch):
+    """Between opening and locking, the holder lets it go and another one takes it."""
+    x, flock, entered = tmp_path / "x", fcntl.flock, []
+
+    def late(handle, how):
+        if not entered:
+            entered.append(handle)
+            (tmp_path / ".x.lock").unlink()
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with files.lock(x, "taken"), pytest.raises(LabError, match="taken"), files.lock(x, "taken"):
+        pass
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_lock_can_be_waited_for(tmp_path):
+    x, order = tmp_path / "x", []
 
     def second():
-        with files.lock("x", "taken", wait=30):
+        with files.lock(x, "taken", wait=30):
             order.append("second")
 
-    with files.lock("x", "taken"):
+    with files.lock(x, "taken"):
         thread = threading.Thread(target=second)
         thread.start()
         time.sleep(0.2)
@@ -204,8 +297,20 @@ def test_a_lock_can_be_waited_for(tmp_path, monkeypatch):
     assert order == ["first", "second"]
 
 
-def test_a_lock_that_cannot_be_made_is_said(tmp_path, monkeypatch):
+def test_a_lock_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").touch()
-    monkeypatch.setenv("CAUSALNB_CACHE", str(tmp_path / "file"))
-    with pytest.raises(LabError, match="could not be written"), files.lock("x", "taken"):
+    with pytest.raises(LabError, match="could not be written"), files.lock(tmp_path / "file" / "x", "taken"):
         pass
+
+
+def test_a_full_disk_is_said_with_the_file(tmp_path):
+    def full(*more):
+        with files.full_disk_said(tmp_path / "place"):
+            raise OSError(errno.ENOSPC, "No space left on device", *more)
+
+    with pytest.raises(LabError, match="place could not be written because the disk is full: free some"):
+        full()
+    with pytest.raises(LabError, match="^/a/file could not be written because the disk is full"):
+        full("/a/file")
+    with pytest.raises(FileNotFoundError), files.full_disk_said(tmp_path):
+        open(tmp_path / "nothing")

@@ -103,15 +103,21 @@ def test_no_proportion(k, n):
         ([-0.2, -0.3, -0.4], 0.3, -1, "reproduced"),
         ([-0.2, -0.3, -0.4], 0.31, -1, "same direction"),
         ([-0.2, -0.3, -0.4], None, 1, "opposite"),
-        ([-0.2, 0.3, 0.4], None, 1, "inconclusive"),
-        ([0.3], None, 1, "inconclusive"),
+        ([-0.2, 0.3, 0.4], None, 1, "undecided"),
+        ([-0.2, 0.3, 0.4], 0.9, 1, "undecided"),
+        ([-0.2, 0.3, 0.4], 1.2, 1, "excluded"),
+        ([-0.2, 0.3, 0.4], 0.6, -1, "undecided"),
+        ([-0.2, 0.3, 0.4], 0.7, -1, "excluded"),
+        ([0.3], 100.0, 1, "undecided"),
+        ([0.0] * 5, 0.1, 1, "excluded"),
+        ([0.3], None, 1, "undecided"),
         ([0.1] * 5, 0.1, 1, "reproduced"),
         ([0.1] * 5, 0.2, 1, "same direction"),
         ([0.1] * 5, None, -1, "opposite"),
-        ([0.0] * 5, None, 1, "inconclusive"),
-        ([0.0] * 5, 0.0, -1, "inconclusive"),
-        ([0.2, 0.3, math.nan], None, 1, "inconclusive"),
-        ([0.2, 0.3, None], None, -1, "inconclusive"),
+        ([0.0] * 5, None, 1, "undecided"),
+        ([0.0] * 5, 0.0, -1, "undecided"),
+        ([0.2, 0.3, math.nan], None, 1, "undecided"),
+        ([0.2, 0.3, None], None, -1, "undecided"),
     ],
 )
 def test_the_rule(differences, size, direction, label):
@@ -125,7 +131,11 @@ def test_the_rule(differences, size, direction, label):
 def test_properties_of_the_rule(values, size, direction):
     found = verdict(values, size, direction)
     inside = found.summary.low <= 0 <= found.summary.high
-    assert found.label in verdicts.LABELS and (found.label == "inconclusive") is inside
+    assert found.label in verdicts.LABELS and (found.label in ("excluded", "undecided")) is inside
+    if inside:
+        assert (found.label == "excluded") is (
+            size is not None and not found.summary.low <= direction * size <= found.summary.high
+        )
     assert verdict([-value for value in values], size, -direction).label == found.label
     other = verdict(values, size, -direction).label
     if not inside:

@@ -249,6 +249,13 @@ def test_a_damaged_probe_is_named_and_verifies_nothing(line, traced):
         assert results.state("toy.line", "one", 0)[0] == "unverified"
 
 
+def test_a_probe_of_another_arm_is_refused(line, traced):
+    probes.make("toy.line", "one")
+    probes.path("toy.line", "one").rename(probes.path("toy.line", "two"))
+    with pytest.raises(LabError, match=r"toy.line/two.json is damaged \(it is of toy.line one\): restore"):
+        probes.read("toy.line", "two")
+
+
 @pytest.mark.parametrize(
     "stored, found, words",
     [

@@ -1,6 +1,7 @@
 """What can be registered, what an id stands for, and how an artefact's status is computed."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,8 @@ import pytest
 
 from causalnb import paths
 from causalnb.errors import LabError
-from causalnb.lab import building, evidence, manifest, registry, results, runner, tables
+from causalnb.lab import building, codebase, evidence, latex, manifest, registry, results, runner, tables
+from tests.unit.lab.conftest import forget_code
 
 
 def change(spec, **values):
@@ -219,6 +221,15 @@ def test_status_turns_stale_with_anything_that_changes(lab, table):
     )
     made[0].unlink()
     assert status(lambda: made[0].write_text(text)) == ("stale", "toy/table1.csv is gone")
+    described = manifest.entries()["toy.table1"]
+    for field in ("alt", "caption", "checksum"):
+        (lab.folder / "figures" / "manifest.json").write_text(
+            json.dumps({"toy.table1": {**described, field: "otherwise"}})
+        )
+        assert status(lambda: building.build("toy.table1")) == (
+            "stale",
+            "what the manifest says of it was changed after it was made",
+        )
     one = results.read("toy.sum", "one", 1)
     results.write(replace(one, rows=[["", "total", 0.0]]))
     assert status(lambda: results.write(one)) == ("stale", "what it is made from has changed since")
@@ -253,6 +264,59 @@ def test_the_manifest_is_the_same_every_time(lab, table):
     table[0] = "otherwise"
     building.build("toy.table1")
     assert path.read_bytes() != before
+
+
+LATE = """
+from functools import cache
+
+
+def decorated(function):
+    return function
+
+
+@cache
+@decorated
+def words():
+    return "A caption."
+"""
+
+
+def test_the_manifest_is_the_same_in_any_order_and_with_any_cache(lab, monkeypatch):
+    ours = {"toylab": lab.folder, "causalnb.lab": Path(codebase.__file__).parent}
+    monkeypatch.setattr(codebase, "roots", lambda: ours)
+    (lab.folder / "toylate.py").write_text(LATE)
+    forget_code()
+    evidence.require("toy.sum")
+
+    def builder(id, read):
+        def build(profile):
+            from toylate import words
+
+            rows = read("toy.sum", profile)[["arm", "seed"]].values.tolist()
+            tables.save_table(tables.Table(id, ["arm", "seed"], rows, words()))
+
+        registry.artefact(id, needs=["toy.sum"])(build)
+        return id
+
+    ids = [builder("toy.table1", evidence.require), builder("toy.fig1", evidence.rows)]
+    path, made = lab.folder / "figures" / "manifest.json", set()
+    for order in (ids, ids[::-1]):
+        for cold in (True, False):
+            if cold:
+                sys.modules.pop("toylate", None)
+                for kept in (results._parsed, registry._defaults, latex._width):
+                    kept.cache_clear()
+            for id in order:
+                building.build(id)
+            made.add(path.read_bytes())
+            path.unlink()
+    assert len(made) == 1
+    names = {unit.hash: f"{unit.module}.{unit.name}" for unit in codebase.current().units}
+    code = json.loads(made.pop())["toy.table1"]["code"]["units"].split()
+    ran = {names[hash].removeprefix("causalnb.lab.") for hash in code}
+    assert {"results.frame", "tables.save_table", "latex._width", "toylab.toylate.words"} <= ran
+    stored = ("results.usable", "results._parsed", "registry.config", "registry._defaults", "records.short")
+    assert not {*stored, "manifest.save", "files.below", "toylab.toylate.decorated"} & ran
 
 
 def test_a_failing_builder_leaves_what_was_there(lab, table):
@@ -318,7 +382,10 @@ def test_files_no_longer_made_go(lab, table):
         manifest.save("toy.fig9", {".svg": b""}, "", "")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"toy.table1": {}}', '{"toy.table1": 3}'])
+FILES_ARE_NO_NAMES = json.dumps({"toy.table1": dict.fromkeys(manifest.FIELDS, 3)})
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"toy.table1": {}}', '{"toy.table1": 3}', FILES_ARE_NO_NAMES])
 def test_a_damaged_manifest_is_named(lab, table, text):
     (lab.folder / "figures").mkdir()
     (lab.folder / "figures" / "manifest.json").write_text(text)
@@ -326,6 +393,64 @@ def test_a_damaged_manifest_is_named(lab, table, text):
         with pytest.raises(LabError, match="figures/manifest.json is damaged"):
             use("toy.table1")
     assert (lab.folder / "figures" / "manifest.json").read_text() == text
+
+
+@pytest.mark.parametrize(
+    "name", ["../../victim", "{}", "toy/link/victim", "C:/victim", "toy\\..\\..\\victim"]
+)
+def test_a_manifest_touches_nothing_outside_of_figures(lab, table, tmp_path_factory, name):
+    building.build("toy.table1")
+    folder, victim = lab.folder / "figures", tmp_path_factory.mktemp("elsewhere") / "victim"
+    victim.write_text("mine")
+    (folder.parent / "victim").write_text("mine")
+    (folder / "toy" / "link").symlink_to(victim.parent)
+    entries = json.loads((folder / "manifest.json").read_text())
+    entries["toy.table1"]["files"] |= {name.format(victim): "0"}
+    (folder / "manifest.json").write_text(json.dumps(entries))
+    for use in (building.status, building.build):
+        with pytest.raises(LabError, match=r"figures/manifest.json is damaged \(.* leads out of figures\)"):
+            use("toy.table1")
+    assert victim.read_text() == (folder.parent / "victim").read_text() == "mine"
+
+
+WRITER = """
+import sys
+from causalnb.lab import manifest, registry
+print("ready", flush=True)
+sys.stdin.readline()
+for name in sys.argv[1:]:
+    registry._artefacts[name] = item = registry.Artefact(name, "toy", "", "", "", "", extra=True)
+    with manifest.building(item, "laptop"):
+        manifest.save(name, {".md": name.encode()}, "alt", "")
+"""
+
+
+def test_entries_written_at_once_are_all_kept(lab):
+    names = [f"toy.table{number}" for number in range(20, 60)]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, *names[at::4]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(Path(paths.__file__).parents[1]),
+                "CAUSALNB_CACHE": str(lab.folder / f"cache{at}"),
+            },
+        )
+        for at in range(4)
+    ]
+    for writer in writers:
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert [writer.wait(60) for writer in writers] == [0] * 4
+    for writer in writers:
+        writer.communicate()
+    assert sorted(manifest.entries()) == names
+    assert not [*(lab.folder / "figures").glob(".*")]
 
 
 def test_the_registry_is_light():

@@ -150,7 +150,7 @@ def test_claims_are_decided_by_their_row_or_by_values(monkeypatch):
     decided, computed = made("quick").rows
     assert decided[:4] == ["c2dlm.claim13", "higher 10.84 pp", "accuracy", estimate(mean_ci([20, 21, 20]), 1)]
     assert computed[1:4] == ["higher 10.01 pp", "few - many", "11.0 ± 12.7 (2)"]
-    assert [str(row[-1]) for row in (decided, computed)] == ["reproduced", "inconclusive"]
+    assert [str(row[-1]) for row in (decided, computed)] == ["reproduced", "undecided"]
     assert made.needed() == ("c2dlm.sudoku.n200",)
     assert report.deciding("c2dlm", "c2dlm.fig6") == ("c2dlm.stg.l",)
     shown = [*VERDICTS[:3], Ours("ours", lambda summary: f"{summary.mean:.2f}"), *VERDICTS[4:]]

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -161,6 +162,65 @@ def test_children_end_with_their_parent(lab):
     parent.communicate()
     with results.lock("toy.endless", "it", 0, wait=5):
         assert results.state("toy.endless", "it", 0)[0] == "missing"
+
+
+@pytest.mark.parametrize("other", ["CACHE", "RESULTS", None])
+def test_a_run_is_one_for_its_result_and_one_for_its_checkpoints(lab, monkeypatch, other):
+    spec = registry.experiment("toy.sum")
+
+    def go(run):
+        with monkeypatch.context() as patch:
+            if other:
+                patch.setenv(f"CAUSALNB_{other}", str(lab.folder / "elsewhere"))
+            else:  # as `make clean` does
+                shutil.rmtree(lab.folder / "cache")
+            with pytest.raises(LabError, match="another run is writing toy.sum one seed 0: wait for it or"):
+                runner.execute("toy.sum", "one", 0)
+        return {"metrics": {}}
+
+    registry._experiments["toy.sum"] = replace(spec, run=go)
+    assert runner.execute("toy.sum", "one", 0).rows == []
+    assert not [*lab.folder.rglob("*.lock")]
+
+
+def left_behind(lab, monkeypatch, seed):
+    """A run that is stopped between storing its result and deleting its checkpoints."""
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "_clear", stop)
+        with pytest.raises(KeyboardInterrupt):
+            runner.execute("toy.sum", "one", seed)
+    (left,) = lab.folder.glob(f"cache/runs/laptop/toy.sum/one/seed{seed}-*")
+    assert results.state("toy.sum", "one", seed)[0] == "fresh"
+    return left
+
+
+def test_checkpoints_of_a_stored_result_go(lab, monkeypatch):
+    left, other = (left_behind(lab, monkeypatch, seed) for seed in (0, 1))
+    runner.execute("toy.sum", "one", 0)
+    assert not left.exists() and other.exists()
+    with runner._held("toy.sum", "one", 1, "laptop"):  # whoever makes it again is not disturbed
+        runner.run(["toy.sum"], reporter=Told())
+        assert other.exists()
+    runner.run(["toy.sum"], reporter=Told())
+    assert not other.exists() and results.state("toy.sum", "one", 1)[0] == "fresh"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
+def test_a_full_disk_is_said_though_the_log_cannot_be_written(lab, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    lab.module.write_text(lab.module.read_text().replace("{}['key']", "print('a library prints this')"))
+    logs = lab.folder / "cache" / "logs"
+    logs.mkdir(parents=True)
+    for name in ("full", "worse"):
+        (logs / f"laptop.toy.{name}.it.seed0.log").symlink_to("/dev/full")
+    found = outcomes(runner.run(["toy.full", "toy.worse"], reporter=Told()))
+    outcome, error = found["toy.full", "it", 0]
+    assert outcome == "failed" and re.fullmatch(
+        r"cache/runs/laptop/toy.full/it/seed0-\S+ could not be written because the disk is full: free some "
+        r"space and run the same command again; what was there before is untouched\.",
+        error,
+    )
+    assert found["toy.worse", "it", 0] == ("done", "")  # it only printed
 
 
 def test_a_child_that_does_not_listen_is_killed(lab):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from hashlib import sha256
 from types import SimpleNamespace
 
 import pytest
@@ -388,6 +389,15 @@ def test_a_damaged_checkpoint_is_named_and_left_alone(file, damage, tmp_path):
         run(tmp_path)
     assert "\n" not in str(caught.value)
     assert checkpoints(tmp_path) == ["checkpoint-4"] and path.exists() is (damage == "changed")
+
+
+@pytest.mark.parametrize("names", [{"../x": sha256(b"x").hexdigest()}, {}, ["config.json"], 3])
+def test_checksums_are_of_the_checkpoint_alone(names, tmp_path):
+    (tmp_path / "x").write_bytes(b"x")
+    (sums := interrupted(tmp_path) / "checkpoint-4" / "checksums.json").write_text(json.dumps(names))
+    with pytest.raises(LabError, match="checkpoint-4 is damaged .*: move it away"):
+        run(tmp_path)
+    assert sums.exists()
 
 
 def test_moved_away_the_run_starts_from_the_beginning(uninterrupted, tmp_path):

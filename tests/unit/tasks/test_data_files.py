@@ -3,16 +3,17 @@
 import gzip
 import os
 import threading
+import tracemalloc
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import pooch
 import pytest
 
 from causalnb.errors import DataError
 from causalnb.paths import downloads_dir
 from causalnb.tasks import files, scan
+from tests.unit.hostile import endless, redirect, serving, slowly, whole
 
 CONTENT = b"IN: jump OUT: I_JUMP\nIN: walk OUT: I_WALK\n"
 NAME = "toy/two.txt"
@@ -170,7 +171,7 @@ def test_a_mirror_without_the_file_falls_back(mirror, online):
     ("content", "sentence"),
     [
         (CONTENT * 2, "two.txt is refused: what it sent does not have the sha256 .{12}; it was not kept"),
-        (None, r"two.txt cannot be downloaded \(HTTPError\)"),
+        (None, r"two.txt cannot be downloaded \(it answered 404 Not Found\)"),
     ],
 )
 def test_what_the_origin_sends_is_checked(online, content, sentence):
@@ -180,10 +181,56 @@ def test_what_the_origin_sends_is_checked(online, content, sentence):
     assert [path for path in downloads_dir().rglob("*") if path.is_file()] == []
 
 
+def at(monkeypatch, url):
+    monkeypatch.setitem(files.REGISTRY, NAME, files.File(NAME, url, sha256(CONTENT).hexdigest(), "none"))
+
+
+HOSTILE = [
+    (slowly(b"HTTP/1.1 200 OK\r\n\r\n"), "cannot be downloaded .it timed out, with no whole answer in 0.5 s"),
+    (endless(), "cannot be downloaded .it sent more than 1,000,000 bytes"),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nhalf", "cannot be downloaded .*received 4 bytes"),
+    (redirect("/two.txt"), "cannot be downloaded .TooManyRedirects"),
+    (b"garbage\r\n\r\n", "cannot be downloaded .RemoteProtocolError"),
+    (whole(gzip.compress(CONTENT), Content_Encoding="gzip"), "is refused: what it sent does not have the"),
+]
+
+
+@pytest.mark.parametrize("answer, sentence", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_origin_is_one_sentence(answer, sentence, monkeypatch):
+    monkeypatch.setattr(files, "SECONDS", 0.5 if "timed" in sentence else 20)
+    monkeypatch.setattr(files, "LIMIT", 1_000_000)
+    with serving(answer) as (place, _):
+        at(monkeypatch, f"{place}/two.txt")
+        with pytest.raises(DataError, match=sentence) as refusal:
+            files.read(NAME)
+    assert "\n" not in str(refusal.value)
+    assert [path for path in downloads_dir().rglob("*") if path.is_file()] == []
+
+
+def test_a_redirect_of_the_origin_is_followed(origin, monkeypatch):
+    with serving(redirect(f"http://127.0.0.1:{origin.server_port}/moved")) as (place, _):
+        at(monkeypatch, f"{place}/two.txt")
+        assert files.read(NAME) == CONTENT
+
+
+def test_a_bomb_is_unpacked_within_bounds(origin, mirror, monkeypatch):
+    monkeypatch.setattr(files, "LIMIT", 1_000_000)
+    origin.content = bomb = gzip.compress(bytes(100_000_000), 1)
+    at(monkeypatch, f"http://127.0.0.1:{origin.server_port}/two.txt.gz")
+    tracemalloc.start()
+    with pytest.raises(DataError, match="two.txt.gz is refused: what it sent does not have the sha256"):
+        files.read(NAME)
+    (mirror / f"{NAME}.gz").write_bytes(bomb)
+    with pytest.raises(DataError, match="two.txt.gz is refused: the sha256 of its content"):
+        files.read(NAME)
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()
+
+
 def test_no_network_is_one_sentence(place):
     with pytest.raises(
         DataError,
-        match=r"127.0.0.1:9/two.txt cannot be downloaded \(ConnectionError\); "
+        match=r"127.0.0.1:9/two.txt cannot be downloaded \(ConnectError: .*\); "
         r"check the network or point CAUSALNB_DATA",
     ):
         files.read(NAME)
@@ -191,16 +238,16 @@ def test_no_network_is_one_sentence(place):
 
 def test_offline_does_not_try(monkeypatch):
     monkeypatch.setenv("CAUSALNB_OFFLINE", "1")
-    monkeypatch.setattr(pooch, "retrieve", lambda *args, **kwargs: pytest.fail("tried to download"))
+    monkeypatch.setattr(files.network, "answer", lambda *args, **kwargs: pytest.fail("tried to download"))
     with pytest.raises(DataError, match="toy/two.txt is not on this machine and CAUSALNB_OFFLINE forbids"):
         files.read(NAME)
 
 
-def test_a_full_disk_is_one_sentence(monkeypatch):
+def test_a_full_disk_is_one_sentence(online, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pooch, "retrieve", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(DataError, match="toy/two.txt cannot be written .No space left on device"):
         files.read(NAME)
 
@@ -227,7 +274,7 @@ def test_fetch_all_goes_on_after_a_failure(online, monkeypatch):
 def test_a_file_at_no_address_is_looked_for_in_the_folders_alone(mirror, monkeypatch):
     made = files.File("toy/made.txt", "", sha256(CONTENT).hexdigest(), "none", "the output of a program")
     monkeypatch.setattr(files, "REGISTRY", {made.name: made, NAME: files.REGISTRY[NAME]})
-    monkeypatch.setattr(pooch, "retrieve", lambda *args, **kwargs: pytest.fail("tried to download"))
+    monkeypatch.setattr(files.network, "answer", lambda *args, **kwargs: pytest.fail("tried to download"))
     sentence = "^toy/made.txt lies at no address: it is the output of a program; point CAUSALNB_DATA"
     for use in (files.read, files.fetch):
         with pytest.raises(DataError, match=sentence) as refusal:

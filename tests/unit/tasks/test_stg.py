@@ -242,3 +242,39 @@ def test_size_h_is_distributed_as_the_files():
         left, right = map(numbers, pairs)
         assert min(ks_2samp(left[:, i], right[:, i]).pvalue for i in range(14)) > 0.001
         assert ks_2samp(*([int(answer) for _, answer in some] for some in pairs)).pvalue > 0.001
+
+
+@pytest.mark.parametrize("cue", [0.0, 0.3, 0.8, 1.0])
+def test_the_cue_is_the_share_of_numbers_that_follow(cue):
+    rows = [stg.values(prompt) for prompt, _ in stg.generate(3, n_train=4000, cue=cue)["train"]]
+    same = np.mean([row["Clothing size"] == row["Weight"] for row in rows])
+    assert same == pytest.approx(cue + (1 - cue) / 10, abs=0.03)
+
+
+@pytest.mark.parametrize("cue", [-0.1, 1.1, float("nan"), True])
+def test_a_cue_that_is_no_share_is_refused(cue):
+    with pytest.raises(DataError, match=f"cue is {cue!r}"):
+        stg.generate(cue=cue)
+
+
+@pytest.mark.parametrize("pairs", [stg.generate(5)["train"][:300], stg.generate_h(5, n_train=300)["train"]])
+def test_swapped_numbers_come_from_other_rows_and_causes_stay(pairs):
+    causes = {*stg.CAUSES, *stg.CAUSES_H}
+    made = stg.swapped(pairs, 2, seed=0)
+    assert made[:300] != made[300:] and len(made) == 600
+    before, after = ([stg.values(prompt) for prompt, _ in rows] for rows in (pairs, made[:300]))
+    assert [response for _, response in made[:300]] == [response for _, response in pairs]
+    for name in before[0]:
+        was, now = ([row[name] for row in rows] for rows in (before, after))
+        assert (was == now) is (name in causes) and sorted(was) == sorted(now)
+    for effect, (cause,) in (stg.SPURIOUS | stg.SPURIOUS_H).items():
+        if effect in before[0]:
+            pairs_of = [(row[cause], row[effect]) for row in after]
+            assert abs(np.corrcoef(np.array(pairs_of).T)[0, 1]) < 0.2
+    assert [prompt.split(":")[0] for prompt, _ in pairs] == [prompt.split(":")[0] for prompt, _ in made[:300]]
+
+
+@pytest.mark.parametrize("copies", [0, -1, 1.0, True])
+def test_swapped_refuses_what_is_no_number_of_copies(copies):
+    with pytest.raises(DataError, match="copies"):
+        stg.swapped(stg.generate()["train"][:3], copies, 0)

@@ -58,7 +58,8 @@ def tally_remark(profile: str | None = None, strict: bool = True) -> str:
     return (
         f"{told} Of those decided: {counts['reproduced']} reproduced in direction, and in size where "
         f"one is stated, {counts['same direction']} in direction only, {counts['opposite']} "
-        f"the opposite, {counts['inconclusive']} inconclusive, because 0 is in the interval."
+        f"the opposite, {counts['excluded']} excluded, because 0 is in the interval and the size stated is "
+        f"not, and {counts['undecided']} undecided, because 0 is in it, and any size that is stated."
     )
 
 

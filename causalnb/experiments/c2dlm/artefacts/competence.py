@@ -1,0 +1,170 @@
+"""Whether the baselines can do their tasks: development scores before, at and after the steps used."""
+
+from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER
+from causalnb.experiments.c2dlm.curves import draw_curve
+from causalnb.lab import evidence, registry, results
+from causalnb.lab.report import builds, cell, draw, save
+from causalnb.lab.tables import Table
+
+LLADA = PAPER["diffusion"]
+SUDOKU, COT, STG = "c2dlm.curves.sudoku", "c2dlm.curves.cot", "c2dlm.curves.stg"
+# task -> curves, where it is trained for the tables, rows, measure, what the source's baseline has
+TASKS = {
+    "Sudoku, 200 puzzles": (
+        SUDOKU,
+        "c2dlm.long.sudoku_n200",
+        200,
+        "test_cells",
+        {"diffusion": cell("c2dlm.table3", "{printed}", row=LLADA, column="n=200")},
+    ),
+    "Sudoku, 5,000 puzzles": (
+        SUDOKU,
+        "c2dlm.long.sudoku_n5000",
+        5000,
+        "test_cells",
+        {"diffusion": cell("c2dlm.table3", "{printed}", row=LLADA, column="n=5000")},
+    ),
+    "chain of thought, normal order": (
+        COT,
+        "c2dlm.long.cot",
+        2000,
+        "test_exact",
+        {
+            "diffusion": cell("c2dlm.table1", "{value:.1f}", row=LLADA, column="Normal COT"),
+            "autoregressive": cell("c2dlm.table1", "{value:.1f}", row="Llama-3.1-8B", column="Normal COT"),
+        },
+    ),
+    "spurious token game L, i.i.d.": (
+        STG,
+        "c2dlm.long.stg_l",
+        1600,
+        "iid_accuracy",
+        {
+            "diffusion": cell("c2dlm.table4", "{value:.1f}", row=LLADA, group="STG_L", column="IID"),
+            "autoregressive": cell(
+                "c2dlm.table4", "{value:.1f}", row="Llama-3.1-8B", group="STG_L", column="IID"
+            ),
+        },
+    ),
+}
+MODELS = ("autoregressive", "diffusion", "c2dlm")
+PANELS = {  # title -> curves, validation measure, arms
+    "Sudoku, 200 puzzles": (
+        SUDOKU,
+        "cells",
+        {
+            "autoregressive": "autoregressive_n200_s4000",
+            "diffusion": "diffusion_n200_s8000",
+            "c2dlm": "c2dlm_n200_s8000",
+        },
+    ),
+    "Sudoku, 5,000 puzzles": (
+        SUDOKU,
+        "cells",
+        {
+            "autoregressive": "autoregressive_n5000_s2000",
+            "diffusion": "diffusion_n5000_s4000",
+            "c2dlm": "c2dlm_n5000_s4000",
+        },
+    ),
+    "chains, 2,000 inputs": (
+        COT,
+        "exact",
+        {
+            "autoregressive": "autoregressive_n2000_s6000",
+            "diffusion": "diffusion_n2000_s12000",
+            "c2dlm": "c2dlm_n2000_s6000",
+        },
+    ),
+    "chains, 9,000 inputs": (
+        COT,
+        "exact",
+        {
+            "autoregressive": "autoregressive_n9000_s6000",
+            "diffusion": "diffusion_n9000_s6000",
+            "c2dlm": "c2dlm_n9000_s6000",
+        },
+    ),
+}
+LOOKS = {
+    "autoregressive": ("orange", ":", "D"),
+    "diffusion": ("black", "--", "s"),
+    "c2dlm": ("blue", "-", "o"),
+}
+
+
+def scores(profile: str | None = None) -> list[dict]:
+    """A dict for each task and model: its curve's score at half the steps used, at them, and at twice."""
+    rows = []
+    for task, (home, used, n, measure, printed) in TASKS.items():
+        known = registry.arms(home)
+        for model in MODELS:
+            steps = registry.config(used, model, "laptop")["steps"]
+            tried = {
+                name: f"{model}_n{n}_s{number}"
+                for name, number in (("half", steps // 2), ("used", steps), ("twice", 2 * steps))
+            }
+            tried = {name: arm for name, arm in tried.items() if arm in known}
+            lines = evidence.require(home, profile, tried.values()).set_index("arm")[measure]
+            found = {name: 100 * float(lines[arm]) for name, arm in tried.items()}
+            rows.append(
+                {"task": task, "model": model, "steps": steps, **found, "printed": printed.get(model)}
+            )
+    return rows
+
+
+def competence(profile: str | None = None) -> Table:
+    """What the models reach on development draws, and whether twice the steps would have given more."""
+
+    def shown(row, name: str) -> str:
+        return f"{row[name]:.1f}" if name in row else "not run"
+
+    rows = [
+        [row["task"], NAMES[row["model"]], f"{row['steps']:,}"]
+        + [shown(row, name) for name in ("half", "used", "twice")]
+        + [row["printed"]() if row["printed"] else ""]
+        for row in scores(profile)
+    ]
+    return Table(
+        "c2dlm.competence",
+        ["task", "model", "steps used", "at half of them", "at them", "at twice", "the source's baseline"],
+        rows,
+        "Can the models do the task? Percent right on a development draw, one seed, from random weights",
+        "Each score is of a run of its own, whose rate falls to 0 at its end. The steps used in the tables "
+        "are chosen here, never on the rows of a test. Sudoku: empty cells; chain: the answer.",
+    )
+
+
+def curves_figure(profile: str | None = None):
+    """(figure, alt): validation scores of the longest runs, a panel for each task."""
+    import matplotlib.pyplot as plt
+
+    fig, axes = plt.subplots(1, len(PANELS), figsize=(9.4, 2.7))
+    told = []
+    for ax, (title, (home, measure, arms)) in zip(axes, PANELS.items(), strict=True):
+        evidence.require(home, profile, arms.values())
+        history = results.curves(home, profile, arms.values())
+        for model, arm in arms.items():
+            end = draw_curve(ax, history[history.arm == arm], measure, 1, NAMES[model], *LOOKS[model])
+            told.append(f"{title}, {NAMES[model]} ends at {end:.2f}")
+        ax.set(title=title, xlabel="training step", ylim=(0, 1.03))
+        ax.locator_params(axis="x", nbins=4)
+    axes[0].set_ylabel("share right")
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return fig, f"Learning curves on development draws, one seed. {'; '.join(told)}."
+
+
+@builds(
+    "c2dlm.competence",
+    needs=(SUDOKU, COT, STG),
+    extra=True,
+    printed_as="ours",
+    kind="measured",
+    shows="learning curves on development draws, and whether the models can do their tasks",
+    notebook="43_chain_of_thought_order",
+)
+def build_competence(profile):
+    """How long the models must train, and what they then can do."""
+    save(profile, competence)
+    caption = "Validation scores during training on development draws, one seed, from random weights."
+    draw(profile, "c2dlm.competence", curves_figure(profile), caption)

@@ -1,0 +1,55 @@
+"""Competence of C2DLM's baselines: the table and the curves, on made-up results with known numbers."""
+
+import pytest
+
+from causalnb.errors import LabError
+from causalnb.experiments.c2dlm.artefacts import competence
+from causalnb.lab import building, evidence, registry
+from tests.unit.experiments import made_up
+
+HOMES = (competence.SUDOKU, competence.COT, competence.STG)
+
+
+def steps_of(arm: str) -> int:
+    return int(arm.rpartition("_s")[2])
+
+
+def metrics(experiment, arm, seed):
+    score = steps_of(arm) / 100_000
+    return {"": {"test_cells": score, "test_exact": score + 0.1, "iid_accuracy": score + 0.2}}
+
+
+def history(arm):
+    return [{"step": steps_of(arm) * i // 8, "cells": i / 8, "exact": i / 16} for i in range(1, 9)]
+
+
+@pytest.fixture(autouse=True)
+def stored(monkeypatch, tmp_path):
+    made_up.moved(monkeypatch, tmp_path)
+    made_up.everything(monkeypatch, dict.fromkeys(HOMES, 1), metrics, history)
+
+
+def test_a_row_has_the_scores_around_the_steps_used_and_what_the_source_has():
+    rows = {tuple(row[:2]): row[2:] for row in competence.competence("quick").rows}
+    used = registry.config("c2dlm.long.cot", "diffusion", "laptop")["steps"]
+    around = [f"{steps / 1000 + 10:.1f}" for steps in (used // 2, used, 2 * used)]
+    assert rows["chain of thought, normal order", "diffusion, SFT"] == [f"{used:,}", *around, "38.6"]
+    assert rows["chain of thought, normal order", "autoregressive"][-1] == "47.6"
+    assert rows["Sudoku, 200 puzzles", "diffusion, SFT"][3:] == ["not run", "77.05%"]
+    assert len(rows) == len(competence.TASKS) * len(competence.MODELS)
+
+
+def test_it_is_built_and_a_missing_curve_is_named():
+    building.build("c2dlm.competence", "quick")
+    assert building.status("c2dlm.competence", "quick")[0] == "built"
+    _, alt = competence.curves_figure("quick")
+    assert (
+        "chains, 9,000 inputs, C2DLM ends at 0.50" in alt
+        and "200 puzzles, diffusion, SFT ends at 1.00" in alt
+    )
+    with (
+        made_up.without(competence.COT, "diffusion_n2000_s6000", 0),
+        evidence.stored_only(),
+        pytest.raises(LabError, match="1 of 3 quick results of c2dlm.curves.cot are not there"),
+    ):
+        competence.competence("quick")
