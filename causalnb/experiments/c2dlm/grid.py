@@ -210,6 +210,8 @@ def arms(*names: str) -> dict[str, dict]:
         "autoregressive": {"model": "autoregressive"},
         "diffusion": {},
         "c2dlm": {"graph": "causal"},
+        "c2dlm_alpha30": {"graph": "causal", "alpha": 30.0},
+        "c2dlm_alpha30_gamma3": {"graph": "causal", "alpha": 30.0, "gamma": 3.0},
         "no_v": {"graph": "causal", "norm_index": "none"},
         "placebo": {"graph": "placebo"},
         "isolated": ISOLATED,
@@ -434,10 +436,22 @@ add(
 SCRATCH = {"pretrained": False, "base": {}, "learning_rate": 1e-3, "split_seed": 7}
 
 
+TRIED = ("autoregressive", "diffusion", "c2dlm")
+SHARP = ("c2dlm_alpha30", "c2dlm_alpha30_gamma3")  # among many keys three times the mean is little
+
+
 def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
     """An arm for each (name, rows, steps), evaluated eight times."""
     known = arms(
-        *GUIDED, "no_v", "isolated", "enforced", "half_enforced", "swapped", "half_swapped", "diffusion_base"
+        *GUIDED,
+        *SHARP,
+        "no_v",
+        "isolated",
+        "enforced",
+        "half_enforced",
+        "swapped",
+        "half_swapped",
+        "diffusion_base",
     )
     return {
         f"{name}_n{rows}_s{steps}": {
@@ -450,7 +464,6 @@ def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
     }
 
 
-TRIED = ("autoregressive", "diffusion", "c2dlm")
 add(
     "c2dlm.curves.sudoku",
     "Learning curves of 4x4 Sudoku from random weights, on another draw of puzzles",
@@ -528,7 +541,12 @@ add(
     "c2dlm.curves.chain",
     "Learning curves of chains over a graph that varies by row",
     "chain",
-    curve_arms(*((name, 20_000, 4000) for name in (*TRIED, "placebo", "enforced"))),
+    curve_arms(
+        *(
+            (name, 20_000, 4000)
+            for name in (*TRIED, *SHARP, "placebo", "isolated", "enforced", "half_enforced")
+        )
+    ),
     1,
     600,
     **SCRATCH,
@@ -594,7 +612,7 @@ for size, more in {
         f"c2dlm.long.stg_{size.lower()}",
         f"The spurious token game, {'20,000 people' if size == 'many' else f'size {size}'}, to competence",
         "stg",
-        arms(*GUIDED, "no_v", "isolated", "enforced", "swapped"),
+        arms(*GUIDED, "no_v", "isolated", "enforced", "swapped", "half_swapped"),
         3 if size == "H" else 5,
         more["steps"] / 11,
         **{**more, **LONG, "evaluate_every": more["steps"] // 20},
@@ -602,7 +620,7 @@ for size, more in {
 
 # Where guidance pays: the strength of the spurious cue, the number of rows, and what the model is told.
 REGIME = {"rows": (400, 1600, 6400), "cue": (0.5, 0.8, 0.95, 1.0)}
-TOLD = arms("diffusion", "placebo", "c2dlm", "isolated", "swapped", "enforced")
+TOLD = arms("diffusion", "placebo", "c2dlm", "isolated", "half_swapped", "enforced")
 add(
     "c2dlm.regime",
     "The spurious token game by strength of its cue, number of rows and guidance",

@@ -9,6 +9,9 @@ NAMES = {
     "placebo": "placebo graph",
     "no_v": "C2DLM without V",
     "isolated": "every concept isolated (ours)",
+    "enforced": "graph enforced, at test too (ours)",
+    "swapped": "swapped rows (ours)",
+    "half_swapped": "swapped rows, half enforced (ours)",
     "mutual": "cells decide each other (mutual)",
 }
 SFT = "diffusion"

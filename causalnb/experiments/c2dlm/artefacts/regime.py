@@ -1,0 +1,108 @@
+"""Where guidance pays on the spurious token game: strength of the spurious cue, number of rows, guidance."""
+
+from causalnb.experiments.c2dlm.artefacts.games import NAMES, SFT
+from causalnb.experiments.c2dlm.grid import REGIME, TOLD
+from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, in_percent, number
+
+HOME = "c2dlm.regime"
+GUIDED = [name for name in TOLD if name != SFT]
+POINTS = number(1)
+
+
+def trained(name: str, rows: int, cue: float):
+    """A model's arm in one cell of the map."""
+    return arm(HOME, f"{name}_n{rows}_cue{round(100 * cue)}")
+
+
+def _rows():
+    for name in TOLD:
+        for rows in REGIME["rows"]:
+            value = {f"{cue:g}": trained(name, rows, cue) for cue in REGIME["cue"]}
+            yield Row((NAMES[name], f"{rows:,}"), value)
+
+
+regime_table = Report(
+    "c2dlm.regime",
+    ["model", "rows", *(Measured(f"{cue:g}", in_percent("ood_accuracy"), POINTS) for cue in REGIME["cue"])],
+    _rows,
+    "The spurious token game, o.o.d. accuracy in % by the share of spurious numbers that follow their cause "
+    "in training",
+    "All models train 1,000 steps from random weights. At 1 a spurious number is as good as its cause, in "
+    "training; o.o.d. it is drawn on its own.",
+)
+
+
+def accuracies(name: str, profile: str | None = None):
+    """(rows, cues) o.o.d. accuracies of a model in percent, means over seeds."""
+    import numpy as np
+
+    def score(rows: int, cue: float) -> float:
+        return 100 * float(np.mean(trained(name, rows, cue).of("ood_accuracy", profile)))
+
+    return np.array([[score(rows, cue) for cue in REGIME["cue"]] for rows in REGIME["rows"]])
+
+
+def _panel(ax, values, title: str, shades: dict, signed: bool) -> None:
+    """Draw a map with its numbers; where `signed`, with a line around what is above 0."""
+    from causalnb.lab.figures import text_size
+
+    ax.imshow(values, origin="lower", aspect="auto", **shades)
+    for (row, column), value in ((place, values[place]) for place in _places(values)):
+        ax.text(column, row, f"{value:+.0f}" if signed else f"{value:.0f}", ha="center", va="center")
+    for row, column in _places(values) if signed else ():
+        for down, along in ((0, 1), (1, 0)):
+            other = row + down, column + along
+            inside = other[0] < values.shape[0] and other[1] < values.shape[1]
+            if inside and (values[row, column] > 0) != (values[other] > 0):
+                x, y = column + along / 2, row + down / 2
+                ends = ([x, x], [y - 0.5, y + 0.5]) if along else ([x - 0.5, x + 0.5], [y, y])
+                ax.plot(*ends, color="black", linewidth=2, linestyle="-", marker="")
+    ax.set_xticks(range(values.shape[1]), [f"{cue:g}" for cue in REGIME["cue"]])
+    ax.set_yticks(range(values.shape[0]), [f"{rows:,}" for rows in REGIME["rows"]])
+    ax.set_title(title, fontsize=text_size(9))
+    ax.grid(False)
+
+
+def _places(values):
+    return [(row, column) for row in range(values.shape[0]) for column in range(values.shape[1])]
+
+
+def regime_figure(profile: str | None = None):
+    """(figure, alt): o.o.d. accuracy of plain SFT, and what each guidance adds, by cue and rows."""
+    import matplotlib.pyplot as plt
+
+    plain = accuracies(SFT, profile)
+    fig, axes = plt.subplots(2, 3, figsize=(8.6, 4.6), sharex=True, sharey=True)
+    first, *others = axes.flat
+    _panel(first, plain, "diffusion, SFT:\naccuracy, %", {"cmap": "Greys", "vmin": 20, "vmax": 160}, False)
+    told = [f"Plain SFT has {plain.min():.0f} to {plain.max():.0f} %"]
+    for ax, name in zip(others, GUIDED, strict=True):
+        gain = accuracies(name, profile) - plain
+        shades = {"cmap": "PuOr_r", "vmin": -60, "vmax": 60}
+        title = NAMES[name].removesuffix(" (ours)")
+        _panel(ax, gain, f"{title}:\nminus SFT, points", shades, True)
+        above = sum(gain[place] > 0 for place in _places(gain))
+        told.append(
+            f"{NAMES[name]} adds {gain.min():+.0f} to {gain.max():+.0f} points, above 0 in {above} of "
+            f"{gain.size} cells"
+        )
+    fig.supxlabel("share of spurious numbers that follow their cause in training")
+    fig.supylabel("training rows")
+    return fig, f"Six maps by strength of the spurious cue and training rows. {'; '.join(told)}."
+
+
+@builds(
+    "c2dlm.regime",
+    regime_table,
+    extra=True,
+    printed_as="ours",
+    kind="measured",
+    shows="where guidance pays: cue, rows and guidance of the spurious token game",
+    notebook="44_sudoku_and_stg",
+)
+def regime(profile):
+    """What guidance adds out of distribution, by the strength of the cue and the number of rows."""
+    caption = (
+        "O.o.d. accuracy of plain SFT, and what guidance adds to it; a thick line parts gains from losses."
+    )
+    draw(profile, "c2dlm.regime", regime_figure(profile), caption)

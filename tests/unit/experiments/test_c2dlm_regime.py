@@ -1,0 +1,47 @@
+"""The map of where guidance pays, on made-up results with known numbers."""
+
+import pytest
+
+from causalnb.experiments.c2dlm.artefacts import regime
+from causalnb.lab import building
+from tests.unit.experiments import made_up
+
+LEVEL = {
+    "diffusion": 0.5,
+    "placebo": 0.4,
+    "c2dlm": 0.6,
+    "isolated": 0.5,
+    "half_swapped": 0.9,
+    "enforced": 0.97,
+}
+
+
+def level(arm: str) -> float:
+    """C2DLM is above SFT where the cue is at least .95, below elsewhere."""
+    name, rows, cue = arm.rsplit("_", 2)
+    turned = -1 if name == "c2dlm" and int(cue.removeprefix("cue")) < 95 else 1
+    return 0.5 + turned * (LEVEL[name] - 0.5) + int(rows.removeprefix("n")) / 100_000
+
+
+@pytest.fixture(autouse=True)
+def stored(monkeypatch, tmp_path):
+    made_up.moved(monkeypatch, tmp_path)
+    made_up.everything(
+        monkeypatch, {regime.HOME: 2}, lambda id, arm, seed: {"ood": {"accuracy": level(arm) + 0.01 * seed}}
+    )
+
+
+def test_the_map_has_a_cell_for_each_cue_and_number_of_rows():
+    plain, guided = (regime.accuracies(name, "quick") for name in ("diffusion", "c2dlm"))
+    assert plain.shape == (3, 4) and plain[0].tolist() == pytest.approx([50.9] * 4)
+    assert (guided - plain)[2].tolist() == pytest.approx([-10, -10, 10, 10])
+
+
+def test_it_is_built_and_says_where_guidance_pays():
+    building.build("c2dlm.regime", "quick")
+    assert building.status("c2dlm.regime", "quick")[0] == "built"
+    _, alt = regime.regime_figure("quick")
+    assert "C2DLM adds -10 to +10 points, above 0 in 6 of 12 cells" in alt
+    assert "placebo graph adds -10 to -10 points, above 0 in 0 of 12 cells" in alt
+    rows = [row for row in regime.regime_table("quick").rows if row[0] == "C2DLM"]
+    assert [row[1] for row in rows] == ["400", "1,600", "6,400"] and rows[0][2].startswith("40.9 ")
