@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable
 
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+DEEPEST = 1000  # layers of a decoder
 
 
 def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords):
@@ -34,8 +36,16 @@ def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords):
     return (model, info) if asked else model
 
 
+def check_depth(config: object) -> None:
+    """ValueError for a configuration of a number of layers that no decoder has."""
+    depth = getattr(config, "num_hidden_layers", 1)
+    if type(depth) is not int or not 1 <= depth <= DEEPEST:
+        raise ValueError(f"num_hidden_layers is {depth!r}: give a whole number from 1 to {DEEPEST}")
+
+
 def decoder(where, **keywords):
-    """The causal language model in a folder or on the hub; ValueError as `whole` and `tokenizer`."""
+    """The causal language model in a folder or on the hub; ValueError as the others here."""
+    check_depth(_own_code(AutoConfig.from_pretrained, where, trust_remote_code=False))
     return _own_code(whole, AutoModelForCausalLM.from_pretrained, where, trust_remote_code=False, **keywords)
 
 

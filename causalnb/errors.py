@@ -2,11 +2,19 @@
 
 
 class CausalnbError(Exception):
-    """One clear sentence for the reader; the command line prints it in one line and exits with 2."""
+    """One clear sentence for the reader; the command line prints it in one line and exits with `code`."""
+
+    code = 2
 
 
 class LabError(CausalnbError):
     """A profile, experiment, result, run, table or figure that cannot be used as asked."""
+
+
+class FileError(LabError):
+    """A file at hand that cannot be read or written, or is not as it was written."""
+
+    code = 1
 
 
 class DataError(CausalnbError, ValueError):

@@ -12,14 +12,26 @@ from causalnb.errors import LabError
 TEMPORARY = {"quick"}  # profiles whose numbers and figures are never kept beside the evidence
 
 
-def _moved(variable: str) -> Path | None:
-    return Path(os.environ[variable]).expanduser().resolve() if os.environ.get(variable) else None
+def given(named: str | Path, by: str) -> Path:
+    """The path that a user names with an option or a variable; LabError if it is none."""
+    try:
+        place = Path(named).expanduser()
+        place.resolve().exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise LabError(f"{by} is {str(named)!r}, which is no path ({error}): give another.") from error
+    return place
+
+
+def moved(variable: str) -> Path | None:
+    """The path that an environment variable names, None where it is not set; LabError if it is no path."""
+    named = os.environ.get(variable)
+    return given(named, variable).resolve() if named else None
 
 
 def root() -> Path:
     """$CAUSALNB_HOME, or the checkout that holds this package, or the working directory."""
     checkout = Path(__file__).resolve().parent.parent
-    return _moved("CAUSALNB_HOME") or (checkout if (checkout / "pyproject.toml").exists() else Path.cwd())
+    return moved("CAUSALNB_HOME") or (checkout if (checkout / "pyproject.toml").exists() else Path.cwd())
 
 
 def paper_dir() -> Path:
@@ -29,13 +41,13 @@ def paper_dir() -> Path:
 
 def cache_dir() -> Path:
     """Checkpoints and logs: $CAUSALNB_CACHE or data/cache."""
-    return _moved("CAUSALNB_CACHE") or root() / "data" / "cache"
+    return moved("CAUSALNB_CACHE") or root() / "data" / "cache"
 
 
 def downloads_dir() -> Path:
     """Downloaded data files: $CAUSALNB_CACHE/downloads or data/downloads."""
-    moved = _moved("CAUSALNB_CACHE")
-    return moved / "downloads" if moved else root() / "data" / "downloads"
+    cache = moved("CAUSALNB_CACHE")
+    return cache / "downloads" if cache else root() / "data" / "downloads"
 
 
 def notebooks_dir() -> Path:
@@ -59,12 +71,12 @@ def _aside(profile: str) -> Path | None:
 
 def results_dir(profile: str) -> Path:
     """Our numbers: $CAUSALNB_RESULTS/<profile> or data/results/<profile>; quick: a temporary folder."""
-    return (_moved("CAUSALNB_RESULTS") or (_aside(profile) or root() / "data") / "results") / profile
+    return (moved("CAUSALNB_RESULTS") or (_aside(profile) or root() / "data") / "results") / profile
 
 
 def probes_dir(profile: str) -> Path:
     """What arms computed in their first steps: $CAUSALNB_PROBES/<profile> or data/probes/<profile>."""
-    return (_moved("CAUSALNB_PROBES") or root() / "data" / "probes") / profile
+    return (moved("CAUSALNB_PROBES") or root() / "data" / "probes") / profile
 
 
 def models_dir(profile: str) -> Path:
@@ -74,7 +86,7 @@ def models_dir(profile: str) -> Path:
 
 def figures_dir(profile: str) -> Path:
     """Figures, tables, their manifest: $CAUSALNB_FIGURES or figures; quick: a temporary folder."""
-    return _moved("CAUSALNB_FIGURES") or (_aside(profile) or root()) / "figures"
+    return moved("CAUSALNB_FIGURES") or (_aside(profile) or root()) / "figures"
 
 
 def shown(path: Path) -> str:

@@ -13,9 +13,9 @@ from peft import PeftModel, get_peft_model
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
-from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
-from causalnb.checkpoints import whole
+from causalnb.checkpoints import check_depth, whole
 
 
 def check_settings(kind: type[PretrainedConfig], settings: Iterable[str], given: Iterable[str] = ()) -> None:
@@ -29,6 +29,13 @@ def check_settings(kind: type[PretrainedConfig], settings: Iterable[str], given:
     every = signature(PretrainedConfig.__init__).parameters
     if unknown := set(settings) - set(known) - set(every):
         raise ValueError(f"there is no setting {sorted(unknown)[0]!r}: give {', '.join(known)}")
+
+
+def base_configuration(given: PretrainedConfig | Mapping | None) -> PretrainedConfig | None:
+    """The configuration of a base, made from a checkpoint's settings; ValueError as check_depth."""
+    config = AutoConfig.for_model(**given) if isinstance(given, Mapping) else given
+    check_depth(config)
+    return config
 
 
 def unwrap(decoder: nn.Module) -> tuple[nn.Module, dict | None]:

@@ -13,7 +13,7 @@ from transformers import AutoConfig, PretrainedConfig
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from causalnb.attention import tap
-from causalnb.wrapping import DecoderWrapper
+from causalnb.wrapping import DecoderWrapper, base_configuration
 
 from .diffusion import WEIGHTS, logits_at, loss_at_masked, mask_in_order, mask_tokens
 from .forms import MASS_ATTENTION
@@ -54,8 +54,7 @@ class MaskedDiffusionConfig(PretrainedConfig):
         base_adapter: dict | None = None,
         **kwargs,
     ):
-        if isinstance(base_config, dict):
-            base_config = AutoConfig.for_model(**base_config)
+        base_config = base_configuration(base_config)
         mask_token_id = int(mask_token_id) if isinstance(mask_token_id, Integral) else mask_token_id
         self.base_config, self.mask_token_id, self.weight = base_config, mask_token_id, weight
         self.reattention, self.gamma, self.base_adapter = reattention, gamma, base_adapter

@@ -4,6 +4,8 @@ from inspect import signature
 
 from transformers import PretrainedConfig
 
+from causalnb.checkpoints import DEEPEST
+
 from .loss import MODES, MarkovBlanketLoss
 from .patterns import PATTERNS
 from .values import ACTIVATIONS, GCN_MODES
@@ -112,11 +114,14 @@ class CausalTransformerConfig(PretrainedConfig):
             )
         if relative < 0:
             raise ValueError(f"relative is {relative}: choose a distance in tokens, or 0 for none")
-        if min(encoder_layers, decoder_layers) < 1:
+        if not all(1 <= layers <= DEEPEST for layers in (encoder_layers, decoder_layers)):
             raise ValueError(
                 f"there are {encoder_layers} encoder and {decoder_layers} decoder layers: "
-                "choose 1 or more of each"
+                f"choose 1 or more of each, and at most {DEEPEST}"
             )
+        for name, value in {"vocab_size": vocab_size, "type_vocab_size": type_vocab_size}.items():
+            if value < 1:
+                raise ValueError(f"{name} is {value}: choose 1 or more")
         if not isinstance(causal_weight, (int, float)) or not 0 <= causal_weight < float("inf"):
             raise ValueError(f"causal_weight is {causal_weight}: choose a number from 0 on")
         if causal_ramp is not None and not (

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from causalnb.cli.common import Dataset, Json, Split, evaluate, one_training, say, show, train
+from causalnb.paths import given
 
 
 @train.command("sci")
@@ -60,6 +61,7 @@ def train_sci(
         bf16,
         lora,
     )
+    output = given(output, "--output")
     with one_training() as (say, progress):
         sci.train_sci(settings, output, say, progress)
         say(
@@ -81,6 +83,7 @@ def evaluate_sci(
     from causalnb.apps import sci
 
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    checkpoint = given(checkpoint, "--checkpoint")
     found = sci.evaluate_sci(checkpoint, dataset, split, rows, decoded)
     if json_:
         return say(found)

@@ -1,5 +1,6 @@
 """What all commands share: the application, options, and what is printed."""
 
+import errno
 import faulthandler
 import json
 import os
@@ -15,7 +16,7 @@ import typer
 
 from causalnb.errors import CausalnbError
 
-EXIT_FAILED, EXIT_REFUSED = 1, 2
+EXIT_FAILED = 1
 STOPPED = "causalnb: stopped; the same command, without --fresh, goes on from here."
 LINE_SECONDS = 10.0  # between two lines on what is not done yet
 STOP_SECONDS = 4.5  # after a signal; what has not ended by then is left, and the process with it
@@ -26,12 +27,23 @@ class Course(typer.core.TyperGroup):
     """Prints what is wrong with a request in one line, without a traceback."""
 
     def invoke(self, ctx):
-        """Runs the command; a CausalnbError exits with 2, Ctrl-C with 1."""
+        """Runs the command; a CausalnbError exits with its code, Ctrl-C and an unusable file with 1."""
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
         except CausalnbError as error:
             typer.echo(f"causalnb: {error}", err=True)
-            raise typer.Exit(EXIT_REFUSED) from None
+            raise typer.Exit(error.code) from None
+        except OSError as error:
+            if error.filename is None:  # standard output takes no more
+                with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+                    os.dup2(nowhere.fileno(), sys.stdout.fileno())
+            if error.errno != errno.EPIPE:  # whoever read it has gone, and asks for no reason
+                what = error.filename or "standard output"
+                typer.echo(f"causalnb: {what} cannot be used: {error.strerror or error}.", err=True)
+            raise typer.Exit(EXIT_FAILED) from None
         except KeyboardInterrupt:
             typer.echo(STOPPED, err=True)
             raise typer.Exit(EXIT_FAILED) from None

@@ -1,6 +1,7 @@
 """Commands on the course: reproduce, lab."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from causalnb.cli.common import EXIT_FAILED, Fresh, Jobs, Profile, app, show, st
 from causalnb.cli.reports import buildable
 from causalnb.errors import CausalnbError, LabError
 from causalnb.lab import building, evidence, files, profiles, registry, results
+from causalnb.lab.records import parsed
 from causalnb.paths import TEMPORARY, cache_dir, notebooks_dir, shown
 
 NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
@@ -28,11 +30,11 @@ CellTimeout = Annotated[
 def stated(book: Path) -> float:
     """The seconds that a notebook says it takes in its first cell, 60 where it does not say."""
     try:
-        text = "".join(json.loads(book.read_text(encoding="utf-8"))["cells"][0]["source"])
+        text = "".join(parsed(book.read_bytes())["cells"][0]["source"])
     except (OSError, ValueError, LookupError, TypeError):
         return 60.0
-    said = re.search(r"(\w+) minutes?\b( and a half)?", text)
-    number = said and (NUMBERS.get(said[1]) or (int(said[1]) if said[1].isdigit() else 1))
+    said = re.search(r"(\w{1,9}) minutes?\b( and a half)?", text)
+    number = said and (NUMBERS.get(said[1]) or (int(said[1]) if said[1].isdecimal() else 1))
     return 60.0 * (number + bool(said[2]) / 2) if said else 60.0
 
 
@@ -42,8 +44,8 @@ class Schedule:
     def __init__(self, profile: str, guesses: dict[str, float]):
         self.file = cache_dir() / "reproduce" / f"{profile}.json"
         try:
-            self.took = {name: float(seconds) for name, seconds in json.loads(self.file.read_text()).items()}
-        except (OSError, ValueError, TypeError, AttributeError):
+            self.took = {name: float(seconds) for name, seconds in parsed(self.file.read_bytes()).items()}
+        except (OSError, ValueError, TypeError):
             self.took = {}
         self.left = {name: self.took.get(name, guess) for name, guess in guesses.items()}
         self.now, self.since = "", time.monotonic()
@@ -77,6 +79,8 @@ def reproduce(
     What was never built because its results are still to come is named, and is no failure. Outputs that vary
     from run to run stay as they are stored unless --fresh, and so do those for which data are missing.
     """
+    if cell_timeout is not None and not math.isfinite(cell_timeout):
+        raise LabError(f"--cell-timeout is {cell_timeout}: give seconds.")
     with stoppable():
         _reproduce(profile, jobs, fresh, cell_timeout)
 

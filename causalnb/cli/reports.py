@@ -14,7 +14,7 @@ from causalnb.cli.common import EXIT_FAILED, Ids, Profile, app
 from causalnb.errors import CausalnbError
 from causalnb.lab import building, evidence, manifest, profiles, registry
 from causalnb.lab.tables import requested
-from causalnb.paths import shown
+from causalnb.paths import given, shown
 
 
 class TableFormat(StrEnum):
@@ -83,7 +83,7 @@ def listed(text: str | None) -> list[str]:
 
 def inches(text: str | None) -> float | None:
     """A length such as 5.5in, 14cm, 345pt (LaTeX's) or 5.5 in inches; CausalnbError if it is none."""
-    match = re.fullmatch(r"([0-9.]+)\s*(in|cm|mm|pt|)", text.strip()) if text else None
+    match = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)\s*(in|cm|mm|pt|)", text.strip()) if text else None
     if match is None and text:
         raise CausalnbError(f"--width {text!r} is no length: write 5.5in, 14cm or 345pt.")
     per_inch = {"in": 1.0, "": 1.0, "cm": 2.54, "mm": 25.4, "pt": 72.27}
@@ -110,10 +110,13 @@ def tables(
     with ExitStack() as stack:
         request = stack.enter_context(requested(keep, fit, longtable))
         if out or keep or fit or longtable:
-            folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            stack.enter_context(manifest.aside(folder.expanduser().absolute(), suffixes))
+            folder = given(out or stack.enter_context(tempfile.TemporaryDirectory()), "--out")
+            stack.enter_context(manifest.aside(folder.absolute(), suffixes))
         files, failed = rebuild(ids, suffixes, profile)
-        print("\n".join(str(file) if out else file.read_text() for file in files), end="\n" if out else "")
+        print(
+            "\n".join(str(file) if out else file.read_text(encoding="utf-8") for file in files),
+            end="\n" if out else "",
+        )
     for why in request.left_out:
         typer.echo(f"left out: {why}", err=True)
     raise typer.Exit(EXIT_FAILED if failed or request.left_out and not files else 0)
@@ -141,7 +144,7 @@ def figures(
         stack.enter_context(figures.requested(formats, style, inches(width)))
         if out:
             suffixes = {f".{format}" for format in formats}
-            stack.enter_context(manifest.aside(out.expanduser().absolute(), suffixes))
+            stack.enter_context(manifest.aside(given(out, "--out").absolute(), suffixes))
         files, failed = rebuild(ids, {f".{format}" for format in (*formats, "svg", "png")}, profile)
     for file in files:
         if file.suffix.removeprefix(".") in formats:

@@ -8,8 +8,10 @@ import typer
 
 from causalnb.cli.common import EXIT_FAILED, Extras, Json, Profile, Source, app, say, show, tally
 from causalnb.errors import DataError, LabError
-from causalnb.lab import building, manifest, registry
+from causalnb.lab import manifest, registry
 from causalnb.paths import figures_dir, shown
+
+NOT_MADE = {"files": (), "paper": []}  # what the manifest has of an artefact that was not made
 
 
 def place(artefact: registry.Artefact) -> str:
@@ -31,29 +33,36 @@ def list_(
 
     Unverified: built, from results whose code has changed since; causalnb verify compares the numbers.
     """
+    from causalnb.lab import doctor
+
     items = registry.artefacts(extras)
     sources = sorted({item.source for item in items})
     if source is not None and source not in sources:
         raise LabError(f"there is no source {source!r}: there are {', '.join(sources)}.")
-    made, rows = manifest.entries("laptop"), []
+    items = [item for item in items if source in (None, item.source)]
+    states, problems = doctor.artefacts(items)
+    made = manifest.entries("laptop") if "unreadable" not in {status for status, _ in states.values()} else {}
+    rows = []
     for item in items:
-        if source in (None, item.source):
-            status, reason = building.status(item.id)
-            files = made[item.id]["files"] if status != "missing" else ()
-            rows.append(
-                {
-                    "id": item.id,
-                    "source": item.source,
-                    "printed_as": item.printed_as,
-                    "shows": item.shows,
-                    "kind": item.kind,
-                    "status": status,
-                    "reason": reason,
-                    "notebook": place(item),
-                    "files": [shown(figures_dir("laptop") / name) for name in files],
-                }
-            )
-    failed = strict and any(row["status"] != "built" for row in rows)
+        status, reason = states[item.id]
+        entry = made.get(item.id, NOT_MADE) if status != "missing" else NOT_MADE
+        rows.append(
+            {
+                "id": item.id,
+                "source": item.source,
+                "printed_as": item.printed_as,
+                "shows": item.shows,
+                "kind": item.kind,
+                "status": status,
+                "reason": reason,
+                "notebook": place(item),
+                "files": [shown(figures_dir("laptop") / name) for name in entry["files"]],
+                "paper": entry["paper"],
+            }
+        )
+    for problem in problems:
+        typer.echo(f"causalnb: {problem}", err=True)
+    failed = bool(problems) or strict and any(row["status"] != "built" for row in rows)
     if json_:
         say(rows)
         raise typer.Exit(EXIT_FAILED if failed else 0)
@@ -71,11 +80,9 @@ def list_(
             for row in rows
         ],
     )
-    counts = Counter(row["status"] for row in rows)
-    print(
-        f"{len(rows)} artefacts: "
-        + tally({key: counts[key] for key in ("built", "unverified", "stale", "missing")})
-    )
+    counts = Counter({key: 0 for key in ("built", "unverified", "stale", "missing")})
+    counts.update(row["status"] for row in rows)
+    print(f"{len(rows)} artefacts: {tally(counts)}")
     raise typer.Exit(EXIT_FAILED if failed else 0)
 
 
@@ -92,7 +99,9 @@ def doctor(profile: Profile = None, json_: Json = False) -> None:
     except DataError as error:
         found["data"] = {}
         found["problems"].append(str(error))
-    found["artefacts"] = dict(Counter(building.status(item.id)[0] for item in registry.artefacts()))
+    states, problems = doctor.artefacts(registry.artefacts())
+    found["artefacts"] = dict(Counter(status for status, _ in states.values()))
+    found["problems"] = list(dict.fromkeys([*found["problems"], *problems]))
     found["problems"] += [state for state in found["data"].values() if state not in {"ok", "missing"}]
     if json_:
         say(found)

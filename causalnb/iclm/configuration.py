@@ -5,6 +5,8 @@ from inspect import signature
 
 from transformers import AutoConfig, PretrainedConfig
 
+from causalnb.wrapping import base_configuration
+
 from .aggregation import LatentAggregation, LogitAggregation, ProbabilityAggregation
 from .independence import check_estimator
 from .routing import NORMS, ROUTERS
@@ -64,8 +66,7 @@ class ICLMConfig(PretrainedConfig):
         router_norm: str = "running",
         **kwargs,
     ):
-        if isinstance(base_config, dict):
-            base_config = AutoConfig.for_model(**base_config)
+        base_config = base_configuration(base_config)
         self.base_config, self.num_modules = base_config, num_modules
         self.lora, self.weights = _over(LORA, lora, "lora"), _over(WEIGHTS, weights, "weights")
         self.router, self.router_settings = router, router_settings or {}

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from causalnb.errors import LabError
+from causalnb.paths import moved
 
 TINY = "tiny"  # the base of this name is made on the spot, with a tokenizer trained on the task
 SPEED = 1.5e14  # operations a second that a large GPU reaches in 16 bits, about half of what it is sold with
@@ -11,9 +12,9 @@ SPEED = 1.5e14  # operations a second that a large GPU reaches in 16 bits, about
 
 def downloaded(name: str) -> Path:
     """The folder of a base: `name` if it is one, or $CAUSALNB_BASES/name, else a snapshot from the hub."""
-    mirror = os.environ.get("CAUSALNB_BASES")
-    for folder in (Path(name), *([Path(mirror) / name] if mirror else [])):
-        if folder.is_dir():
+    mirror = moved("CAUSALNB_BASES")
+    for folder in (Path(name), *([mirror / name] if mirror else [])):
+        if os.path.isdir(folder):
             return folder
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError

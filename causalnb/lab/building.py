@@ -1,12 +1,13 @@
 """Makes tables and figures from stored results, and says of each whether it is what the results give."""
 
+import os
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import LabError, sentence
-from causalnb.lab import codebase, evidence, manifest, profiles, registry, results
-from causalnb.paths import figures_dir, paper_dir
+from causalnb.lab import codebase, evidence, manifest, paper, profiles, registry, results
+from causalnb.paths import figures_dir
 
 
 def status(artefact_id: str, profile: str = "laptop") -> tuple[str, str]:
@@ -18,7 +19,7 @@ def status(artefact_id: str, profile: str = "laptop") -> tuple[str, str]:
     if not item.build:
         return "missing", "no builder yet"
     entry, folder = manifest.entries(profile).get(item.id), figures_dir(profile)
-    present = [name for name in (entry or {"files": ()})["files"] if (folder / name).is_file()]
+    present = [name for name in (entry or {"files": ()})["files"] if os.path.isfile(folder / name)]
     states = [results.states(id, profile) for id in item.needs]
     wanted = {job: state for one in states for job, (state, _) in one.items()}
     short = [job for job, state in wanted.items() if state not in results.USABLE]
@@ -37,7 +38,7 @@ def status(artefact_id: str, profile: str = "laptop") -> tuple[str, str]:
             return "stale", f"{name} is gone"
         if sha256((folder / name).read_bytes()).hexdigest() != digest:
             return "stale", f"{name} was changed after it was made"
-    if entry["results"] != origin(item, profile):
+    if entry["results"] != origin(item, profile, entry["paper"]):
         return "stale", "what it is made from has changed since"
     if not codebase.index().holds(**entry["code"]):
         return "stale", "the code that makes it has changed since"
@@ -46,12 +47,9 @@ def status(artefact_id: str, profile: str = "laptop") -> tuple[str, str]:
     return "built", f"{len(wanted)} results, {len(present)} files"
 
 
-def origin(item: registry.Artefact, profile: str) -> str | None:
-    """Digest of what an artefact is made from: results, and its source's claims."""
-    path = paper_dir() / "claims.csv"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    claims = [line for line in lines if line.startswith(f"{item.source}.")]
-    return results.digest(item.needs, profile, claims)
+def origin(item: registry.Artefact, profile: str, read: Iterable[str]) -> str | None:
+    """Digest of what an artefact is made from: results, its source's claims, and `read` of data/paper."""
+    return results.digest(item.needs, profile, paper.used({*read, f"claims.csv {item.source}"}))
 
 
 def build(artefact_id: str, profile: str | None = None) -> list[Path]:
@@ -62,11 +60,17 @@ def build(artefact_id: str, profile: str | None = None) -> list[Path]:
     if not item.build:
         raise LabError(f"{artefact_id} has no builder yet: it cannot be made.")
     with figures.style(), figures.closed(), manifest.building(item, profile) as made:
-        with evidence.stored_only(), evidence.unchanged(), codebase.recorded() as called:
+        with (
+            evidence.stored_only(),
+            evidence.unchanged(),
+            codebase.recorded() as called,
+            paper.noted() as read,
+        ):
             item.build(profile)
         if not made.alts:
             raise LabError(f"the builder of {artefact_id} saved nothing: call save_figure or save_table.")
-        made.results, made.code = origin(item, profile), codebase.described(codebase.current().called(called))
+        made.results, made.paper = origin(item, profile, read), sorted(read)
+        made.code = codebase.described(codebase.current().called(called))
     return made.paths()
 
 

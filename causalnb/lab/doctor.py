@@ -5,11 +5,11 @@ import platform
 import shutil
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from causalnb.errors import LabError
-from causalnb.lab import profiles, registry, results, runner, weights
+from causalnb.errors import FileError, LabError
+from causalnb.lab import building, probes, profiles, registry, results, runner, weights
 from causalnb.lab.records import installed
 from causalnb.paths import models_dir, results_dir, root, shown
 
@@ -20,23 +20,24 @@ def packages() -> list[dict]:
 
     path = root() / "pyproject.toml"
     try:
-        project = tomllib.loads(path.read_text())["project"]
-    except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
+        project = tomllib.loads(path.read_bytes().decode())["project"]
+        extras = {"": project["dependencies"], **project["optional-dependencies"]}
+        needs = [(extra, Requirement(line)) for extra, lines in extras.items() for line in lines]
+    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise LabError(f"{shown(path)} cannot be read ({error}): run causalnb in its checkout.") from None
     found = []
-    for extra, lines in {"": project["dependencies"], **project["optional-dependencies"]}.items():
-        for need in map(Requirement, lines):
-            version = installed(need.name)
-            inside = version is not None and need.specifier.contains(version, prereleases=True)
-            found.append(
-                {
-                    "name": need.name,
-                    "extra": extra,
-                    "range": str(need.specifier),
-                    "installed": version,
-                    "ok": inside,
-                }
-            )
+    for extra, need in needs:
+        version = installed(need.name)
+        inside = version is not None and need.specifier.contains(version, prereleases=True)
+        found.append(
+            {
+                "name": need.name,
+                "extra": extra,
+                "range": str(need.specifier),
+                "installed": version,
+                "ok": inside,
+            }
+        )
     return found
 
 
@@ -90,6 +91,36 @@ def work(profile: str | None = None) -> list[dict]:
     return table
 
 
+def damaged(ids: Iterable[str], profile: str | None = None) -> list[str]:
+    """What is wrong with the files at hand of experiments: results, probes, and what registers them."""
+    ids = dict.fromkeys(ids)
+    found = [
+        reason for id in ids for kind, reason in results.states(id, profile).values() if kind == "unreadable"
+    ]
+    for file in [probes.path(id, arm) for id in ids for arm in registry.arms(id)]:
+        try:
+            probes.read(file.parent.name, file.stem)
+        except FileError as error:
+            found.append(str(error))
+    return list(dict.fromkeys([*registry.unread(), *found]))
+
+
+def artefacts(items: Iterable[registry.Artefact]) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """({id: (status, reason)}, what is wrong with the files that say so); status as `building.status` has it.
+
+    An artefact of which nothing can be said, as the manifest is damaged, is "unreadable".
+    """
+    items = list(items)
+    found, problems = {}, damaged(need for item in items for need in item.needs)
+    for item in items:
+        try:
+            found[item.id] = building.status(item.id)
+        except FileError as error:
+            found[item.id] = "unreadable", str(error)
+            problems.append(str(error))
+    return found, list(dict.fromkeys(problems))
+
+
 def _kept(file: Path) -> Callable:
     return lambda: weights.check(file, f"causalnb run {file.name.partition('_')[0]}.base")
 
@@ -114,5 +145,5 @@ def report(profile: str | None = None) -> dict:
         "machine": here,
         "packages": needs,
         "work": work(scale.name),
-        "problems": problems,
+        "problems": problems + damaged(one.id for one in registry.experiments()),
     }

@@ -1,6 +1,7 @@
 """Figures that look the same every time: one style, colours for all eyes, byte-identical files, alt text."""
 
 import io
+import os
 import re
 import shutil
 import tempfile
@@ -17,7 +18,7 @@ from matplotlib import ticker
 
 from causalnb.errors import LabError
 from causalnb.lab import fitting, latex, manifest
-from causalnb.paths import shown
+from causalnb.paths import given, shown
 
 COLOURS = {
     "blue": "#0072B2",
@@ -102,7 +103,7 @@ def requested(
 
 def _settings(style: str | Path) -> dict:
     house = STYLES / f"{style}.mplstyle"
-    path = house if house.is_file() else Path(style).expanduser()
+    path = house if os.path.isfile(house) else given(style, "--style")
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in STYLES.glob("*.mplstyle")))
         raise LabError(f"there is no style {str(style)!r}: use {known}, or the path of a file of settings.")

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from hashlib import file_digest
 from pathlib import Path, PureWindowsPath
 
-from causalnb.errors import LabError
+from causalnb.errors import FileError, LabError
 from causalnb.paths import shown
 from causalnb.writing import write_whole
 
@@ -30,11 +30,11 @@ def below(folder: Path, name: str) -> Path:
     return path
 
 
-def disk_error(path: Path, error: OSError) -> LabError:
+def disk_error(path: Path, error: OSError) -> FileError:
     """The sentence for a file that could not be written."""
     why = "the disk is full" if error.errno in FULL else error.strerror or str(error)
     todo = "free some space" if error.errno in FULL else "make the folder writable"
-    return LabError(
+    return FileError(
         f"{shown(path)} could not be written because {why}: {todo} and run the same command "
         "again; what was there before is untouched."
     )

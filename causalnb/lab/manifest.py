@@ -1,6 +1,7 @@
 """figures/manifest.json: the files of each artefact, what they show, and the results they were made from."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -8,12 +9,17 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from causalnb.errors import LabError
-from causalnb.lab import codebase, files, profiles, registry
-from causalnb.lab.records import short
+from causalnb.errors import FileError, LabError
+from causalnb.lab import codebase, files, profiles, records, registry
 from causalnb.paths import figures_dir, shown
 
-FIELDS = {"files", "alt", "caption", "profile", "results", "needs", "code", "checksum"}
+FIELDS = {
+    **dict.fromkeys(("alt", "caption", "profile", "checksum"), str),
+    **dict.fromkeys(("files", "code"), dict),
+    **dict.fromkeys(("needs", "paper"), list),
+    "results": str | None,
+}
+READ = re.compile(r"[\w-]+\.csv( \w+)?")  # below data/paper, and the source whose rows are used
 NO_CODE = {"units": "", "edges": ""}
 RECORDED = {".md", ".tex", ".csv", ".svg", ".png"}  # other formats lie beside these, on request
 
@@ -28,6 +34,7 @@ class Build:
     alts: list[str] = field(default_factory=list)
     captions: list[str] = field(default_factory=list)
     results: str | None = None
+    paper: list[str] = field(default_factory=list)  # what was read of data/paper
     code: Mapping[str, str] = field(default_factory=lambda: NO_CODE)
 
     def path(self, name: str) -> Path:
@@ -92,22 +99,27 @@ def present(id: str, suffix: str, profile: str | None = None) -> bool:
 def entries(profile: str | None = None) -> dict:
     """The manifest by artefact id, empty if there is none.
 
-    LabError naming it if it is damaged, or names a file that lies elsewhere.
+    FileError naming it if it is damaged, or names a file that lies elsewhere.
     """
     folder = figures_dir(profiles.current(profile).name)
     path = folder / "manifest.json"
     try:
-        found = json.loads(path.read_bytes())
-        for entry in found.values():
-            if {*entry, "checksum"} != FIELDS:
-                raise ValueError("an entry is incomplete")
-            for name in dict(entry["files"]):
+        found = records.parsed(path.read_bytes())
+        for id, entry in found.items():
+            if not isinstance(entry, dict) or set(entry) != set(FIELDS):
+                raise ValueError(f"the entry of {id} is incomplete")
+            wrong = [name for name, kind in FIELDS.items() if not isinstance(entry[name], kind)]
+            wrong += [name for name in ("files", "code") if not records.is_texts(entry[name])]
+            wrong += ["paper" for name in entry["paper"] if not READ.fullmatch(str(name))]
+            if wrong or set(entry["code"]) != set(NO_CODE):
+                raise ValueError(f"{min(wrong, default='code')} of {id} is not as a manifest has it")
+            for name in entry["files"]:
                 files.below(folder, name)
         return found
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise LabError(
+    except (OSError, ValueError) as error:
+        raise FileError(
             f"{shown(path)} is damaged ({error}): restore it from git, or delete it and run "
             "`causalnb figures`."
         ) from None
@@ -115,7 +127,9 @@ def entries(profile: str | None = None) -> dict:
 
 def checksum(entry: Mapping) -> str:
     """16 hex digits of an entry, but for its checksum."""
-    return short(json.dumps({name: entry[name] for name in FIELDS - {"checksum"}}, sort_keys=True))
+    return records.short(
+        json.dumps({name: entry[name] for name in FIELDS if name != "checksum"}, sort_keys=True)
+    )
 
 
 def _commit(build: Build, whole: bool) -> None:
@@ -142,6 +156,7 @@ def _commit(build: Build, whole: bool) -> None:
             "profile": build.profile,
             "needs": list(item.needs),
             "results": build.results,
+            "paper": build.paper,
             "code": dict(build.code),
         }
         known[item.id]["checksum"] = checksum(known[item.id])

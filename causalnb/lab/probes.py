@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
 
-from causalnb.errors import LabError, sentence
+from causalnb.errors import FileError, LabError, sentence
 from causalnb.lab import codebase, files, registry
-from causalnb.lab.records import canonical, installed, plain, short
+from causalnb.lab.records import installed, is_texts, parsed, plain, sealed, unsealed
 from causalnb.paths import probes_dir, shown
 
 COMMAND = [sys.executable, "-c", "from causalnb.lab import probes; probes.main()"]
@@ -37,7 +37,14 @@ LIBRARIES = ("torch", "transformers")
 RTOL, ACROSS = 1e-5, 1e-3  # with the same versions of the libraries, and across versions
 TINY = 1e-7  # numbers below this are equal: rounding has no relative size at 0
 PROFILE = "laptop"  # whose settings are probed: all profiles run the same code
-FIELDS = {"experiment", "arm", "version", "config", "numbers", "versions", "verified", "date", "seconds"}
+FIELDS = {
+    **dict.fromkeys(("experiment", "arm", "date"), str),
+    **dict.fromkeys(("config", "numbers", "versions"), dict),
+    "version": int,
+    "verified": list,
+    "seconds": float,
+}
+ENTRY = {*LIBRARIES, "units", "edges", "missed"}  # of `verified`
 _probing: ContextVar["Probing | None"] = ContextVar("probing", default=None)
 
 
@@ -81,7 +88,7 @@ def path(experiment: str, arm: str) -> Path:
 
 
 def read(experiment: str, arm: str) -> dict | None:
-    """The stored probe, None if there is none; LabError naming a damaged file."""
+    """The stored probe, None if there is none; FileError naming a damaged file."""
     file = path(experiment, arm)
     try:
         kept = file.stat()
@@ -92,7 +99,7 @@ def read(experiment: str, arm: str) -> dict | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise LabError(
+        raise FileError(
             f"{shown(file)} is damaged ({error}): restore it from git, or delete it and run "
             f"`causalnb verify {experiment} --make`."
         ) from None
@@ -102,26 +109,26 @@ def read(experiment: str, arm: str) -> dict | None:
 @codebase.unrecorded
 def _parsed(file: Path, *version: int) -> dict:
     """The probe in a file, which is read again when its inode, time or size changes."""
-    record = json.loads(file.read_bytes())
-    if not isinstance(record, dict) or set(record) - {"checksum"} != FIELDS:
-        raise ValueError("it is not as a probe is")
-    if record.pop("checksum", None) != short(canonical(record)):
-        raise ValueError("it was changed after it was written")
+    record = unsealed(parsed(file.read_bytes()), "probe", FIELDS)
+    for entry in record["verified"]:
+        if not is_texts(entry) or set(entry) != ENTRY:
+            raise ValueError("verified is not as a probe has it")
     return record
 
 
 def write(record: dict) -> Path:
     """Store a probe, a field a line."""
-    record = {**record, "checksum": short(canonical(record))}
-    lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
     target = path(record["experiment"], record["arm"])
-    files.write_atomic(target, f"{{\n{lines}\n}}\n".encode())
+    files.write_atomic(target, sealed(record))
     return target
 
 
 def state(experiment: str, arm: str) -> tuple[bool, str]:
     """(whether the code and libraries of today gave the arm's numbers, one-line reason)."""
-    probe = read(experiment, arm)
+    try:
+        probe = read(experiment, arm)
+    except FileError as error:
+        return False, str(error)
     if probe is None:
         return False, "it has no probe yet"
     if probe["version"] != registry.experiment(experiment).version:

@@ -1,6 +1,5 @@
 """What there is to run and to build: experiments, and every table and figure of the sources with status."""
 
-import csv
 import difflib
 import functools
 import importlib
@@ -14,9 +13,8 @@ from types import UnionType
 from typing import get_args, get_origin, get_type_hints
 
 import causalnb
-from causalnb.errors import LabError
-from causalnb.lab import profiles
-from causalnb.paths import paper_dir, shown
+from causalnb.errors import FileError, LabError
+from causalnb.lab import paper, profiles
 
 ID = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
 NAME = re.compile(r"[A-Za-z0-9_+-]+")
@@ -82,6 +80,7 @@ class Artefact:
 
 _experiments: dict[str, Experiment] = {}
 _artefacts: dict[str, Artefact] = {}
+_unread: dict[str, FileError] = {}  # by module
 
 
 def _place(function: Callable) -> tuple[str, str]:
@@ -169,14 +168,25 @@ def artefact(
 
 
 def load_all() -> None:
-    """Import every module of causalnb.CATALOGUES, which registers what it holds."""
+    """Import every module of causalnb.CATALOGUES, which registers what it holds; see `unread`."""
     for catalogue in causalnb.CATALOGUES:
         package = importlib.import_module(catalogue)
         for module in pkgutil.walk_packages(package.__path__, f"{catalogue}."):
-            importlib.import_module(module.name)
+            if module.name not in _unread:
+                try:
+                    importlib.import_module(module.name)
+                except FileError as error:
+                    _unread[module.name] = error
+
+
+def unread() -> list[str]:
+    """What is wrong with the files for want of which modules could not be imported."""
+    return list(map(str, _unread.values()))
 
 
 def _unknown(kind: str, id: str, known: Iterable[str]) -> LabError:
+    if _unread:  # it may be in one of them
+        return next(iter(_unread.values()))
     close = difflib.get_close_matches(id, known := sorted(known), 3, 0.5)
     few = len(known) <= 12
     there = f"there are {', '.join(known) or 'none yet'}" if few else "`causalnb list` names them"
@@ -259,16 +269,15 @@ def same_settings(id: str, stored: Mapping, now: Mapping) -> bool:
 def artefacts(extras: bool = False) -> list[Artefact]:
     """The artefacts of data/paper/artefacts.csv with their builders, in order; `extras`: our own too."""
     load_all()
-    path = paper_dir() / "artefacts.csv"
-    try:
-        with open(path, newline="", encoding="utf-8") as file:
-            columns = ("id", "source", "printed as", "what it shows", "kind", "notebook")
-            printed = [Artefact(*(row[name] or "" for name in columns)) for row in csv.DictReader(file)]  # type: ignore[arg-type]
-    except (OSError, KeyError, UnicodeDecodeError) as error:
-        raise LabError(f"{shown(path)} is no list of artefacts ({error}): restore it from git.") from error
+    columns = ("id", "source", "printed as", "what it shows", "kind", "notebook")
+    printed = [Artefact(*(row[name] for name in columns)) for row in paper.rows(paper.LISTED, columns)]  # type: ignore[arg-type]
+    if not printed:
+        raise paper.damaged(paper.LISTED, "it lists no artefact")
     ours = {a.id for a in _artefacts.values() if a.extra}
     if lost := set(_artefacts) - ours - {a.id for a in printed}:
-        raise LabError(f"the builder of {min(lost)!r} has no row in {shown(path)}: add it, or extra=True.")
+        raise LabError(
+            f"the builder of {min(lost)!r} has no row in data/paper/{paper.LISTED}: add it, or extra=True."
+        )
     found = []
     for a in printed:
         made = _artefacts.get(a.id)

@@ -20,7 +20,6 @@
 on results, on a profile or on a file of the paper is a function of the profile, wherever a text may stand.
 """
 
-import csv
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,10 +28,9 @@ from functools import wraps
 from itertools import chain
 
 from causalnb.errors import LabError
-from causalnb.lab import evidence, registry, verdicts
+from causalnb.lab import evidence, paper, registry, verdicts
 from causalnb.lab.statistics import Summary, mean_ci, sign_flip
-from causalnb.lab.tables import Table, estimate, paper, percent, points, save_table
-from causalnb.paths import paper_dir
+from causalnb.lab.tables import Table, estimate, percent, points, printed, save_table
 
 # ------------------------------------------------------------------------------- how values become a cell
 
@@ -230,7 +228,7 @@ def cell(id: str, text: str = "{printed}", join: str | None = None, **where: str
     """
 
     def read(profile=None):
-        lines = paper(id)
+        lines = printed(id.replace(".", "_", 1))
         for name, wanted in where.items():
             lines = lines[lines[name] == wanted]
         if not len(lines) or len(lines) > 1 and join is None:
@@ -271,11 +269,9 @@ def _decided_by(claim: Mapping[str, str]) -> list[str]:
 
 def claims_of(source: str, artefact_id: str | None = None) -> list[dict[str, str]]:
     """The rows of claims.csv as texts, without pandas; none if there is no file."""
-    path = paper_dir() / "claims.csv"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [
         claim
-        for claim in csv.DictReader(lines)
+        for claim in paper.rows("claims.csv", ("id", "source", "artefact"), source)
         if claim["source"] == source and artefact_id in (None, claim["artefact"])
     ]
 

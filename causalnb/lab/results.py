@@ -1,7 +1,6 @@
 """The store of measured numbers: a JSON per (experiment, arm, seed) with what it was made from."""
 
 import functools
-import json
 import math
 import platform
 import subprocess
@@ -11,9 +10,9 @@ from pathlib import Path
 from statistics import median
 
 import causalnb
-from causalnb.errors import LabError
+from causalnb.errors import FileError, LabError
 from causalnb.lab import codebase, files, probes, profiles, registry
-from causalnb.lab.records import canonical, installed, plain, short
+from causalnb.lab.records import canonical, installed, parsed, plain, sealed, short, unsealed
 from causalnb.paths import TEMPORARY, results_dir, root, shown
 
 SCHEMA = 2
@@ -116,16 +115,14 @@ def write(result: Result) -> Path:
                 "rename one."
             )
         columns[name] = what
-    record["checksum"] = short(canonical(record))
-    lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
     target = path(result.experiment, result.arm, result.seed, result.profile)
-    files.write_atomic(target, f"{{\n{lines}\n}}\n".encode())
+    files.write_atomic(target, sealed(record))
     return target
 
 
 @codebase.unrecorded
 def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Result:
-    """The stored result; LabError naming the file if it is absent, damaged or of another schema."""
+    """The stored result; LabError naming the file if it is absent, FileError if it is not as written here."""
     file, profile = path(experiment, arm, seed, profile), profiles.current(profile).name
     redo = f"causalnb run {experiment} --profile {profile}"
     try:
@@ -135,15 +132,15 @@ def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Re
         raise LabError(f"there is no result {shown(file)}: make it with `{redo}`.") from None
     except (OSError, ValueError) as error:
         why = f"{shown(file)} is damaged ({error})"
-        raise LabError(f"{why}: restore it from git, or delete it and `{redo}`.") from None
+        raise FileError(f"{why}: restore it from git, or delete it and `{redo}`.") from None
     if isinstance(result, int | str | None):
         older = isinstance(result, int) and result < SCHEMA
-        raise LabError(
+        raise FileError(
             f"{shown(file)} has schema {result!r} and this causalnb reads {SCHEMA}: "
             f"{'' if older else 'update causalnb, or '}delete it and `{redo}`."
         )
     if (result.experiment, result.arm, result.seed, result.profile) != (experiment, arm, seed, profile):
-        raise LabError(
+        raise FileError(
             f"{shown(file)} holds {result.experiment} {result.arm} seed {result.seed} of "
             f"{result.profile}: put it back where it belongs and `{redo}`."
         )
@@ -154,26 +151,34 @@ def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Re
 @codebase.unrecorded
 def _parsed(file: Path, *version: int) -> Result | int | str | None:
     """The result in a file, which is read again when its inode, time or size changes; or its other schema."""
-    record = json.loads(file.read_bytes())
-    if not isinstance(record, dict):
-        raise ValueError("it holds no record")
+    record = parsed(file.read_bytes())
     if record.get("schema") != SCHEMA:
-        return record.get("schema")
-    checksum = record.pop("checksum", None)
-    shape = {field.name: field.type for field in fields(Result)}
-    wrong = [name for name in {*shape, *record} if type(record.get(name)) is not shape.get(name)]
-    if wrong or checksum != short(canonical(record)):
-        why = f"{min(wrong)} is not as a result has it" if wrong else "it was changed after it was written"
-        raise ValueError(why)
-    return Result(**record)
+        schema = record.get("schema")
+        return schema if isinstance(schema, int | None) else str(schema)
+    shape: dict = {field.name: field.type for field in fields(Result)}
+    result = Result(**unsealed(record, "result", shape))
+    for row in result.rows:
+        if not isinstance(row, list) or [*map(type, row)][:2] != [str, str] or not _is_value(*row[2:]):
+            raise ValueError(f"{row!r} is no row [cell, measure, value]")
+    if not all(isinstance(line, dict) for line in result.history):
+        raise ValueError("a line of its history is no object")
+    return result
+
+
+def _is_value(*values) -> bool:
+    return len(values) == 1 and type(values[0]) in (int, float, type(None))
 
 
 def _look(experiment: str, arm: str, seed: int, profile: str | None) -> tuple[str, str, Result | None]:
-    if not path(experiment, arm, seed, profile).exists():
+    try:
+        path(experiment, arm, seed, profile).stat()
+    except FileNotFoundError:
         return "missing", "not run yet", None
+    except OSError:
+        pass  # reading it says why
     try:
         result = read(experiment, arm, seed, profile)
-    except LabError as error:
+    except FileError as error:
         return "unreadable", str(error), None
     if not registry.same_settings(experiment, result.config, registry.config(experiment, arm, profile)):
         return "stale", "its settings have changed since", result
@@ -183,10 +188,7 @@ def _look(experiment: str, arm: str, seed: int, profile: str | None) -> tuple[st
         if result.code != codebase.index().digest:
             return "stale", "the code has changed since", result
         return "fresh", f"measured {result.date[:10]}", result
-    try:
-        good, reason = probes.state(experiment, arm)
-    except LabError as error:
-        return "unverified", str(error), result
+    good, reason = probes.state(experiment, arm)
     return ("fresh", f"measured {result.date[:10]}", result) if good else ("unverified", reason, result)
 
 
@@ -219,7 +221,7 @@ def estimate(experiment: str, arm: str, profile: str | None = None) -> float:
     spec, measured = registry.experiment(experiment), {}
     for other in spec.arms:
         for file in path(experiment, other, 0, profile).parent.glob("seed*.json"):
-            if file.stem[4:].isdigit():
+            if file.stem[4:].isdecimal():
                 kind, reason, result = _look(experiment, other, int(file.stem[4:]), profile)
                 if result and "settings" not in reason:
                     measured.setdefault(other, []).append(result.cpu_seconds)

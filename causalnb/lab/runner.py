@@ -21,6 +21,7 @@ from causalnb.lab import codebase, files, probes, profiles, records, registry, r
 from causalnb.paths import cache_dir, shown
 
 COMMAND = [sys.executable, "-m", "causalnb.lab.runner"]
+MOST_SEEDS = 10_000
 CLOCK_SECONDS = 5.0  # how often the time spent is noted, so that a resumed run counts all of it
 
 
@@ -42,9 +43,12 @@ def plan(
 ) -> list[Job]:
     """The results that `ids` (experiments, artefacts, sources; None: all) ask for; `seeds`: count or list."""
     chosen = registry.resolve(ids) if ids is not None else [e.id for e in registry.experiments()]
-    wanted = range(seeds) if isinstance(seeds, int) else None if seeds is None else list(dict.fromkeys(seeds))
-    if wanted is not None and (not len(wanted) or min(wanted) < 0):
+    counted = range(min(seeds, MOST_SEEDS + 1)) if isinstance(seeds, int) else seeds
+    wanted = None if counted is None else list(dict.fromkeys(counted))
+    if wanted is not None and (not wanted or min(wanted) < 0):
         raise LabError(f"seeds={seeds!r} asks for no run: give a count of at least 1, or seeds from 0 on.")
+    if wanted is not None and max(wanted) >= MOST_SEEDS:
+        raise LabError(f"seeds={seeds!r} is too much: give at most {MOST_SEEDS}, or seeds below that.")
     found = []
     for id in chosen:
         for arm in registry.arms(id):

@@ -1,15 +1,16 @@
 """Tables as a reader wants them: Markdown, LaTeX and CSV from the same cells."""
 
 import csv
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
 
 from causalnb.errors import LabError
 from causalnb.lab import latex, manifest
+from causalnb.lab import paper as papers
 from causalnb.lab.statistics import Summary
 from causalnb.paths import paper_dir, shown
 
@@ -88,7 +89,7 @@ class Table:
 
     def csv(self) -> str:
         """Columns and cells only."""
-        out = io.StringIO()
+        out = StringIO()
         csv.writer(out, lineterminator="\n").writerows(self._cells(header=True))
         return out.getvalue()
 
@@ -138,18 +139,22 @@ def save_table(table: Table, profile: str | None = None) -> list[Path]:
     return manifest.save(table.id, content, alt, table.caption, profile)  # type: ignore[arg-type]
 
 
-def printed(name: str):
-    """DataFrame of data/paper/<name>.csv; LabError naming what there is."""
+def printed(name: str, source: str = ""):
+    """DataFrame of data/paper/<name>.csv; LabError naming what there is.
+
+    source: the one whose rows alone are used, so that a change of others is none.
+    """
     import pandas as pd
 
-    path = paper_dir() / f"{name}.csv"
+    file = f"{name}.csv"
     try:
-        return pd.read_csv(path, keep_default_na=False, na_values=[""])  # "None" may be a row's name
+        text = StringIO(papers.text(file, source))
+        return pd.read_csv(text, keep_default_na=False, na_values=[""])  # "None" may be a row's name
     except FileNotFoundError:
         known = ", ".join(sorted(file.stem for file in paper_dir().glob("*.csv"))) or "no file"
-        raise LabError(f"there is no {shown(path)}: there is {known}.") from None
-    except (OSError, ValueError) as error:
-        raise LabError(f"{shown(path)} cannot be read ({error}): restore it from git.") from error
+        raise LabError(f"there is no {shown(paper_dir() / file)}: there is {known}.") from None
+    except ValueError as error:
+        raise papers.damaged(file, error) from error
 
 
 def paper(id: str):

@@ -69,7 +69,7 @@ def claims(source: str | None = None):
     """DataFrame of data/paper/claims.csv, or of one source in it."""
     from causalnb.lab.tables import printed
 
-    found = printed("claims")
+    found = printed("claims", source or "")
     if source is None:
         return found
     if source not in set(found["source"]):

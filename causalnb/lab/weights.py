@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
-from causalnb.errors import LabError
+from causalnb.errors import FileError, LabError
 from causalnb.lab import files
 from causalnb.paths import shown
 
@@ -20,7 +20,7 @@ def digest(file: Path) -> str:
     try:
         return beside.read_text(encoding="ascii").partition(" ")[0] if beside.exists() else ""
     except (OSError, ValueError) as error:
-        raise LabError(f"{shown(beside)} cannot be read ({error}): restore it from git.") from error
+        raise FileError(f"{shown(beside)} cannot be read ({error}): restore it from git.") from error
 
 
 def check(file: Path, command: str) -> bytes:
@@ -30,9 +30,9 @@ def check(file: Path, command: str) -> bytes:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise LabError(f"{shown(file)} cannot be read ({error}): make it readable.") from error
+        raise FileError(f"{shown(file)} cannot be read ({error}): make it readable.") from error
     if sha256(data).hexdigest() != digest(file):
-        raise LabError(
+        raise FileError(
             f"{shown(file)} is damaged: its sha256 is not the one in {_sums(file).name}. Restore both from "
             f"git, or make them again with `{command}`."
         )
@@ -76,7 +76,7 @@ def load_weights(model, file: Path, command: str):
     try:
         weights = {name: value.to(torch.float32) for name, value in load(check(file, command)).items()}
     except SafetensorError as error:
-        raise LabError(f"{shown(file)} holds no weights ({error}): {again}.") from error
+        raise FileError(f"{shown(file)} holds no weights ({error}): {again}.") from error
     wanted = _first_names(model)
     for name in (*wanted, *weights):
         if name not in weights:

@@ -4,6 +4,8 @@ import math
 
 from transformers import AutoConfig, PretrainedConfig
 
+from causalnb.wrapping import base_configuration
+
 from .content import PROJECTIONS
 
 
@@ -38,8 +40,7 @@ class SCIConfig(PretrainedConfig):
         base_adapter: dict | None = None,
         **kwargs,
     ):
-        if isinstance(base_config, dict):
-            base_config = AutoConfig.for_model(**base_config)
+        base_config = base_configuration(base_config)
         self.base_config = base_config
         self.n_structural_slots = n_structural_slots
         self.n_structural_layers = n_structural_layers

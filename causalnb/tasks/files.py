@@ -18,7 +18,7 @@ from pathlib import Path
 
 from causalnb import network
 from causalnb.errors import DataError
-from causalnb.paths import downloads_dir
+from causalnb.paths import downloads_dir, moved
 from causalnb.tasks.registry import REGISTRY, File
 from causalnb.writing import write_whole
 
@@ -96,14 +96,13 @@ def _checked(name: str) -> tuple[Path, bytes]:
 def _folders() -> list[Path]:
     """Where copies may lie."""
     folders = [downloads_dir()]
-    mirror = os.environ.get("CAUSALNB_DATA")
-    if mirror:
-        if not Path(mirror).is_dir():
+    if mirror := moved("CAUSALNB_DATA"):
+        if not mirror.is_dir():
             raise DataError(
-                f"CAUSALNB_DATA is {mirror!r}, which is no folder; point it at a mirror of "
-                f"the data files or unset it."
+                f"CAUSALNB_DATA is {os.environ['CAUSALNB_DATA']!r}, which is no folder; point it at a mirror "
+                "of the data files or unset it."
             )
-        folders.insert(0, Path(mirror))
+        folders.insert(0, mirror)
     return folders
 
 

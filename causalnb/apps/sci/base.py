@@ -7,7 +7,7 @@ from causalnb.tasks import scan
 
 from .settings import Settings
 
-TINY = re.compile(r"tiny(?::(\d+))?")
+TINY = re.compile(r"tiny(?::([0-9]{1,9}))?")
 
 
 def tiny_llama(layers: int = 3, width: int = 64, heads: int = 4, words: int = len(scan.VOCABULARY)):
@@ -39,12 +39,16 @@ def base_and_tokenizer(name: str):
     from transformers.utils import logging
 
     from causalnb import checkpoints
+    from causalnb.checkpoints import DEEPEST
 
     logging.disable_progress_bar()
     if tiny := TINY.fullmatch(name):
-        if tiny[1] == "0":
-            raise LabError("--base-model tiny:0 has no layers: give at least 1.")
-        return tiny_llama(int(tiny[1] or 3)), scan.tokenizer()
+        depth = int(tiny[1] or 3)
+        if not 1 <= depth <= DEEPEST:
+            raise LabError(
+                f"--base-model {name} has {depth or 'no'} layers: give at least 1, at most {DEEPEST}."
+            )
+        return tiny_llama(depth), scan.tokenizer()
     try:
         tokenizer = checkpoints.tokenizer(name)
         base = checkpoints.decoder(name, dtype=torch.float32)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from causalnb.errors import LabError, sentence
+from causalnb.errors import FileError, LabError, sentence
 from causalnb.lab import files
+from causalnb.lab.records import parsed
 from causalnb.paths import shown
 
 from .settings import Settings, option
@@ -19,19 +20,35 @@ RECORD, CHECKPOINTS, STAGED = "training.json", "checkpoints", "saving"  # in the
 CHECKSUMS = "checksums.json"
 READ = {".json", ".safetensors", ".jinja", ".model", ".txt", ".bin"}  # what from_pretrained may read
 SCHEMA = 1
+WRITTEN = {"settings": dict, "finished": bool, "history": list}
+
+
+def _as_written(name: str, record: dict):
+    """A part of a record; ValueError where it is not as `write_record` leaves it."""
+    value = record[name]
+    good = type(value) is WRITTEN[name]
+    if good and name == "settings":
+        good = all(isinstance(value.get(text), str) for text in ("base_model", "dataset", "split"))
+    elif good and name == "history":
+        measured = ("step", "validation", "test_sample")
+        good = all(isinstance(line.get(part), (int, float)) for line in value for part in measured)
+        good = good and bool(value or not record["finished"])
+    if not good:
+        raise ValueError(f"{name} is not as a training leaves it")
+    return value
 
 
 def read_record(folder: Path) -> dict | None:
     """What a training wrote into its folder, None if there is nothing; LabError if it is not readable."""
     try:
-        record = json.loads((folder / RECORD).read_bytes())
+        record = parsed((folder / RECORD).read_bytes())
         if record["schema"] != SCHEMA:
             raise ValueError(f"schema {record['schema']}, this version reads {SCHEMA}")
-        return {name: record[name] for name in ("schema", "settings", "finished", "history")}
+        return {"schema": SCHEMA, **{name: _as_written(name, record) for name in WRITTEN}}
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LabError(
+    except (OSError, ValueError, KeyError) as error:
+        raise FileError(
             f"{shown(folder / RECORD)} cannot be read ({sentence(error)}): choose another --output."
         ) from error
 

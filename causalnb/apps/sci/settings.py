@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from causalnb.errors import LabError
 from causalnb.tasks import scan
 
+MOST = 10**8  # of whatever is counted
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -42,6 +44,10 @@ class Settings:
         for name in ("scl_weight", "seed", "lora"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise LabError(f"{option(name)} is {getattr(self, name)}: give 0 or more, and finite.")
+        for name in ("epochs", "batch_size", "max_steps", "lora"):
+            value = getattr(self, name)
+            if value is not None and value > MOST:
+                raise LabError(f"{option(name)} is {value}: give at most {MOST}.")
         if self.seed > 2**32 - 1:
             raise LabError(f"--seed is {self.seed}: give at most {2**32 - 1}.")
         if self.learning_rate is not None and not 0 < self.learning_rate < 1:
@@ -64,6 +70,6 @@ def layers(text: str | None) -> tuple[int, ...] | None:
     """Layers from a text, "6,11,16" -> (6, 11, 16), in order, each once; LabError for anything else."""
     if text is None:
         return None
-    if not re.fullmatch(r"\s*\d+\s*(,\s*\d+\s*)*", text):
+    if not re.fullmatch(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*)*", text):
         raise LabError(f"--cbm-layers is {text!r}: give layers, counted from 0, such as 6,11,16.")
     return tuple(sorted({int(number) for number in text.split(",")}))

@@ -1,6 +1,7 @@
 """Train SCI on SCAN over a base model, going on where an interrupted training stopped."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -36,6 +37,16 @@ class Prepared:
     def steps(self) -> int:
         """How many batches there are."""
         return len(self.batches)
+
+
+def launched(variable: str, alone: int) -> int:
+    """What accelerate told this process by a variable; LabError for what it does not tell."""
+    told = os.environ.get(variable, str(alone))
+    if not re.fullmatch(r"[0-9]{1,6}", told):
+        raise LabError(
+            f"{variable} is {told!r} and no count of processes: unset it, or use accelerate launch."
+        )
+    return int(told)
 
 
 def prepare(settings: Settings, processes: int = 1) -> Prepared:
@@ -90,7 +101,7 @@ def train_sci(
     left as it is. Started by accelerate, the processes share each batch and the first one writes. LabError
     for a folder with another training, and for settings that do not fit the base, the data or the processes.
     """
-    rank, processes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    rank, _, processes = (launched(*one) for one in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", 1)))
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with owned(output) if rank == 0 else nullcontext():
         try:

@@ -7,21 +7,21 @@ again on another machine changes what is registered, and little is read for it. 
 Where a choice changes, the runs that depend on it are stale: run them, and this again, until nothing changes.
 """
 
-import json
 from pathlib import Path
 
-from causalnb.errors import LabError
+from causalnb.errors import FileError
+from causalnb.lab.records import parsed
 
 FILE = Path(__file__).with_name("chosen.json")
 NAMES = {"used", "gcn_used", "entropies", "on_trial", "blanket", "compared", "spreads", "spread_used"}
 
 
 def read() -> dict:
-    """The choices, by NAMES; LabError where one is missing."""
+    """The choices, by NAMES; FileError where one is missing."""
     try:
-        found = json.loads(FILE.read_text(encoding="utf-8"))
+        found = parsed(FILE.read_bytes())
     except (OSError, ValueError) as error:
-        raise LabError(f"{FILE.name} holds no choices ({error}): restore it from git.") from error
+        raise FileError(f"{FILE.name} holds no choices ({error}): restore it from git.") from error
     if missing := NAMES - set(found):
-        raise LabError(f"{FILE.name} lacks {min(missing)!r}: restore it from git, or give a first value.")
+        raise FileError(f"{FILE.name} lacks {min(missing)!r}: restore it from git, or give a first value.")
     return found

@@ -185,7 +185,7 @@ def test_finished_rows_functions_of_the_profile_and_notes():
 def test_an_artefact_is_registered_with_what_its_reports_need(monkeypatch, tmp_path):
     monkeypatch.setattr(registry, "_artefacts", dict(registry._artefacts))
     monkeypatch.setenv("CAUSALNB_FIGURES", str(tmp_path))
-    monkeypatch.setattr(building, "origin", lambda item, profile: "")
+    monkeypatch.setattr(building, "origin", lambda *_: "")
     shown = Report("c2dlm.made_up", ["", Measured("x", "score")], [Row("a", A)], "Made up")
     import matplotlib.pyplot as plt
 

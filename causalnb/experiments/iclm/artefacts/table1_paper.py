@@ -30,16 +30,20 @@ def shares_of(items: int, digits: int = 3) -> set[float]:
     return {round(k / items, digits) for k in range(items + 1)}
 
 
-@lru_cache(None)
 def implied_items(most: int = 500) -> tuple[int, int, int]:
     """(items, cells that are a share of them, cells): the size of test that explains the starred cells best.
 
     The best is the one by which so many fits are the least likely by luck: each three-digit number fits with
     the frequency of shares among all of them.
     """
+    scores = printed_scores()
+    return _explained(tuple(value for row in starred() for value in scores[row].values()), most)
+
+
+@lru_cache(None)
+def _explained(values: tuple[float, ...], most: int) -> tuple[int, int, int]:
     from scipy.stats import binom
 
-    values = [value for row in starred() for value in printed_scores()[row].values()]
     sizes = range(20, most + 1)
     shares = [shares_of(n) for n in sizes]
     fits = [sum(value in known for value in values) for known in shares]
