@@ -141,9 +141,7 @@ def verify(
             step(f"{check.experiment} {check.arm}", f"{text}, {check.seconds:.0f} s", 1.0, done=True)
 
         if wanted:
-            checks = probes.verify(
-                wanted, min(jobs or profiles.current(probes.PROFILE).jobs, len(wanted)), make, tell
-            )
+            checks = probes.verify(wanted, jobs or profiles.current(probes.PROFILE).jobs, make, tell)
     rows = [
         {name: getattr(one, name) for name in ("experiment", "arm", "outcome", "detail")} for one in checks
     ]

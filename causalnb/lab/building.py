@@ -38,7 +38,8 @@ def status(artefact_id: str, profile: str = "laptop") -> tuple[str, str]:
             return "stale", f"{name} is gone"
         if sha256((folder / name).read_bytes()).hexdigest() != digest:
             return "stale", f"{name} was changed after it was made"
-    if entry["results"] != origin(item, profile, entry["paper"]):
+    made_from = origin(item, profile, entry["paper"])
+    if entry["results"] != made_from:
         return "stale", "what it is made from has changed since"
     if not codebase.index().holds(**entry["code"]):
         return "stale", "the code that makes it has changed since"

@@ -12,6 +12,7 @@ from hashlib import file_digest
 from pathlib import Path, PureWindowsPath
 
 from causalnb.errors import FileError, LabError
+from causalnb.lab.records import parsed
 from causalnb.paths import shown
 from causalnb.writing import write_whole
 
@@ -67,6 +68,21 @@ def digest(path: Path) -> str:
     """The sha256 of a file."""
     with open(path, "rb") as file:
         return file_digest(file, "sha256").hexdigest()
+
+
+def check_sums(folder: Path, sums: str) -> set[str]:
+    """The names that a folder's file of checksums holds; OSError or ValueError unless each is as it says."""
+    try:
+        kept = parsed((folder / sums).read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{shown(folder / sums)} cannot be read ({error})") from error
+    if not kept:
+        raise ValueError(f"{shown(folder / sums)} names no file")
+    for name, hashed in kept.items():
+        file = below(folder, name)
+        if not os.path.isfile(file) or digest(file) != hashed:
+            raise ValueError(f"{shown(file)} is missing or damaged: its sha256 is not the one in {sums}")
+    return set(kept)
 
 
 @contextmanager

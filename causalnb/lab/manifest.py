@@ -110,7 +110,8 @@ def entries(profile: str | None = None) -> dict:
                 raise ValueError(f"the entry of {id} is incomplete")
             wrong = [name for name, kind in FIELDS.items() if not isinstance(entry[name], kind)]
             wrong += [name for name in ("files", "code") if not records.is_texts(entry[name])]
-            wrong += ["paper" for name in entry["paper"] if not READ.fullmatch(str(name))]
+            if not wrong:
+                wrong = ["paper" for name in entry["paper"] if not READ.fullmatch(str(name))]
             if wrong or set(entry["code"]) != set(NO_CODE):
                 raise ValueError(f"{min(wrong, default='code')} of {id} is not as a manifest has it")
             for name in entry["files"]:

@@ -457,6 +457,7 @@ def verify(
             found += some()
         return found
 
+    jobs = min(jobs, len(arms) or 1)
     with ThreadPoolExecutor(jobs) as pool:
         try:
             found = [one for part in pool.map(work, range(jobs)) for one in part]

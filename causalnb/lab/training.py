@@ -17,7 +17,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
-from causalnb.errors import LabError
+from causalnb.errors import FileError, LabError
 from causalnb.lab import files, probes
 
 STAGING = "unfinished"  # a checkpoint is written in here and renamed when it is complete
@@ -214,24 +214,20 @@ def publish(staged: Path, target: Path) -> None:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint in `folder`, checked against its hashes; LabError names a damaged one."""
+    """The newest checkpoint in `folder`, checked against its hashes; FileError names a damaged one."""
     found = get_last_checkpoint(folder) if folder.is_dir() else None
     return None if found is None else _whole(Path(found))
 
 
 def _whole(checkpoint: Path) -> Path:
-    """A checkpoint, as it was published; LabError if it is not."""
+    """A checkpoint, as it was published; FileError if it is not."""
     try:
-        hashes = dict(json.loads((checkpoint / CHECKSUMS).read_bytes())).items()
-        damaged = [name for name, digest in hashes if _digest(files.below(checkpoint, name)) != digest]
-        damaged = damaged if hashes else [f"{CHECKSUMS} names no file"]
-    except (OSError, ValueError, TypeError) as error:
-        damaged = [str(error)]
-    if damaged:
-        raise LabError(
-            f"The checkpoint {checkpoint} is damaged ({damaged[0]}): move it away and run the same command "
+        files.check_sums(checkpoint, CHECKSUMS)
+    except (OSError, ValueError) as error:
+        raise FileError(
+            f"The checkpoint {checkpoint} is damaged ({error}): move it away and run the same command "
             "again to start from the beginning."
-        )
+        ) from error
     return checkpoint
 
 

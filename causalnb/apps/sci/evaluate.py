@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from causalnb.errors import LabError, sentence
+from causalnb.errors import FileError, LabError, sentence
 from causalnb.lab.probes import scored
 from causalnb.paths import shown
 
@@ -32,7 +32,7 @@ def load_sci(checkpoint: Path):
         model = SCITransformer.from_pretrained(checkpoint)
         tokenizer = checkpoints.tokenizer(checkpoint, config=model.config.base_config)
     except Exception as error:  # whatever files that another program wrote make transformers raise
-        raise LabError(
+        raise FileError(
             f"the model in {shown(checkpoint)} cannot be loaded ({sentence(error).rstrip('.')}): restore the "
             "folder, or delete it and train again."
         ) from error

@@ -117,22 +117,16 @@ def save(model, tokenizer, settings: Settings, history: list[dict], folder: Path
 
 
 def check(folder: Path) -> None:
-    """LabError that names a file of a finished training which is missing, damaged or was not saved by it."""
-    sums_file, again = folder / CHECKSUMS, "restore the folder, or delete it and train again"
-    if not sums_file.is_file():
-        raise LabError(
-            f"{shown(folder)} has no {CHECKSUMS}, in which causalnb train sci writes what it saved: {again}."
-        )
+    """FileError that names a file of a finished training which is missing, damaged or was not saved by it."""
+    again = "restore the folder, or delete it and train again"
     try:
-        sums = dict(json.loads(sums_file.read_bytes()))
-        for name, kept in sums.items():
-            file = folder / name
-            if not file.is_file() or files.digest(file) != kept:
-                raise LabError(
-                    f"{shown(file)} is missing or damaged: its sha256 is not the one in {CHECKSUMS}; {again}."
-                )
-    except (OSError, ValueError, TypeError) as error:
-        raise LabError(f"{shown(sums_file)} cannot be read ({sentence(error)}): {again}.") from error
+        names = files.check_sums(folder, CHECKSUMS)
+    except FileNotFoundError:
+        raise FileError(
+            f"{shown(folder)} has no {CHECKSUMS}, in which causalnb train sci writes what it saved: {again}."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise FileError(f"{sentence(error)}; {again}.") from error
     for file in sorted(folder.glob("[!.]*")):
-        if file.suffix in READ and file.name not in {CHECKSUMS, *sums}:
-            raise LabError(f"{shown(file)} was not saved by the training: move it out of the folder.")
+        if file.suffix in READ and file.name not in {CHECKSUMS, *names}:
+            raise FileError(f"{shown(file)} was not saved by the training: move it out of the folder.")

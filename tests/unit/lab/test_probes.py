@@ -369,5 +369,5 @@ def test_a_probe_is_a_field_a_line(line, traced):
     probes.make("toy.line", "one")
     text = probes.path("toy.line", "one").read_text()
     record = json.loads(text)
-    assert len(text.splitlines()) == len(record) + 2 and set(record) == probes.FIELDS | {"checksum"}
+    assert len(text.splitlines()) == len(record) + 2 and set(record) == {*probes.FIELDS, "checksum"}
     assert codebase.index().holds(record["verified"][0]["units"], record["verified"][0]["edges"])
