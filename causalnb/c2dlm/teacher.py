@@ -1,6 +1,7 @@
 """Concept graphs from a teacher: the prompt, who may answer it, and what is made of the answers."""
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -323,12 +324,13 @@ def annotation_cost(
     """Appendix D: {"cny", "usd"} per million tokens of annotated text; prices in CNY per million tokens.
 
     T_in = text + prompt, cost = (T_in P_in + T_out P_out) / text. Hidden reasoning and retries are not in it.
-    Raises ValueError for a text without tokens and for negative numbers.
+    Raises ValueError for a text without tokens and for numbers that are negative or not finite.
     """
-    if not text_tokens > 0 or min(prompt_tokens, output_tokens, price_in, price_out, usd_per_cny) < 0:
+    numbers = (text_tokens, prompt_tokens, output_tokens, price_in, price_out, usd_per_cny)
+    if not text_tokens > 0 or not all(0 <= number < math.inf for number in numbers):
         raise ValueError(
             f"a text of {text_tokens} tokens cannot be priced so: choose more than 0 tokens and "
-            "no negative numbers"
+            "no negative numbers, all finite"
         )
     cny = ((text_tokens + prompt_tokens) * price_in + output_tokens * price_out) / text_tokens
     return {"cny": cny, "usd": cny * usd_per_cny}

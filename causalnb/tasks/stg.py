@@ -22,6 +22,7 @@ import numpy as np
 
 from causalnb.errors import DataError
 from causalnb.tasks import files
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -111,6 +112,7 @@ def _prompt(said: list[tuple[str, int]]) -> str:
     )
 
 
+@counted(n_train=0, n_test=0, n_ood=0)
 def generate(
     seed: int = 42,
     n_train: int = 1600,
@@ -178,6 +180,7 @@ def _prompt_h(row: list[float]) -> str:
     )
 
 
+@counted(n_train=0, n_test=0, n_ood=0)
 def generate_h(
     seed: int = 42, n_train: int = 3000, n_test: int = 1000, n_ood: int = 1000
 ) -> dict[str, list[Pair]]:
