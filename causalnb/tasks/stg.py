@@ -214,14 +214,13 @@ def values(prompt: str) -> dict[str, float]:
     }
 
 
+@counted(copies=1)
 def swapped(pairs: list[Pair], copies: int, seed: int) -> list[Pair]:
     """`copies` of the pairs in which each attribute that is no cause has the number of some other row.
 
     The plainest use of the graph, as augmentation: what is no cause tells nothing of the answer any more, and
     is distributed as it was. Pairs of one size; DataError for copies below 1.
     """
-    if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
-        raise DataError(f"{copies!r} copies: give a whole number, 1 or more.")
     draw, made = random.Random(seed), []
     found = [_found(prompt) for prompt, _ in pairs]
     numbers: dict[str, list[str]] = {}
