@@ -3,7 +3,7 @@
 import pytest
 
 from causalnb.errors import DataError
-from causalnb.tasks import cot_order_perturb, dag_chains, pvr, reasoning, snli, stg, translation, sudoku4
+from causalnb.tasks import cot_order_perturb, dag_chains, pvr, reasoning, snli, stg, sudoku4, translation
 from causalnb.tasks.counts import counted
 
 
