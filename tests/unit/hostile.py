@@ -42,7 +42,7 @@ def whole(body: bytes, status: str = "200 OK", **fields) -> bytes:
 
 def redirect(place: str) -> bytes:
     """An answer that sends the client elsewhere."""
-    return whole(b"", "307 Temporary Redirect", Location=place)
+    return whole(b"", "302 Found", Location=place)
 
 
 def slowly(begin: bytes, part: bytes = b" ", wait: float = 0.02):

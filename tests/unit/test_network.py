@@ -50,7 +50,7 @@ FAULTS = {
     "no length": (BEGIN + b"Content-Length: many\r\n\r\n", "ProtocolError: "),
     "refusal": (whole(b"key", "401 Your key is sk"), "^it answered 401 Unauthorized$"),
     "unknown": (whole(b"", "599 Bad"), "^it answered 599$"),
-    "redirect": (redirect("http://127.0.0.1:9/"), "^it answered 307 Temporary Redirect$"),
+    "redirect": (redirect("http://127.0.0.1:9/"), "^it answered 302 Found$"),
 }  # fmt: skip
 
 
