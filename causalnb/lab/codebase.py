@@ -374,7 +374,7 @@ def index() -> Index:
 
 def unrecorded(function: Function) -> Function:
     """Mark a function that reads or keeps what is stored: `recorded` notes neither it nor what it calls."""
-    code = function.__code__  # type: ignore[attr-defined]
+    code = function.__code__
     _unrecorded[id(code)] = code
     return function
 
