@@ -247,8 +247,7 @@ def process(words: list[str], prepare: Callable[[], object] = lambda: None, **en
     """What a command says on standard error in a process of its own, and what it exits with."""
     done = subprocess.run(
         [*COMMAND, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         preexec_fn=prepare,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
     )

@@ -313,7 +313,10 @@ def annotations(count: int, home: Path) -> None:
 
     reply = teacher.RuleTeacher(lambda question, answer: {answer: [question]})
     items = [(f"Question {n}?", f"Answer {n}.") for n in range(count)]
-    teacher.save_annotations(teacher.annotate(reply, items), home / "annotations.jsonl")
+    try:
+        teacher.save_annotations(teacher.annotate(reply, items), home / "annotations.jsonl")
+    except OSError as error:  # a room says what Python says, which names the file
+        raise ValueError(str(error)) from error
 
 
 def save_weights(words: int, home: Path) -> None:

@@ -1,6 +1,7 @@
 """Train SCI on SCAN over a base model, going on where an interrupted training stopped."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -97,6 +98,7 @@ def train_sci(
             record = same_run(output, settings) if rank == 0 else read_record(output)
             if record and record["finished"]:
                 check(output)
+                shutil.rmtree(output / CHECKPOINTS, ignore_errors=True)  # which a kill may have left
                 say(f"{shown(output)} is trained already: {at(record['history'][-1])}.")
                 return record
             plan = prepare(settings, processes)
@@ -108,8 +110,6 @@ def train_sci(
 
 
 def _train(settings, plan, output, say, progress, device, rank, processes) -> dict:
-    import shutil
-
     from accelerate import PartialState
 
     from causalnb.lab.evaluation import teacher_forced_matches
