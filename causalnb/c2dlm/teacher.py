@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
@@ -293,23 +294,30 @@ def summary(annotations: Sequence[Annotation]) -> dict[str, float]:
     )
 
 
+def _sum(lines: bytes) -> bytes:
+    return json.dumps({"sha256": sha256(lines).hexdigest()}).encode()
+
+
 def save_annotations(annotations: Sequence[Annotation], path: str | Path) -> None:
-    """One JSON object a line; a kill, a full disk or an error leaves what was there before."""
-    lines = "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in annotations)
-    write_whole(Path(path), lines.encode(errors="backslashreplace"))  # half a character as JSON writes it
+    """One JSON object a line, and their sha256; a kill, a full disk or an error leaves what was there."""
+    lines = "\n".join(json.dumps(asdict(one), ensure_ascii=False) for one in annotations)
+    data = lines.encode(errors="backslashreplace")  # half a character as JSON writes it
+    write_whole(Path(path), b"\n".join([*filter(None, [data]), _sum(data), b""]))
 
 
 def load_annotations(path: str | Path) -> list[Annotation]:
-    """What save_annotations wrote; ValueError names the line that cannot be read."""
+    """What save_annotations wrote; ValueError names a line that cannot be read or a file that was changed."""
+    lines, _, last = Path(path).read_bytes().replace(b"\r\n", b"\n").rstrip(b"\n").rpartition(b"\n")
     found = []
-    with open(path, encoding="utf-8") as lines:  # which end at "\n" alone, unlike those of splitlines
-        for number, line in enumerate(lines, 1):
-            try:
-                found.append(Annotation(**json.loads(line)))
-            except (TypeError, ValueError) as error:
-                raise ValueError(
-                    f"line {number} of {path} is no annotation ({error}): restore the file"
-                ) from error
+    for number, line in enumerate(lines.split(b"\n") if lines else (), 1):
+        try:
+            found.append(Annotation(**json.loads(line)))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"line {number} of {path} is no annotation ({error}): restore the file"
+            ) from error
+    if last != _sum(lines):
+        raise ValueError(f"{path} is not whole, or was changed after it was saved: restore the file")
     return found
 
 

@@ -56,7 +56,7 @@ def number(digits: int = 3, scale: float = 1.0) -> Callable[[Sequence[float]], s
 
 
 def first(text: str) -> Callable[[Sequence[float]], str]:
-    """A format of what does not differ from seed to seed, `text` as in str.format: that of a seed which has it."""
+    """A format of what does not differ from seed to seed, as in str.format: that of a seed which has it."""
     return lambda values: next((text.format(value) for value in values if math.isfinite(value)), "diverged")
 
 
