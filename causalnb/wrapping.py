@@ -5,8 +5,10 @@ makes both again when a checkpoint is loaded.
 """
 
 import copy
+import math
 from collections.abc import Iterable, Mapping
 from inspect import signature
+from numbers import Integral
 from typing import Self
 
 from peft import PeftModel, get_peft_model
@@ -29,6 +31,20 @@ def check_settings(kind: type[PretrainedConfig], settings: Iterable[str], given:
     every = signature(PretrainedConfig.__init__).parameters
     if unknown := set(settings) - set(known) - set(every):
         raise ValueError(f"there is no setting {sorted(unknown)[0]!r}: give {', '.join(known)}")
+
+
+def check_counts(least: int, **values: object) -> None:
+    """ValueError unless each is a whole number from `least` on."""
+    for name, value in values.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+            raise ValueError(f"{name} is {value!r}: choose {least} or more, a whole number")
+
+
+def check_finite(**values: float) -> None:
+    """ValueError unless each is a finite number, 0 or more."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not 0 <= value < math.inf:
+            raise ValueError(f"{name} is {value!r}: choose a finite one, 0 or more")
 
 
 def base_configuration(given: PretrainedConfig | Mapping | None) -> PretrainedConfig | None:

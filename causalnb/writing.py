@@ -1,7 +1,19 @@
 """Files that are complete or absent."""
 
+import glob
 import os
 from pathlib import Path
+
+
+def _sweep(path: Path) -> None:
+    """Remove what processes that have ended left of `path`."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        try:
+            os.kill(int(left.name.split(".")[-2]), 0)
+        except ProcessLookupError:
+            left.unlink(missing_ok=True)
+        except (OSError, ValueError, OverflowError):
+            continue
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -16,6 +28,7 @@ def write_whole(path: Path, data: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+        _sweep(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

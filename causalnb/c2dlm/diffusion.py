@@ -62,9 +62,13 @@ def diffusion_loss(logits, input_ids, masked, p, prompt_mask, weight="1/t"):
 
     logits (B, T, V) stand at the positions they predict; input_ids are clean; masked, p and prompt_mask as
     from `mask_tokens`. weight="none" leaves out 1/p, as the paper prints it, which is no bound on the
-    likelihood. Raises ValueError for another weight and for a row without a response.
+    likelihood. Raises ValueError for another weight, masks of other values than 0 and 1, p outside (0, 1] and
+    a row without a response.
     """
-    return loss_at_masked(logits[masked.bool()], input_ids, masked, p, prompt_mask, weight)
+    if not bool(((p > 0) & (p <= 1)).all()):
+        raise ValueError(f"p holds {p[~((p > 0) & (p <= 1))][0].item():g}: give probabilities in (0, 1]")
+    masked = as_mask(masked, "masked")
+    return loss_at_masked(logits[masked], input_ids, masked, p, prompt_mask, weight)
 
 
 def loss_at_masked(logits, input_ids, masked, p, prompt_mask, weight="1/t"):
@@ -107,12 +111,21 @@ def logits_at(model: nn.Module, positions: tuple):
         hook.remove()
 
 
+def as_mask(values, name: str):
+    """Zeros and ones as bool, of the same shape; ValueError for anything else, NaN too."""
+    if values.dtype != torch.bool:
+        other = values[(values != 0) & (values != 1)]
+        if other.numel():
+            raise ValueError(f"{name} holds {other[0].item():g}: mark with 1 and 0, or True and False")
+    return values.bool()
+
+
 def _checked_rows(input_ids, prompt_mask) -> None:
     if input_ids.dim() != 2 or prompt_mask.shape != input_ids.shape:
         raise ValueError(
             f"input_ids have shape {tuple(input_ids.shape)} and prompt_mask "
             f"{tuple(prompt_mask.shape)}: both must be (batch, tokens)"
         )
-    full = prompt_mask.bool().all(1).nonzero()
+    full = as_mask(prompt_mask, "prompt_mask").all(1).nonzero()
     if len(full):
         raise ValueError(f"row {int(full[0])} is prompt throughout: mark its response with 0 in prompt_mask")

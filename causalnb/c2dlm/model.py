@@ -15,7 +15,7 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from causalnb.attention import tap
 from causalnb.wrapping import DecoderWrapper, base_configuration
 
-from .diffusion import WEIGHTS, logits_at, loss_at_masked, mask_in_order, mask_tokens
+from .diffusion import WEIGHTS, as_mask, logits_at, loss_at_masked, mask_in_order, mask_tokens
 from .forms import MASS_ATTENTION
 from .graph import Supervision
 from .reattention import ReattentionLoss, gamma_schedule
@@ -353,7 +353,7 @@ class MaskedDiffusionCollator:
                     "tokens: take it from this very text"
                 )
         labels = self._padded([row["input_ids"] for row in rows], self.eos_token_id, tokens)
-        prompt = self._padded([row["prompt_mask"] for row in rows], 0, tokens).bool()
+        prompt = as_mask(self._padded([row["prompt_mask"] for row in rows], 0.0, tokens), "prompt_mask")
         noised, masked, p = self._noise(rows, labels, prompt)
         batch = dict(input_ids=noised, labels=labels, masked=masked, p=p, prompt_mask=prompt)
         if any(one is not None for one in supervised):

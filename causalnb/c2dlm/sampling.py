@@ -2,7 +2,7 @@
 
 import torch
 
-from .diffusion import logits_at
+from .diffusion import as_mask, logits_at
 
 REMASKING = ("low_confidence", "random")
 EOS = ("free", "last", "never")
@@ -35,8 +35,9 @@ def sample(
     gen_length)) fills lower ranks first: causes before effects. Left-padded prompts need their attention_mask
     (B, P); True (B, 1, P + gen_length, P + gen_length) says which query sees which key. With return_order
     also the pass (B, gen_length), from 0, in which each token was fixed. Raises ValueError for lengths and
-    steps that do not divide, prompts that are all mask, unknown choices, an attention_mask of another shape,
-    and padding where the model numbers positions past it, as RoBERTa does.
+    steps that do not divide, prompts that are all mask, unknown choices, a rank or an attention_mask of
+    another shape or with other values, and padding where the model numbers positions past it, as RoBERTa
+    does.
     """
     mask_token_id = _mask_token(model, mask_token_id)
     blocks, passes = _plan(gen_length, block_length, steps)
@@ -53,12 +54,13 @@ def sample(
                 f"{tuple(prompt_ids.shape)}: pass one entry for each token of the prompt, or for each "
                 "query and key of the whole text"
             )
+        as_mask(attention_mask, "attention_mask")
         seen = torch.cat([attention_mask, attention_mask.new_ones(batch, gen_length)], 1)
         extra = {"attention_mask": seen}
         if not seen.all():
             _require_positions_from_0(model)
             extra["position_ids"] = (seen.long().cumsum(1) - 1).clamp(min=0)
-    rank = None if rank is None else torch.as_tensor(rank, device=device).expand(batch, gen_length)
+    rank = None if rank is None else _ranked(rank, batch, gen_length).to(device)
     rows, order = torch.arange(batch, device=device)[:, None], ids.new_zeros(batch, gen_length)
     for block in range(blocks):
         first = prompt + block * block_length
@@ -99,6 +101,19 @@ def _confidence(logits, token, remasking, generator):
         device = logits.device if generator is None else generator.device
         return torch.rand(token.shape, generator=generator, device=device).to(logits)
     return logits.gather(-1, token[..., None])[..., 0] - logits.logsumexp(-1)
+
+
+def _ranked(rank, batch: int, gen_length: int):
+    """Ranks (B, gen_length) of one row or of each."""
+    rank = torch.as_tensor(rank)
+    if rank.shape not in ((gen_length,), (1, gen_length), (batch, gen_length)):
+        raise ValueError(
+            f"rank has shape {tuple(rank.shape)}: give one rank for each of the {gen_length} tokens, for all "
+            f"rows or for each of {batch}"
+        )
+    if not rank.double().isfinite().all():
+        raise ValueError("rank holds values that are not finite: number the tokens 0, 1, 2, ...")
+    return rank.expand(batch, gen_length)
 
 
 def _mask_token(model, mask_token_id) -> int:
@@ -142,8 +157,8 @@ def _checked(prompt_ids, mask_token_id, temperature, remasking, eos, eos_token_i
     empty = (prompt_ids == mask_token_id).all(1).nonzero() if prompt_ids.shape[1] else []
     if len(empty):
         raise ValueError(f"prompt {int(empty[0])} is all mask: give it at least one token to answer")
-    if not temperature >= 0:
-        raise ValueError(f"temperature is {temperature}: choose 0 (greedy) or more")
+    if not 0 <= temperature < torch.inf:
+        raise ValueError(f"temperature is {temperature}: choose 0 (greedy) or more, and finite")
     if remasking not in REMASKING:
         raise ValueError(f"remasking is {remasking!r}: choose 'low_confidence' or 'random'")
     if eos not in EOS or (eos != "free" and eos_token_id is None):

@@ -1,10 +1,12 @@
 """Concept graphs from a teacher: the prompt, who may answer it, and what is made of the answers."""
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
@@ -292,23 +294,30 @@ def summary(annotations: Sequence[Annotation]) -> dict[str, float]:
     )
 
 
+def _sum(lines: bytes) -> bytes:
+    return json.dumps({"sha256": sha256(lines).hexdigest()}).encode()
+
+
 def save_annotations(annotations: Sequence[Annotation], path: str | Path) -> None:
-    """One JSON object a line; a kill, a full disk or an error leaves what was there before."""
-    lines = "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in annotations)
-    write_whole(Path(path), lines.encode(errors="backslashreplace"))  # half a character as JSON writes it
+    """One JSON object a line, and their sha256; a kill, a full disk or an error leaves what was there."""
+    lines = "\n".join(json.dumps(asdict(one), ensure_ascii=False) for one in annotations)
+    data = lines.encode(errors="backslashreplace")  # half a character as JSON writes it
+    write_whole(Path(path), b"\n".join([*filter(None, [data]), _sum(data), b""]))
 
 
 def load_annotations(path: str | Path) -> list[Annotation]:
-    """What save_annotations wrote; ValueError names the line that cannot be read."""
+    """What save_annotations wrote; ValueError names a line that cannot be read or a file that was changed."""
+    lines, _, last = Path(path).read_bytes().replace(b"\r\n", b"\n").rstrip(b"\n").rpartition(b"\n")
     found = []
-    with open(path, encoding="utf-8") as lines:  # which end at "\n" alone, unlike those of splitlines
-        for number, line in enumerate(lines, 1):
-            try:
-                found.append(Annotation(**json.loads(line)))
-            except (TypeError, ValueError) as error:
-                raise ValueError(
-                    f"line {number} of {path} is no annotation ({error}): restore the file"
-                ) from error
+    for number, line in enumerate(lines.split(b"\n") if lines else (), 1):
+        try:
+            found.append(Annotation(**json.loads(line)))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"line {number} of {path} is no annotation ({error}): restore the file"
+            ) from error
+    if last != _sum(lines):
+        raise ValueError(f"{path} is not whole, or was changed after it was saved: restore the file")
     return found
 
 
@@ -323,12 +332,13 @@ def annotation_cost(
     """Appendix D: {"cny", "usd"} per million tokens of annotated text; prices in CNY per million tokens.
 
     T_in = text + prompt, cost = (T_in P_in + T_out P_out) / text. Hidden reasoning and retries are not in it.
-    Raises ValueError for a text without tokens and for negative numbers.
+    Raises ValueError for a text without tokens and for numbers that are negative or not finite.
     """
-    if not text_tokens > 0 or min(prompt_tokens, output_tokens, price_in, price_out, usd_per_cny) < 0:
+    numbers = (text_tokens, prompt_tokens, output_tokens, price_in, price_out, usd_per_cny)
+    if not text_tokens > 0 or not all(0 <= number < math.inf for number in numbers):
         raise ValueError(
             f"a text of {text_tokens} tokens cannot be priced so: choose more than 0 tokens and "
-            "no negative numbers"
+            "no negative numbers, all finite"
         )
     cny = ((text_tokens + prompt_tokens) * price_in + output_tokens * price_out) / text_tokens
     return {"cny": cny, "usd": cny * usd_per_cny}

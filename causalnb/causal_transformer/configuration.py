@@ -5,6 +5,7 @@ from inspect import signature
 from transformers import PretrainedConfig
 
 from causalnb.checkpoints import DEEPEST
+from causalnb.wrapping import check_counts
 
 from .loss import MODES, MarkovBlanketLoss
 from .patterns import PATTERNS
@@ -98,30 +99,26 @@ class CausalTransformerConfig(PretrainedConfig):
                 f"blanket_settings has {min(unknown)!r}: choose among "
                 f"{', '.join(map(repr, BLANKET_SETTINGS))}"
             )
-        if num_heads < 1:
-            raise ValueError(f"num_heads is {num_heads}: choose 1 or more")
+        check_counts(
+            1, num_heads=num_heads, d_ff=d_ff, vocab_size=vocab_size, type_vocab_size=type_vocab_size
+        )
+        check_counts(0, relative=relative, pattern_seed=pattern_seed)
         if d_model < 1 or d_model % num_heads:
             raise ValueError(
                 f"a width d_model of {d_model} does not divide among {num_heads} heads: choose a multiple"
             )
-        if d_ff < 1:
-            raise ValueError(f"d_ff is {d_ff}: choose 1 or more")
-        if pattern_width < 1 or not 0 <= pattern_share <= 1 or pattern_global < 0:
+        if not pattern_width >= 1 or not 0 <= pattern_share <= 1 or not pattern_global >= 0:
             raise ValueError(
                 f"pattern_width is {pattern_width}, pattern_share {pattern_share} and "
                 f"pattern_global {pattern_global}: choose width 1 or more, a share in [0, 1] "
                 "and 0 global tokens or more"
             )
-        if relative < 0:
-            raise ValueError(f"relative is {relative}: choose a distance in tokens, or 0 for none")
-        if not all(1 <= layers <= DEEPEST for layers in (encoder_layers, decoder_layers)):
+        layers = (encoder_layers, decoder_layers)
+        if not all(type(number) is int and 1 <= number <= DEEPEST for number in layers):
             raise ValueError(
                 f"there are {encoder_layers} encoder and {decoder_layers} decoder layers: "
                 f"choose 1 or more of each, and at most {DEEPEST}"
             )
-        for name, value in {"vocab_size": vocab_size, "type_vocab_size": type_vocab_size}.items():
-            if value < 1:
-                raise ValueError(f"{name} is {value}: choose 1 or more")
         if not isinstance(causal_weight, (int, float)) or not 0 <= causal_weight < float("inf"):
             raise ValueError(f"causal_weight is {causal_weight}: choose a number from 0 on")
         if causal_ramp is not None and not (

@@ -8,6 +8,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from transformers.utils import can_return_tuple
 
 from causalnb.checkpoints import whole
+from causalnb.wrapping import check_counts
 
 from .configuration import CausalTransformerConfig
 from .layers import check_tokens, refuse
@@ -39,6 +40,7 @@ class ContrastConfig(PreTrainedConfig):
             raise ValueError(f"d_model is {d_model}: choose an even width, one half for each direction")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout is {dropout}: choose it in [0, 1)")
+        check_counts(1, vocab_size=vocab_size, d_model=d_model)
         self.kind, self.vocab_size, self.d_model, self.dropout = kind, vocab_size, d_model, dropout
         super().__init__(pad_token_id=pad_token_id, **kwargs)
 

@@ -19,7 +19,7 @@ def attention_pattern(
     """
     if kind not in PATTERNS:
         raise ValueError(f"pattern is {kind!r}: choose among {', '.join(map(repr, PATTERNS))}")
-    if tokens < 1 or width < 1 or not 0 <= share <= 1 or global_tokens < 0:
+    if tokens < 1 or not width >= 1 or not 0 <= share <= 1 or not global_tokens >= 0:
         raise ValueError(
             f"a pattern of {tokens} tokens has width {width}, share {share} and {global_tokens} "
             "global tokens: choose at least 1 token, width 1 or more, share in [0, 1] and 0 "

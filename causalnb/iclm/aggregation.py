@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from causalnb.wrapping import check_counts, check_finite
+
 
 def shared_batch_norm(*states: Tensor, eps: float = 1e-5) -> tuple[Tensor, ...]:
     """Section 3.3: states (n, H) of several modules, normalised by the statistics of all their rows together.
@@ -25,6 +27,8 @@ class SharedBatchNorm(nn.Module):
         self, width: int, modules: int = 2, shared: bool = True, momentum: float = 0.1, eps: float = 1e-5
     ):
         super().__init__()
+        check_counts(1, width=width, modules=modules)
+        check_finite(momentum=momentum, eps=eps)
         groups = 1 if shared else modules
         self.shared, self.momentum, self.eps = shared, momentum, eps
         self.scale = nn.Parameter(torch.ones(groups, 1, width))

@@ -5,7 +5,7 @@ from inspect import signature
 
 from transformers import AutoConfig, PretrainedConfig
 
-from causalnb.wrapping import base_configuration
+from causalnb.wrapping import base_configuration, check_counts
 
 from .aggregation import LatentAggregation, LogitAggregation, ProbabilityAggregation
 from .independence import check_estimator
@@ -105,6 +105,9 @@ class ICLMConfig(PretrainedConfig):
         for name, value in self.weights.items():
             if not 0 <= value < math.inf:
                 raise ValueError(f"the weight {name} is {value}: choose a finite one, 0 or more")
+        check_counts(0, num_modules=self.num_modules, shared_layers=self.shared_layers)
+        if self.router_projection is not None:
+            check_counts(1, router_projection=self.router_projection)
         if self.num_modules < 1:
             raise ValueError(f"num_modules is {self.num_modules}: choose at least 1 domain module")
         if isinstance(self.lora["target_modules"], str):
@@ -120,7 +123,7 @@ class ICLMConfig(PretrainedConfig):
         if self.aggregation == "own" and self.invariant:
             raise ValueError("aggregation 'own' is the routed module's alone: set invariant=False with it")
         depth = getattr(self.base_config, "num_hidden_layers", None)
-        if self.shared_layers < 0 or (depth is not None and self.shared_layers >= depth):
+        if depth is not None and self.shared_layers >= depth:
             raise ValueError(
                 f"shared_layers is {self.shared_layers} and the base has {depth} layers: leave "
                 "at least one to the modules"

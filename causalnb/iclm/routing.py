@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from causalnb.wrapping import check_counts, check_finite
+
 NU_ON = ("codebook", "commitment")
 NORMS = ("running", "batch")
 
@@ -45,6 +47,8 @@ class StateNorm(nn.Module):
         super().__init__()
         if by not in NORMS:
             raise ValueError(f"by is {by!r}: choose {', '.join(map(repr, NORMS))}")
+        check_counts(1, dim=dim)
+        check_finite(momentum=momentum, eps=eps)
         self.momentum, self.eps, self.by = momentum, eps, by
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("variance", torch.ones(dim))

@@ -1,12 +1,18 @@
 """Batches of rows of like lengths, so that little is padding."""
 
+from causalnb.errors import LabError
+
 
 def grouped(rows: list[dict], size: int, steps: int, seed: int = 0, window: int = 16) -> list[list[int]]:
     """`steps` batches of row numbers; of every `window` batches of a permutation rows of like lengths meet.
 
     Lengths are those of a row's `input_ids`. A permutation ends with a smaller batch where `size` does not
-    divide the rows.
+    divide the rows. LabError for no rows, and for a size or window below 1.
     """
+    if not rows or min(size, window) < 1:
+        raise LabError(
+            f"{len(rows)} rows in batches of {size} by {window}: give rows, and at least 1 of each."
+        )
     from numpy.random import default_rng
 
     draw, found = default_rng(seed), []

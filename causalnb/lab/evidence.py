@@ -10,6 +10,7 @@ from causalnb.errors import LabError
 from causalnb.lab import codebase, profiles, registry, results, runner
 
 _stored_only: ContextVar[bool] = ContextVar("stored_only", default=False)
+_diverged: ContextVar[dict | None] = ContextVar("diverged", default=None)
 _read: ContextVar[dict | None] = ContextVar("read", default=None)  # by what was asked for
 
 
@@ -31,6 +32,16 @@ def unchanged() -> Iterator[None]:
         yield
     finally:
         _read.reset(token)
+
+
+@contextmanager
+def diverging() -> Iterator[dict[str, None]]:
+    """Gives the names of the diverged runs that `require` and `rows` read within this context."""
+    token = _diverged.set(runs := {})
+    try:
+        yield runs
+    finally:
+        _diverged.reset(token)
 
 
 def lacking(
@@ -66,11 +77,14 @@ def _complete(read, experiment: str, profile: str | None, arms: Iterable[str] | 
     scale, arms = profiles.current(profile), registry.arms(experiment, arms)
     asked, kept = (read, experiment, scale.name, *arms), _read.get()
     if kept is not None and asked in kept:
-        return kept[asked].copy()
-    _train_short(experiment, scale, arms)
-    found = read(experiment, scale.name, arms)
-    if kept is not None:
-        kept[asked] = found.copy()
+        found = kept[asked].copy()
+    else:
+        _train_short(experiment, scale, arms)
+        found = read(experiment, scale.name, arms)
+        if kept is not None:
+            kept[asked] = found.copy()
+    if (runs := _diverged.get()) is not None:
+        runs.update(dict.fromkeys(found.attrs["diverged"]))
     return found
 
 

@@ -53,13 +53,9 @@ def full_disk_said(place: Path) -> Iterator[None]:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """As `write_whole`, and what a kill left is swept; LabError if it fails."""
+    """As `write_whole`; LabError if it fails."""
     try:
-        try:
-            write_whole(path, data)
-        finally:
-            for left in path.parent.glob(f".{path.name}.*.tmp"):
-                left.unlink(missing_ok=True)
+        write_whole(path, data)
     except OSError as error:
         raise disk_error(path, error) from error
 

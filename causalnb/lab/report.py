@@ -23,8 +23,8 @@ on results, on a profile or on a file of the paper is a function of the profile,
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import wraps
+from dataclasses import dataclass, field, replace
+from functools import partial, wraps
 from itertools import chain
 
 from causalnb.errors import LabError
@@ -46,8 +46,8 @@ def gain(values: Sequence[float]) -> str:
 
 
 def tested(values: Sequence[float]) -> str:
-    """`gain`, and the p of the exact sign-flip test."""
-    return f"{gain(values)}, p {sign_flip(values):.2g}"
+    """`gain`, and the p of the exact sign-flip test, which a diverged run has not."""
+    return f"{gain(values)}, p {sign_flip(values):.2g}" if all(map(math.isfinite, values)) else gain(values)
 
 
 def number(digits: int = 3, scale: float = 1.0) -> Callable[[Sequence[float]], str]:
@@ -56,8 +56,8 @@ def number(digits: int = 3, scale: float = 1.0) -> Callable[[Sequence[float]], s
 
 
 def first(text: str) -> Callable[[Sequence[float]], str]:
-    """A format of what does not differ from seed to seed: that of the first seed, `text` as in str.format."""
-    return lambda values: text.format(values[0])
+    """A format of what does not differ from seed to seed, as in str.format: that of a seed which has it."""
+    return lambda values: next((text.format(value) for value in values if math.isfinite(value)), "diverged")
 
 
 # ---------------------------------------------------------------------------------------- values by seed
@@ -416,7 +416,7 @@ class Printed(Column):
 
 @dataclass(frozen=True)
 class Measured(Column):
-    """The row's values in a metric, as `format` has them; "" for a row without.
+    """The row's values in a metric, as `format` has them; "" for a row without, "diverged" if some are nan.
 
     format: by default `share`, and `gain` of differences; experiment: of arms that name none; minus: what is
     subtracted, and the cell of which is `same`; paper: the column=, group= ... of the printed table beside
@@ -453,6 +453,8 @@ class Measured(Column):
         found = self.found(row, at)
         if found is None:
             return self.same if self.minus is not None and self._own(row) == self.minus else ""
+        if 0 < sum(map(math.isfinite, found)) < len(found):
+            return estimate(mean_ci(found))
         return (self.format or (gain if self.value(row).difference else share))(found)
 
 
@@ -579,6 +581,9 @@ class Report:
         self, profile: str | None = None, strict: bool = True, only: Callable[[Row], bool] | None = None
     ) -> Table:
         """The Table in a profile; of those Rows that `only` takes; not strict: claims may lack results."""
+        return naming(lambda: self._table(profile, strict, only))
+
+    def _table(self, profile: str | None, strict: bool, only: Callable[[Row], bool] | None) -> Table:
         at = Reader(profile, strict)
         columns = [Column(part) if isinstance(part, str) else part for part in self.columns]
         lines: list[Sequence] = []
@@ -611,10 +616,17 @@ class Report:
         return self().markdown()
 
 
+def naming(make: Callable[[], Table]) -> Table:
+    """The table that `make` gives, with the diverged runs that it was made from named in its notes."""
+    with evidence.diverging() as runs:
+        table = make()
+    return replace(table, notes=f"{table.notes} Diverged: {', '.join(runs)}.".strip()) if runs else table
+
+
 def save(profile: str | None, *reports: Callable[[str | None], Table]) -> None:
     """Write the tables of reports, or of other functions of the profile, as `save_table` does."""
-    for one in reports:
-        save_table(one(profile))
+    for report in reports:
+        save_table(naming(partial(report, profile)))
 
 
 def draw(profile: str | None, id: str, made: tuple, caption: str) -> None:

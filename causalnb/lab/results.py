@@ -46,6 +46,11 @@ class Result:
     date: str
     schema: int = SCHEMA
 
+    @property
+    def diverged(self) -> bool:
+        """Whether its loss was no finite number at some step: what it measured then says nothing."""
+        return any(line.get("loss", 0.0) is None for line in self.history)
+
     def value(self, cell: str, measure: str) -> float | None:
         """The value of a measure on a cell; LabError where there is none."""
         for *place, value in self.rows:
@@ -250,12 +255,36 @@ def usable(experiment: str, profile: str | None = None, arms: Iterable[str] | No
     return found  # type: ignore[return-value]
 
 
+def _measured(found: Iterable[Result]) -> list[tuple[Result, list]]:
+    """Each result with its rows, nan where a value is None, and in all rows of one that diverged."""
+    return [
+        (r, [(*at, math.nan if value is None or r.diverged else value) for *at, value in r.rows])
+        for r in found
+    ]
+
+
+def _diverged(found: Iterable[Result]) -> list[str]:
+    """Names of those that diverged, or lack a value which another seed of their arm has."""
+    numbers = {(r.arm, *at) for r in found for *at, value in r.rows if value is not None}
+    return [
+        f"{r.experiment} {r.arm} seed {r.seed}"
+        for r in found
+        if r.diverged or any(value is None and (r.arm, *at) in numbers for *at, value in r.rows)
+    ]
+
+
 def long(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):
-    """DataFrame of the rows of the usable results: arm, seed, cell, measure, value; NaN where it is None."""
+    """DataFrame of the rows of the usable results: arm, seed, cell, measure, value; NaN where it is None.
+
+    Those of a run that diverged are all NaN; attrs["diverged"] names such runs.
+    """
     import pandas as pd
 
-    lines = [(r.arm, r.seed, *row) for r in usable(experiment, profile, arms) for row in r.rows]
-    return pd.DataFrame(lines, columns=["arm", "seed", *ROW]).astype({"value": float})
+    found = usable(experiment, profile, arms)
+    lines = [(r.arm, r.seed, *row) for r, rows in _measured(found) for row in rows]
+    table = pd.DataFrame(lines, columns=["arm", "seed", *ROW]).astype({"value": float})
+    table.attrs["diverged"] = _diverged(found)
+    return table
 
 
 def _lines(results: list[Result], lines: Iterable):
@@ -268,10 +297,15 @@ def _lines(results: list[Result], lines: Iterable):
 
 
 def frame(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):
-    """DataFrame of the usable results: arm, seed and a `column` for each row; NaN where its value is None."""
+    """DataFrame of the usable results: arm, seed and a `column` for each row; NaN where its value is None.
+
+    NaN and attrs["diverged"] as of `long`.
+    """
     found = usable(experiment, profile, arms)
-    wide = [{column(*at): math.nan if value is None else value for *at, value in r.rows} for r in found]
-    return _lines(found, zip(found, wide, strict=True))
+    wide = [(r, {column(*at): value for *at, value in rows}) for r, rows in _measured(found)]
+    table = _lines(found, wide)
+    table.attrs["diverged"] = _diverged(found)
+    return table
 
 
 def curves(experiment: str, profile: str | None = None, arms: Iterable[str] | None = None):

@@ -57,13 +57,15 @@ def sign_flip(differences: Sequence[float]) -> float:
     """Two-sided p of the exact sign-flip test: signs of paired differences are as likely either way.
 
     The share of all 2^n ways to sign them with a mean at least as far from 0; it cannot be below 2 / 2^n.
-    LabError for more than 20 differences or none.
+    LabError for more than 20 differences or none, and for one that is no finite number.
     """
     import numpy as np
 
     values = np.asarray([*differences], float)
     if not 1 <= len(values) <= 20:
         raise LabError(f"{len(values)} differences cannot be signed in all ways: give 1 to 20.")
+    if not np.isfinite(values).all():
+        raise LabError(f"the differences {values.tolist()} have no p: leave out what is no finite number.")
     signs = np.array([*product((1, -1), repeat=len(values))])
     means = np.abs(signs @ values)
     return float((means >= means[0] * (1 - 1e-12) - 1e-15).mean())

@@ -15,24 +15,25 @@ from causalnb.lab.statistics import Summary
 from causalnb.paths import paper_dir, shown
 
 
-def estimate(summary: Summary, digits: int = 3) -> str:
+def _counted(summary: Summary, said: str) -> str:
+    return f"{said if summary.mean == summary.mean else 'diverged'} ({summary.n})"
+
+
+def estimate(summary: Summary, digits: int = 3, scale: float = 1.0) -> str:
     """A table cell: "0.984 ± 0.003 (5)", mean, half the interval, number of values; no interval of one."""
-    if summary.mean != summary.mean:
-        return f"diverged ({summary.n})"
-    half = f" ± {summary.half:.{digits}f}" if summary.half == summary.half else ""
-    return f"{summary.mean:.{digits}f}{half} ({summary.n})"
+    half = f" ± {scale * summary.half:.{digits}f}" if summary.half == summary.half else ""
+    return _counted(summary, f"{scale * summary.mean:.{digits}f}{half}")
 
 
 def percent(summary) -> str:
     """A table cell in percent: mean ± half of the 95 % interval, and the number of seeds."""
-    half = f" ± {100 * summary.half:.1f}" if summary.half == summary.half else ""
-    return f"{100 * summary.mean:.1f}{half} ({summary.n})"
+    return estimate(summary, 1, 100)
 
 
 def points(summary) -> str:
     """A difference in percentage points, with its sign and its 95 % interval."""
     ends = f" [{100 * summary.low:+.1f}, {100 * summary.high:+.1f}]" if summary.half == summary.half else ""
-    return f"{100 * summary.mean:+.1f}{ends} ({summary.n})"
+    return _counted(summary, f"{100 * summary.mean:+.1f}{ends}")
 
 
 def _text(cell) -> str:

@@ -264,6 +264,7 @@ def train(
         bf16=settings.bf16,
         use_cpu=device == "cpu",
         logging_strategy="no",
+        logging_nan_inf_filter=False,  # a loss that is no number is told as it is
         save_strategy="no",
         disable_tqdm=True,
         report_to="none",

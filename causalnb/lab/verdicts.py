@@ -28,7 +28,8 @@ def verdict(differences: Sequence[float], size: float | None = None, direction: 
 
     reproduced: its 95 % interval is beyond 0 that way and the mean reaches the size (if one is stated);
     same direction: beyond 0, smaller; opposite: beyond 0 the other way; excluded: 0 is in it and the size is
-    not; undecided: both are in it, or 0 where no size is stated, or n < 2.
+    not; undecided: both are in it, or 0 where no size is stated, or n < 2. Not attempted where a difference
+    is no finite number: its run diverged.
     """
     if direction not in (1, -1):
         raise LabError(f"direction={direction!r} is none: give +1 or -1.")
@@ -39,6 +40,8 @@ def verdict(differences: Sequence[float], size: float | None = None, direction: 
 
 def judged(summary: Summary, size: float | None = None, direction: int = +1) -> Verdict:
     """The same rule for a difference whose mean and 95 % interval are known."""
+    if summary.mean != summary.mean:
+        return not_attempted(f"a run diverged among those of {summary.n} seeds")
     low, high = sorted((direction * summary.low, direction * summary.high))
     if low > 0:
         label = "reproduced" if size is None or direction * summary.mean >= size else "same direction"
@@ -51,9 +54,9 @@ def judged(summary: Summary, size: float | None = None, direction: int = +1) -> 
 
 def reading(differences: Sequence[float], size: float | None = None) -> str:
     """The verdict on a claimed gain (size in points), or where no gain is claimed, the side of 0."""
-    if size is not None:
-        return str(verdict([100 * value for value in differences], size))
     summary = mean_ci(differences)
+    if size is not None or summary.mean != summary.mean:
+        return str(verdict([100 * value for value in differences], size))
     sides = {summary.low > 0: "above 0", summary.high < 0: "below 0"}
     return sides.get(True, "0 is inside" if summary.low == summary.low else "one seed")
 
@@ -81,7 +84,7 @@ def claims(source: str | None = None):
 def _measured(claim: dict, arm: str, metric: str, profile: str | None) -> dict[int, float]:
     """{seed: value} of an arm ("arm" of the claim's experiment, or "experiment:arm") in a metric or "a-b".
 
-    "a+b" is the mean, of arms on the seeds that all have, and of metrics.
+    "a+b" is the mean, of arms on the seeds that all have, and of metrics; nan is the value of a diverged run.
     """
     from causalnb.lab.evidence import require
 
@@ -100,7 +103,8 @@ def _measured(claim: dict, arm: str, metric: str, profile: str | None) -> dict[i
         return first - second[0] if second else first
 
     parts = [difference(each, columns) for each in arm.split("+") for columns in metric.split("+")]
-    return (sum(parts) / len(parts)).dropna().to_dict()
+    seeds = sorted(set.intersection(*(set(part.index) for part in parts)))
+    return (sum(part[seeds] for part in parts) / len(parts)).to_dict()
 
 
 def decide(claim, profile: str | None = None) -> Verdict:

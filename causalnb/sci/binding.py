@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from causalnb.wrapping import check_counts
+
 from .structure import Attention
 
 
@@ -19,6 +21,7 @@ class CausalInterventionLayer(nn.Module):
 
     def __init__(self, d_model: int, n_iterations: int = 3, normalize: bool = True):
         super().__init__()
+        check_counts(0, n_iterations=n_iterations)
         self.d_model, self.n_iterations, self.normalize = d_model, n_iterations, normalize
         self.message_fn = nn.Sequential(
             nn.Linear(2 * d_model, d_model), nn.GELU(), nn.Linear(d_model, d_model)
@@ -117,6 +120,7 @@ class SlotReader(nn.Module):
 
     def __init__(self, d_model: int, hidden_size: int, n_layers: int = 1, n_heads: int = 4):
         super().__init__()
+        check_counts(1, d_model=d_model, n_heads=n_heads)
         self.n_heads = n_heads
         self.slot_norm = nn.LayerNorm(d_model)
         self.slot_key, self.slot_value = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)

@@ -4,7 +4,7 @@ import math
 
 from transformers import AutoConfig, PretrainedConfig
 
-from causalnb.wrapping import base_configuration
+from causalnb.wrapping import base_configuration, check_counts, check_finite
 
 from .content import PROJECTIONS
 
@@ -90,22 +90,16 @@ class SCIConfig(PretrainedConfig):
                             ("projection", PROJECTIONS)):  # fmt: skip
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}: choose {' or '.join(map(repr, known))}")
-        if self.n_iterations < 0:
-            raise ValueError(f"n_iterations is {self.n_iterations}: choose 0 or more")
-        if self.n_structural_heads < 1:
-            raise ValueError(f"n_structural_heads is {self.n_structural_heads}: choose 1 or more")
+        counts = ("n_iterations", "n_structural_layers", "n_structural_slots")
+        check_counts(0, **{name: getattr(self, name) for name in counts})
+        check_counts(1, n_structural_heads=self.n_structural_heads)
+        if self.d_structure is not None:
+            check_counts(1, d_structure=self.d_structure)
         if self.d_structure is not None and self.d_structure % (2 * self.n_structural_heads):
             raise ValueError(
                 f"a width of {self.d_structure} does not split into {self.n_structural_heads} heads of even "
                 f"width: choose a multiple of {2 * self.n_structural_heads}"
             )
-        check_weights(scl_weight=self.scl_weight)
+        check_finite(scl_weight=self.scl_weight)
         if not 0 < self.scl_temperature < math.inf:
             raise ValueError(f"scl_temperature is {self.scl_temperature}: it must be positive and finite")
-
-
-def check_weights(**weights: float) -> None:
-    """ValueError unless each is finite and 0 or more."""
-    for name, value in weights.items():
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} is {value}: choose a finite one, 0 or more")

@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.utils import can_return_tuple
 
+from causalnb.wrapping import check_finite
+
 from .binding import SlotReader
-from .configuration import SCIConfig, check_weights
+from .configuration import SCIConfig
 from .model import SCIOutput, SCITransformer
 from .parallel import shared_mean, shared_rows
 from .structure import Attention, StructuralEncoder
@@ -185,7 +187,7 @@ class SlotDecoderConfig(SCIConfig):
     ):
         if approach not in APPROACHES:
             raise ValueError(f"approach {approach!r} is unknown: choose one of {', '.join(APPROACHES)}")
-        check_weights(penalty_weight=penalty_weight)
+        check_finite(penalty_weight=penalty_weight)
         self.approach, self.penalty_weight = approach, penalty_weight
         super().__init__(base_config, **kwargs)
 

@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.utils import can_return_tuple
 
-from .configuration import SCIConfig, check_weights
+from causalnb.wrapping import check_finite
+
+from .configuration import SCIConfig
 from .content import ContentEncoder
 from .model import SCIOutput, SCITransformer
 from .parallel import shared_mean, shared_rows
@@ -39,7 +41,7 @@ class SeparatedSCIConfig(SCIConfig):
         content_scale: float = 10.0,
         **kwargs,
     ):
-        check_weights(
+        check_finite(
             invariance_weight=invariance_weight,
             abstraction_noise=abstraction_noise,
             content_scale=content_scale,

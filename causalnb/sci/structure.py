@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from causalnb.wrapping import check_counts
+
 
 def rotate(x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """Rotary position encoding of x (B, H, T, d), d even, at integer positions (B, T)."""
@@ -20,6 +22,7 @@ class Attention(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int = 4):
         super().__init__()
+        check_counts(1, d_model=d_model, n_heads=n_heads)
         if d_model % (2 * n_heads):
             raise ValueError(
                 f"a width of {d_model} does not split into {n_heads} heads of even width: "
@@ -100,6 +103,7 @@ class StructuralGNN(nn.Module):
 
     def __init__(self, d_model: int, n_layers: int = 2):
         super().__init__()
+        check_counts(0, n_layers=n_layers)
         self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(n_layers))
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(n_layers))
 
@@ -122,6 +126,7 @@ class StructuralEncoder(nn.Module):
         self, d_model: int, n_slots: int = 8, n_layers: int = 2, n_heads: int = 4, dag: str = "upper"
     ):
         super().__init__()
+        check_counts(1, d_model=d_model, n_slots=n_slots)
         self.structure_queries = nn.Parameter(torch.randn(n_slots, d_model))
         self.abstraction_layer = AbstractionLayer(d_model)
         self.order_norm = nn.LayerNorm(d_model)

@@ -21,6 +21,7 @@ import numpy as np
 
 from causalnb.errors import DataError
 from causalnb.tasks import files, icl_rows
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -259,6 +260,7 @@ def _rules(regime: str, part: str) -> tuple[Any, tuple[str, ...], int]:
     }[regime]
 
 
+@counted(n=0)
 def generate(
     regime: str = "IID",
     n: int = 1000,
@@ -358,6 +360,7 @@ def parse_answer(answer: str, format: str = "text") -> int:
     return _ANSWERS[format].index(answer)
 
 
+@counted(sets=0)
 def dense_queries(problem: Problem, draw: np.random.Generator, sets: int = 4) -> list[Query]:
     """All objects of a problem singly and `sets` groups, in random order, each with its solved label.
 
@@ -409,6 +412,7 @@ def _compact(
     return pieces
 
 
+@counted(sets=0)
 def rows(
     problems: Sequence[Problem],
     format: str = "symbolic",
@@ -524,6 +528,7 @@ def read(regime: str = "IID", part: str = "test") -> list[Problem]:
     return parse_problems(files.read(name).decode(), name)
 
 
+@counted(n_train=0, n_test=0)
 def load(
     regime: str = "IID",
     source: str = "generator",

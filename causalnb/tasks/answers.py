@@ -36,17 +36,18 @@ _FUNCTIONS = {
 
 def boxed(text: str) -> str | None:
     r"""Content of the last \boxed{...} whose braces close; None if there is none."""
-    for found in reversed(list(re.finditer(r"\\f?box(?:ed)?\s*\{", text))):
-        depth = 1
-        for i in range(found.end(), len(text)):
-            depth += (text[i] == "{") - (text[i] == "}")
-            if not depth:
-                return text[found.end() : i].strip()
-    return None
+    opened, last = [], None  # where the content of each open brace begins if it is a box's; (begin, end)
+    for brace in re.finditer(r"(\\f?box(?:ed)?\s*)?\{|\}", text):
+        if brace[0] != "}":
+            opened.append(brace.end() if brace[1] else None)
+        elif opened and (begin := opened.pop()) is not None and (last is None or begin > last[0]):
+            last = begin, brace.start()
+    return None if last is None else text[slice(*last)].strip()
 
 
 def _marked(text: str) -> str | None:
-    tagged = re.findall(r"<answer>(.*?)</answer>", text, re.S)
+    *closed, _ = text.split("</answer>")
+    tagged = [part.partition("<answer>")[2] for part in closed if "<answer>" in part]
     inside = boxed(tagged[-1] if tagged else text)
     return inside if inside is not None else tagged[-1].strip() if tagged else None
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from causalnb.errors import DataError
 from causalnb.tasks import files, icl_rows
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -55,6 +56,7 @@ def _tuples(grid: np.ndarray) -> Grid:
     return tuple(map(tuple, grid.tolist()))
 
 
+@counted(n=0, pairs=1)
 def generate(n: int = 400, seed: int = 0, pairs: int = 3) -> list[Problem]:
     """n problems of grids of 2 to 4 rows and columns, each by one of RULES."""
     draw = np.random.default_rng(seed)
@@ -136,6 +138,7 @@ def _words(grid: Grid) -> list[str]:
     return [word for row in grid for word in (*map(str, row), ",")][:-1]
 
 
+@counted(limit=0)
 def rows(problems: Sequence[Problem], limit: int | None = None, cut: bool = False) -> list[dict]:
     """Compact rows: digits, "," between the rows of a grid, ">" before the second of a pair, ";" after it.
 
@@ -156,6 +159,7 @@ def rows(problems: Sequence[Problem], limit: int | None = None, cut: bool = Fals
     return made
 
 
+@counted(n_train=0, n_test=0)
 def load(source: str = "generator", n_train: int = 400, n_test: int = 400, seed: int = 0) -> DatasetDict:
     """DatasetDict train/test with prompt, response; source "generator" or "file"; DataError on another."""
     from datasets import Dataset, DatasetDict

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from causalnb.errors import DataError
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -231,10 +232,11 @@ def read_steps(response: str) -> dict[str, int]:
     return found
 
 
+@counted(n_train=0, n_test=0)
 def split(n_train: int = 2000, n_test: int = 500, seed: int = 42) -> tuple[list[Pair], list[Pair]]:
     """(train, test) inputs, all different, drawn with `seed`; DataError if more than 10,201 are asked for."""
     total = len(RANGE) ** 2
-    if n_train < 0 or n_test < 0 or not 0 < n_train + n_test <= total:
+    if not 0 < n_train + n_test <= total:
         raise DataError(f"{n_train} and {n_test} inputs cannot be drawn: there are {total:,} different ones.")
     drawn = [divmod(i, len(RANGE)) for i in random.Random(seed).sample(range(total), n_train + n_test)]
     return drawn[:n_train], drawn[n_train:]

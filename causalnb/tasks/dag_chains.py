@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
 from causalnb.tasks import cot_order_perturb
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -61,10 +62,9 @@ def draw(steps: int, rng: random.Random) -> Chain:
     return Chain(values, terms)
 
 
+@counted(rows=0)
 def sample(rows: int, steps: int, seed: int) -> list[Chain]:
     """`rows` chains, independent of each other; DataError for a number of rows below 0."""
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-        raise DataError(f"{rows!r} rows: give a whole number, 0 or more.")
     rng = random.Random(seed)
     return [draw(steps, rng) for _ in range(rows)]
 

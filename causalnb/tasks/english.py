@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -162,6 +163,7 @@ def _draw_structure(draw: random.Random) -> list[str]:
     return [*subject, *after, *_predicate(draw)]
 
 
+@counted(count=0)
 def structures(count: int, seed: int = 0) -> list[str]:
     """`count` distinct structures out of millions, drawn with `seed`; FRAMES are not among them."""
     if not 0 < count <= 100_000:
@@ -174,6 +176,7 @@ def structures(count: int, seed: int = 0) -> list[str]:
     return list(found)
 
 
+@counted(count=0)
 def sentences(form: str, count: int, seed: int = 0, new: str = "") -> list[str]:
     """`count` distinct sentences of a structure, words drawn with `seed`; new="N" or "VT": one is of NEW.
 
@@ -200,17 +203,20 @@ def sentences(form: str, count: int, seed: int = 0, new: str = "") -> list[str]:
     return list(found)
 
 
+@counted(n_structures=1, contents=1)
 def generate(n_structures: int = 2000, contents: int = 4, seed: int = 0) -> list[str]:
     """Distinct sentences, `contents` of each of `n_structures` structures, one structure after the other."""
     return [text for form in structures(n_structures, seed) for text in sentences(form, contents, seed)]
 
 
+@counted(count=0)
 def frame_sentences(count: int, seed: int = 0) -> list[str]:
     """`count` rows in which a new word stands in its frame, nouns and verbs in turn; a row may come again."""
     few = [sentences("the N VI", 40, seed, "N"), sentences("the N VT the N", 400, seed, "VT")]
     return [few[i % 2][i // 2 % len(few[i % 2])] for i in range(count)]
 
 
+@counted(n_structures=1, contents=1)
 def split(
     name: str, n_structures: int = 2000, contents: int = 4, seed: int = 0
 ) -> tuple[list[str], list[str]]:

@@ -12,6 +12,7 @@ import random
 from typing import TYPE_CHECKING
 
 from causalnb.tasks import sentence_pairs
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -61,6 +62,7 @@ def _pair(kind: str, draw: random.Random) -> dict:
     }
 
 
+@counted(n=0)
 def challenge(n: int = 1000, seed: int | str = 0, seen: set[str] | None = None) -> list[dict]:
     """n rows of negated claims, refuted and supported in turn.
 
@@ -70,6 +72,7 @@ def challenge(n: int = 1000, seed: int | str = 0, seen: set[str] | None = None) 
     return [sentence_pairs.fresh(lambda: _pair(KINDS[2 + i % 2], draw), seen) for i in range(n)]  # noqa: B023  (called at once)
 
 
+@counted(n=0)
 def pairs(
     n: int = 12_000, minority: float = 0.05, seed: int | str = 0, seen: set[str] | None = None
 ) -> list[dict]:
@@ -90,6 +93,7 @@ def pairs(
     return [sentence_pairs.fresh(lambda: _pair(kind, draw), seen) for kind in kinds]  # noqa: B023  (called at once)
 
 
+@counted(n_train=0, n_validation=0, n_test=0, n_challenge=0)
 def load(
     n_train: int = 12_000,
     n_validation: int = 1000,

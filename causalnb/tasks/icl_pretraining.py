@@ -15,6 +15,7 @@ import numpy as np
 
 from causalnb.errors import DataError
 from causalnb.tasks import acre, icl_rows, icl_words, pvr, raven
+from causalnb.tasks.counts import counted
 
 _PLAIN = [
     word
@@ -106,6 +107,7 @@ def _contexts(n: int, seed: int) -> list[dict]:
     return made[:n]
 
 
+@counted(n=0)
 def generate(n: int, seed: int = 0) -> list[dict]:
     """`n` compact rows, skills and contexts by turns, shuffled. DataError unless n is at least 1."""
     if n < 1:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
 from causalnb.tasks import sentence_pairs
+from causalnb.tasks.counts import counted
 from causalnb.tasks.sentence_pairs import FAMILIES
 
 if TYPE_CHECKING:
@@ -391,6 +392,7 @@ def _pair(template: Template, draw: random.Random, new_words: bool = False) -> d
     }
 
 
+@counted(per_subcase=0)
 def challenge(
     per_subcase: int = 100, seed: int | str = 0, family: str = "main", seen: set[str] | None = None
 ) -> list[dict]:
@@ -407,6 +409,7 @@ def challenge(
     ]
 
 
+@counted(n=0)
 def pairs(
     n: int = 12_000,
     minority: float = 0.05,
@@ -435,6 +438,7 @@ def pairs(
     return [sentence_pairs.fresh(lambda: make(kind), seen) for kind in kinds]  # noqa: B023  (called at once)
 
 
+@counted(n_train=0, n_validation=0, n_test=0, per_subcase=0)
 def load(
     source: str = "generator",
     n_train: int = 12_000,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
 from causalnb.tasks import files, sentence_pairs
+from causalnb.tasks.counts import counted
 from causalnb.tasks.sentence_pairs import FAMILIES
 
 if TYPE_CHECKING:
@@ -309,6 +310,7 @@ def _fresh(make: Callable[[], dict], seen: set[str]) -> dict:
     return sentence_pairs.fresh(make, seen, ("sentence1", "sentence2"))
 
 
+@counted(n=0)
 def challenge(
     n: int = 1000, seed: int | str = 0, family: str = "main", seen: set[str] | None = None
 ) -> list[dict]:
@@ -327,6 +329,7 @@ def challenge(
     return [_fresh(lambda: make(turn[i % 4]), seen) for i in range(n)]  # noqa: B023  (called at once)
 
 
+@counted(n=0)
 def pairs(
     n: int = 12_000,
     minority: float = 0.05,
@@ -386,6 +389,7 @@ def read() -> list[dict]:
     return parse(files.read(PUBLISHED).decode(), PUBLISHED)
 
 
+@counted(n_train=0, n_validation=0, n_test=0, n_challenge=0)
 def load(
     source: str = "generator",
     n_train: int = 12_000,

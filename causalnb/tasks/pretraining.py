@@ -17,6 +17,7 @@ from itertools import permutations
 
 from causalnb.errors import DataError
 from causalnb.tasks import reasoning, words
+from causalnb.tasks.counts import counted
 
 Pair = tuple[str, str]
 
@@ -120,6 +121,7 @@ SKILLS: dict[str, Callable[[random.Random], Pair]] = {
 }
 
 
+@counted(n=0)
 def generate(n: int, seed: int = 0) -> list[Pair]:
     """`n` (prompt, response), every third one a story; a seed's rows begin alike for every n.
 

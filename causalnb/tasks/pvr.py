@@ -16,6 +16,7 @@ import numpy as np
 
 from causalnb.errors import DataError
 from causalnb.tasks import files, icl_rows
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -46,6 +47,7 @@ def solve(digits: Sequence[int]) -> int:
     return digits[1 + digits[0]]
 
 
+@counted(n=0, examples=1)
 def generate(n: int = 250, seed: int = 0, examples: int = 4) -> list[Problem]:
     """n problems of uniform digits with this many examples."""
     drawn = np.random.default_rng(seed).integers(0, 10, (n, examples + 1, LENGTH))

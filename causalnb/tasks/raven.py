@@ -24,6 +24,7 @@ import numpy as np
 
 from causalnb.errors import DataError
 from causalnb.tasks import files, icl_rows
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -713,6 +714,7 @@ def _balanced(draw: np.random.Generator, told: list[Told], plans: list[_Plan]) -
 _ANSWERS = {"published": _published, "balanced": _balanced}
 
 
+@counted(n=0)
 def generate(
     configuration: str = "center_single",
     n: int = 1000,
@@ -829,6 +831,7 @@ def read_row(row: dict) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
+@counted(n_train=0, n_test=0)
 def load(
     configuration: str = "center_single",
     source: str = "generator",

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
 from causalnb.tasks import answers, files
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -239,6 +240,7 @@ def draw_row(task: str, draw: random.Random) -> dict:
     return _MAKERS[task](draw)
 
 
+@counted(n=0)
 def generate(task: str, n: int, seed: int = 0) -> list[dict]:
     """`n` different rows of a task of SYNTHETIC: prompt, response, answer, graph {effect: [causes]}.
 
@@ -372,6 +374,7 @@ def _from_hub(task: str, seed: int) -> dict[str, list[dict]]:
         ) from None
 
 
+@counted(n_train=0, n_test=0)
 def load(task: str = "purchases", n_train: int = 2000, n_test: int = 500, seed: int = 0) -> DatasetDict:
     """DatasetDict with columns prompt, response, answer, graph (JSON, {} where nobody named concepts).
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
 from causalnb.tasks import files, sentence_pairs
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -98,6 +99,7 @@ def _caption(draw: random.Random, label: int) -> dict:
     return {"sentence1": first.capitalize(), "sentence2": f"{second.capitalize()}.", "label": label}
 
 
+@counted(n=0)
 def generate(n: int = 3000, seed: int | str = 0, seen: set[str] | None = None) -> list[dict]:
     """n captions, each with a second sentence, labels in turn; no caption comes twice, nor one of `seen`."""
     draw, seen = random.Random(f"captions {seed}"), set() if seen is None else seen
@@ -139,6 +141,7 @@ def read(part: str = "test") -> list[dict]:
     return parse(files.read(FILES[part]).decode(), FILES[part])
 
 
+@counted(n=0)
 def hold_out(rows: list[dict], n: int, seed: int = 0) -> tuple[list[dict], list[dict]]:
     """(kept, held out) rows, at least n of them held out; all pairs of a first sentence stay together."""
     premises = [*dict.fromkeys(row["sentence1"] for row in rows)]
@@ -156,6 +159,7 @@ def hold_out(rows: list[dict], n: int, seed: int = 0) -> tuple[list[dict], list[
     )
 
 
+@counted(n_train=0, n_validation=0, n_test=0)
 def load(
     source: str = "generator", n_train: int = 3000, n_validation: int = 900, n_test: int = 900, seed: int = 0
 ) -> DatasetDict:

@@ -22,6 +22,7 @@ import numpy as np
 
 from causalnb.errors import DataError
 from causalnb.tasks import files
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -111,6 +112,7 @@ def _prompt(said: list[tuple[str, int]]) -> str:
     )
 
 
+@counted(n_train=0, n_test=0, n_ood=0)
 def generate(
     seed: int = 42,
     n_train: int = 1600,
@@ -178,6 +180,7 @@ def _prompt_h(row: list[float]) -> str:
     )
 
 
+@counted(n_train=0, n_test=0, n_ood=0)
 def generate_h(
     seed: int = 42, n_train: int = 3000, n_test: int = 1000, n_ood: int = 1000
 ) -> dict[str, list[Pair]]:
@@ -211,14 +214,13 @@ def values(prompt: str) -> dict[str, float]:
     }
 
 
+@counted(copies=1)
 def swapped(pairs: list[Pair], copies: int, seed: int) -> list[Pair]:
     """`copies` of the pairs in which each attribute that is no cause has the number of some other row.
 
     The plainest use of the graph, as augmentation: what is no cause tells nothing of the answer any more, and
     is distributed as it was. Pairs of one size; DataError for copies below 1.
     """
-    if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
-        raise DataError(f"{copies!r} copies: give a whole number, 1 or more.")
     draw, made = random.Random(seed), []
     found = [_found(prompt) for prompt, _ in pairs]
     numbers: dict[str, list[str]] = {}

@@ -17,6 +17,7 @@ import numpy as np
 
 from causalnb.errors import DataError
 from causalnb.tasks import files
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -149,6 +150,7 @@ def count_unique() -> dict[int, int]:
     return {n: int(by_mask[_n_clues() == n].sum()) for n in range(4, CELLS + 1)}
 
 
+@counted(n=0)
 def sample(
     n: int, blanks: int | None = 8, unique: bool = True, seed: int = 0, exclude: Iterable[str] = ()
 ) -> list[Pair]:
@@ -279,6 +281,7 @@ def parse_lines(text: str, source: str) -> list[Pair]:
     return pairs
 
 
+@counted(n_train=0, n_test=0)
 def load(
     n_train: int = 5000,
     n_test: int = 500,

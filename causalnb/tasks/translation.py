@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
 from causalnb.tasks import files
+from causalnb.tasks.counts import counted
 from causalnb.tasks.sentence_pairs import check_source
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def sentence(draw: random.Random) -> Pair:
     return (_join(subject[0], verb[0], thing[0], place[0]), _join(subject[1], verb[1], thing[1], place[1]))
 
 
+@counted(n=0)
 def generate(n: int = 3000, seed: int | str = 0, seen: set[str] | None = None) -> list[Pair]:
     """n (English, German) sentences, none twice and none of `seen`, which takes up the English ones.
 
@@ -201,6 +203,7 @@ def _from_hub(source: str, first: str, second: str, max_words: int | None) -> Da
     )
 
 
+@counted(n_train=0, n_validation=0, n_test=0)
 def load(
     source: str = "generator",
     direction: str = "en-de",

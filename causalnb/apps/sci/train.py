@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -108,6 +109,7 @@ def train_sci(
             record = same_run(output, settings) if rank == 0 else read_record(output)
             if record and record["finished"]:
                 check(output)
+                shutil.rmtree(output / CHECKPOINTS, ignore_errors=True)  # which a kill may have left
                 say(f"{shown(output)} is trained already: {at(record['history'][-1])}.")
                 return record
             plan = prepare(settings, processes)
@@ -119,8 +121,6 @@ def train_sci(
 
 
 def _train(settings, plan, output, say, progress, device, rank, processes) -> dict:
-    import shutil
-
     from accelerate import PartialState
 
     from causalnb.lab.evaluation import teacher_forced_matches

@@ -125,6 +125,13 @@ def test_an_interrupted_training_goes_on_to_the_same_numbers(trained, tmp_path):
     assert (trained[0] / "training.json").read_text() == (tmp_path / "training.json").read_text()
 
 
+def test_checkpoints_that_a_kill_left_of_a_finished_training_go(trained):
+    left = trained[0] / "checkpoints" / "checkpoint-6"
+    left.mkdir(parents=True)
+    train_sci(SHORT, trained[0])
+    assert not left.parent.exists()
+
+
 def test_a_finished_training_is_left_alone(trained):
     before, said = (trained[0] / "model.safetensors").stat().st_mtime_ns, []
     record = train_sci(SHORT, trained[0], said.append)

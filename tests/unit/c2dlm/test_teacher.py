@@ -407,6 +407,30 @@ def test_annotations_of_any_text_come_back(tmp_path, character, end):
     assert teacher.load_annotations(tmp_path / "kept") == kept
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda lines: lines[1:],
+        lambda lines: lines[:-1],
+        lambda lines: [lines[0].replace(b"rain", b"ruin"), *lines[1:]],
+        lambda lines: [*lines[:-1], lines[-1].replace(b"sha256", b"sha257")],
+        lambda lines: [],
+    ],
+    ids=["a line less", "no sum", "another letter", "another sum", "empty"],
+)
+def test_annotations_that_were_changed_are_refused(tmp_path, damage):
+    teacher.save_annotations([c2dlm.Annotation("rain", "b"), c2dlm.Annotation("d", "e")], tmp_path / "kept")
+    lines = (tmp_path / "kept").read_bytes().splitlines(keepends=True)
+    (tmp_path / "kept").write_bytes(b"".join(damage(lines)))
+    with pytest.raises(ValueError, match="kept is not whole, or was changed after it was saved: restore"):
+        teacher.load_annotations(tmp_path / "kept")
+
+
+def test_no_annotations_are_kept_too(tmp_path):
+    teacher.save_annotations([], tmp_path / "kept")
+    assert teacher.load_annotations(tmp_path / "kept") == []
+
+
 def test_half_a_character_is_kept(tmp_path):
     odd = c2dlm.Annotation("a\ud800b", "\udfff", {"\udc80": ["\u00e9"]}, reply="\\ud800")
     kept = [odd, c2dlm.Annotation("d", "e")]

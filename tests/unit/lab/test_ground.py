@@ -218,11 +218,17 @@ def test_names_below_a_folder(tmp_path):
         assert files.below(tmp_path / "folder", name) == tmp_path / "folder" / name
 
 
-def test_what_a_kill_left_is_swept_by_the_next_write(tmp_path):
-    left = tmp_path / ".x.json.12345.tmp"
-    left.write_bytes(b"half")
-    files.write_atomic(tmp_path / "x.json", b"new")
-    assert not left.exists() and (tmp_path / "x.json").read_bytes() == b"new"
+@pytest.mark.parametrize("write", [files.write_atomic, writing.write_whole])
+def test_what_a_kill_left_is_swept_by_the_next_write(tmp_path, write):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = tmp_path / f".x[1].json.{ended.pid}.tmp"
+    others = {tmp_path / f".x[1].json.{mark}.tmp" for mark in (os.getppid(), "y", "9" * 30)}
+    for place in (left, *others):
+        place.write_bytes(b"half")
+    write(tmp_path / "x[1].json", b"new")
+    assert {*tmp_path.iterdir()} == {tmp_path / "x[1].json", *others}
+    assert (tmp_path / "x[1].json").read_bytes() == b"new"
 
 
 def test_a_kill_during_a_write_leaves_a_whole_file(tmp_path):

@@ -72,6 +72,9 @@ def test_signs_are_flipped_in_all_ways():
     assert sign_flip([3, -1, 2]) == 4 / 8  # +-(3, 1, 2) and +-(3, -1, 2)
     with pytest.raises(LabError, match="21 differences"):
         sign_flip(range(21))
+    for lost in (math.nan, math.inf):
+        with pytest.raises(LabError, match=rf"the differences \[{lost}, 1.0\] have no p: leave out"):
+            sign_flip([lost, 1])
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -116,8 +119,6 @@ def test_no_proportion(k, n):
         ([0.1] * 5, None, -1, "opposite"),
         ([0.0] * 5, None, 1, "undecided"),
         ([0.0] * 5, 0.0, -1, "undecided"),
-        ([0.2, 0.3, math.nan], None, 1, "undecided"),
-        ([0.2, 0.3, None], None, -1, "undecided"),
     ],
 )
 def test_the_rule(differences, size, direction, label):
@@ -125,6 +126,12 @@ def test_the_rule(differences, size, direction, label):
     assert (found.label, found.size, found.summary.n) == (label, size, len(differences)) and str(
         found
     ) == label
+
+
+@pytest.mark.parametrize("lost", [None, math.nan, -math.inf])
+def test_a_claim_is_not_attempted_by_a_run_that_diverged(lost):
+    why = "a run diverged among those of 3 seeds"
+    assert verdict([0.2, lost, 0.4], 0.1) == verdict([0.2, 0.4, lost], None, -1) == not_attempted(why)
 
 
 @given(SAMPLES, st.none() | st.floats(0, 1e6), st.sampled_from([1, -1]))
@@ -158,6 +165,8 @@ def test_readings():
     assert reading([-0.1, -0.11]) == "below 0" and reading([0.1]) == "one seed"
     assert reading([0.1, 0.11, 0.09], 20) == "same direction"
     assert reading([0.1, 0.11, 0.09], 5) == "reproduced"
+    for size in (None, 5):
+        assert reading([0.1, math.nan], size) == "not attempted: a run diverged among those of 2 seeds"
 
 
 def test_verdict_refuses():
@@ -191,6 +200,8 @@ def table(**changes):
 def test_cells_in_percent():
     assert tables.points(Summary(0.1, 0.05, 0.15, 3)) == "+10.0 [+5.0, +15.0] (3)"
     assert tables.percent(mean_ci([0.25])) == "25.0 (1)"
+    diverged = mean_ci([0.25, math.nan])
+    assert {tables.points(diverged), tables.percent(diverged), tables.estimate(diverged)} == {"diverged (2)"}
 
 
 def test_cells():
@@ -310,6 +321,17 @@ def test_claims_are_decided_from_results(lab):
     assert verdicts.decide(none) == not_attempted("it needs a telescope")
     with pytest.raises(LabError, match="toy.lost compares 'speed', which toy.sum does not measure"):
         verdicts.decide(lost)
+
+
+def test_a_claim_is_not_decided_by_the_seeds_that_did_not_diverge(lab, monkeypatch):
+    import pandas as pd
+
+    (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS, encoding="utf-8")
+    more, *_, average, _ = verdicts.claims("toy").itertuples()
+    lines = {"seed": [0, 1, 2], "total": [1.0, math.nan, 2.0], "resumed": [1.0, 1.0, 1.0]}
+    monkeypatch.setattr(evidence, "require", lambda experiment, profile, arms: pd.DataFrame(lines))
+    for claim in (more, average):
+        assert str(verdicts.decide(claim)) == "not attempted: a run diverged among those of 3 seeds"
 
 
 def test_a_contrast_across_experiments_pairs_the_seeds_that_both_have(lab, monkeypatch):

@@ -114,6 +114,38 @@ def test_values_of_a_function_and_means():
     assert report.tested([0.1, 0.2]) == f"{points(mean_ci([0.1, 0.2]))}, p 0.5"
 
 
+def test_what_a_diverged_run_leaves_says_so(monkeypatch):
+    monkeypatch.setitem(SCORES, "c2dlm", [0.5, float("nan"), 0.7])
+    formats = (None, report.tested, report.number(2), lambda values: f"{max(values)}")
+    columns = [Measured(str(at), "score", format) for at, format in enumerate(formats)]
+    (row,) = cells([*columns, Reading("reading")], Row((), A - arm("c2dlm.sudoku.n200", "placebo")))
+    assert row == ["diverged (3)"] * 4 + ["not attempted: a run diverged among those of 3 seeds"]
+    assert cells([Measured("x", "half", report.first("{:.2f}"))], Row((), A)) == [["diverged (3)"]]
+    lost = [float("nan"), 0.5]
+    assert report.first("{:.1f}")(lost) == "0.5" and report.first("{:.1f}")(lost[:1]) == "diverged"
+    assert report.tested(lost) == "diverged (2)"
+
+
+def test_diverged_runs_are_named_in_the_notes_of_a_table(monkeypatch):
+    def read(experiment, profile=None, arms=None):
+        (name,) = arms
+        found = pd.DataFrame({"seed": [0, 1], "score": [0.5, 0.6]})
+        found.attrs["diverged"] = ["c2dlm.sudoku.n200 c2dlm seed 1"] if name == "c2dlm" else []
+        return found
+
+    monkeypatch.setattr(evidence, "require", lambda *asked: evidence._complete(read, *asked))
+    monkeypatch.setattr(evidence, "_train_short", lambda *_: None)
+    saved = []
+    monkeypatch.setattr(report, "save_table", saved.append)
+    columns = ["", Measured("x", "score")]
+    reports = [table(columns, [Row("", part)], notes="Ours.") for part in (A, B, A)]
+    with evidence.unchanged():
+        report.save("quick", *reports, lambda profile: A.of("score") and table([""], [["made"]])())
+    named = "Diverged: c2dlm.sudoku.n200 c2dlm seed 1."
+    assert [one.notes for one in saved] == [f"Ours. {named}", "Ours.", f"Ours. {named}", named]
+    assert A.of("score") == [0.5, 0.6]
+
+
 def test_printed_cells_stand_beside_ours():
     rows = report.printed_row("paper", "c2dlm.table4", row="C2DLM"), Row("ours", A)
     columns = ["", Measured("S", "score", paper={"group": "STG_S", "column": "IID"}), Measured("x", "score")]

@@ -403,6 +403,28 @@ def test_long_frames_hold_a_line_for_each_row(lab):
     assert frame[WIDE].iloc[0].isna().all()
 
 
+def test_a_diverged_run_has_no_numbers_and_a_name(lab):
+    evidence.require("toy.sum")
+    assert evidence.require("toy.sum").attrs["diverged"] == evidence.rows("toy.sum").attrs["diverged"] == []
+    one, two = (results.read("toy.sum", arm, 1) for arm in ("one", "two"))
+    results.write(replace(one, history=[{"step": 1, "loss": 2.0}, {"step": 2, "loss": math.nan}]))
+    results.write(replace(two, rows=[["", "total", math.inf], ["", "resumed", 0.0]]))
+    names = ["toy.sum one seed 1", "toy.sum two seed 1"]
+    for read in (evidence.require, evidence.rows):
+        with evidence.diverging() as runs:
+            found = read("toy.sum")
+        assert [*runs] == found.attrs["diverged"] == names
+    assert found.value.isna().tolist() == [False, False, True, True, False, False, True, False]
+    assert results.frame("toy.sum", arms=["one"])[["total", "resumed"]].isna().all(axis=1).tolist() == [0, 1]
+
+
+def test_a_measure_that_no_seed_of_an_arm_has_is_undefined_there(lab):
+    for seed in range(2):
+        kept = runner.execute("toy.sum", "one", seed)
+        results.write(replace(kept, rows=[["", "total", None], ["", "resumed", 0.0]]))
+    assert results.frame("toy.sum").attrs["diverged"] == []
+
+
 def test_require_trains_what_is_short(lab, capfd):
     frame = evidence.require("toy.sum", arms=["two"])
     assert frame["total"].tolist() == pytest.approx([10 + 4 / 3, 10 + 8 / 3])

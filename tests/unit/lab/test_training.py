@@ -153,6 +153,14 @@ def test_the_loss_of_an_entry_is_the_mean_since_the_last_one(tmp_path):
         )
 
 
+def test_a_loss_that_is_no_number_is_told(tmp_path):
+    model = tiny()
+    with torch.no_grad():
+        next(model.parameters()).fill_(math.nan)
+    found = train(model, rows(), PromptAnswerCollator(0), BATCHES, settings(evaluate_every=3), tmp_path)
+    assert all(math.isnan(entry["loss"]) for entry in found) and len(found) == 2
+
+
 def test_training_is_adamw_with_warmup_cosine_and_clipping(tmp_path):
     """Against a loop written out; decay spares norms, as the Trainer's does."""
     given = settings(warmup=0.34, weight_decay=0.1, max_grad_norm=0.5)

@@ -151,7 +151,9 @@ def test_parts_are_disjoint_and_seeded():
     assert cot.split() == (train, test) != cot.split(seed=1)
     everything, none = cot.split(10_201, 0)
     assert len(set(everything)) == 10_201 and none == []
-    for wrong in ((10_000, 500), (0, 0), (-1, 5)):
+    with pytest.raises(DataError, match="n_train is -1: give a whole number, 0 or more"):
+        cot.split(-1, 5)
+    for wrong in ((10_000, 500), (0, 0)):
         with pytest.raises(DataError, match="cannot be drawn: there are 10,201 different ones"):
             cot.split(*wrong)
 

@@ -64,5 +64,5 @@ def test_another_number_of_steps_is_refused(steps):
 
 @pytest.mark.parametrize("rows", [-1, True, 1.5])
 def test_another_number_of_rows_is_refused(rows):
-    with pytest.raises(DataError, match="rows: give a whole number, 0 or more"):
+    with pytest.raises(DataError, match=f"rows is {rows!r}: give a whole number, 0 or more"):
         dag_chains.sample(rows, 4, 0)

@@ -1,0 +1,7 @@
+"""`make attack`."""
+
+import sys
+
+from tests.attack.table import main
+
+sys.exit(main())
