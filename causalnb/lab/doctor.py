@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from causalnb.errors import FileError, LabError
+from causalnb.errors import FileError, LabError, sentence
 from causalnb.lab import building, probes, profiles, registry, results, runner, weights
 from causalnb.lab.records import installed
 from causalnb.paths import models_dir, results_dir, root, shown
@@ -115,9 +115,9 @@ def artefacts(items: Iterable[registry.Artefact]) -> tuple[dict[str, tuple[str, 
     for item in items:
         try:
             found[item.id] = building.status(item.id)
-        except FileError as error:
-            found[item.id] = "unreadable", str(error)
-            problems.append(str(error))
+        except (FileError, OSError) as error:
+            found[item.id] = "unreadable", sentence(error)
+            problems.append(sentence(error))
     return found, list(dict.fromkeys(problems))
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from causalnb import paths, writing
 from causalnb.errors import CausalnbError, DataError, LabError, sentence
-from causalnb.lab import files, profiles
+from causalnb.lab import bases, files, profiles, records
+from causalnb.tasks import files as data_files
 
 HOME = Path(paths.__file__).parents[1]
 
@@ -96,6 +97,81 @@ def test_a_temporary_folder_that_others_may_enter_is_refused(temporary, monkeypa
         with pytest.raises(LabError, match="causalnb-quick-.* is no folder of yours alone: remove it, or"):
             place("quick")
         assert place("laptop")
+
+
+NO_PATHS = ["~nobody-of-this-name/x", f"/{'x' * 300}", "a/" * 3000]
+
+
+@pytest.mark.parametrize("named", [*NO_PATHS, "a\0b"])
+def test_what_is_no_path_is_refused_with_who_named_it(named):
+    with pytest.raises(LabError, match="^--out is '.*', which is no path .*: give another.$"):
+        paths.given(named, "--out")
+
+
+@pytest.mark.parametrize("named", NO_PATHS)
+@pytest.mark.parametrize(
+    "variable, place",
+    [
+        ("HOME", paths.root),
+        ("RESULTS", lambda: paths.results_dir("laptop")),
+        ("PROBES", lambda: paths.probes_dir("laptop")),
+        ("FIGURES", lambda: paths.figures_dir("laptop")),
+        ("CACHE", paths.downloads_dir),
+        ("DATA", data_files._folders),
+        ("BASES", lambda: bases.downloaded("org/base")),
+    ],
+)
+def test_a_variable_that_is_no_path_is_named(named, variable, place, monkeypatch):
+    monkeypatch.setenv(f"CAUSALNB_{variable}", named)
+    with pytest.raises(LabError, match=f"CAUSALNB_{variable} is '.*', which is no path"):
+        place()
+
+
+def test_a_path_that_is_given_need_not_be_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert paths.given("~/new/folder", "--out") == tmp_path / "new" / "folder"
+
+
+DEEP = '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}"
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ('{"a": NaN}', "NaN is no finite number"),
+        ('{"a": [-Infinity]}', "-Infinity is no finite number"),
+        ('{"a": 1e999}', "1e999 is no finite number"),
+        (DEEP, "it is nested too deep"),
+        ("[]", "it holds no record"),
+        ("null", "it holds no record"),
+        ("\udcff", "utf-8"),
+        ("{", "Expecting"),
+    ],
+)
+def test_json_that_is_no_record_is_refused(text, said):
+    with pytest.raises(ValueError, match=said):
+        records.parsed(text.encode(errors="surrogateescape"))
+
+
+def test_a_record_comes_back_from_its_seal():
+    record, shape = {"name": "a", "list": [1, None, 0.5]}, {"name": str, "list": list}
+    data = records.sealed(record)
+    assert records.unsealed(records.parsed(data), "note", shape) == record
+    for changed, said in [
+        (data.replace(b"0.5", b"0.6"), "it was changed after it was written"),
+        (data.replace(b'"a"', b"null"), "name is not as a note has it"),
+        (data.replace(b'"name"', b'"names"'), "name is not as a note has it"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            records.unsealed(records.parsed(changed), "note", shape)
+
+
+def test_a_record_that_is_almost_too_deep_is_refused_without_a_traceback():
+    deep = 1
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="it is nested too deep"):
+        records.unsealed({"list": deep, "checksum": "0"}, "note", {"list": list})
 
 
 def test_root_is_the_checkout_or_here(tmp_path, monkeypatch):

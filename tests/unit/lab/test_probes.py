@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.lab import codebase, probes, registry, results, runner
+from causalnb.lab import codebase, doctor, probes, records, registry, results, runner
 from causalnb.lab.probes import Check
 from tests.unit.lab.conftest import forget_code
 
@@ -247,6 +247,30 @@ def test_a_damaged_probe_is_named_and_verifies_nothing(line, traced):
         with pytest.raises(LabError, match="probes/laptop/toy.line/one.json is damaged"):
             probes.read("toy.line", "one")
         assert results.state("toy.line", "one", 0)[0] == "unverified"
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"config": None}, "config is not as a probe has it"),
+    ({"seconds": "1"}, "seconds is not as a probe has it"),
+    ({"verified": [None]}, "verified is not as a probe has it"),
+    ({"verified": [{"torch": "2"}]}, "verified is not as a probe has it"),
+    ({"seconds": float("nan")}, "NaN is no finite number"),
+    ({"seconds": float("-inf")}, "-Infinity is no finite number"),
+])  # fmt: skip
+def test_a_probe_of_odd_values_is_named(line, traced, change, said):
+    probes.make("toy.line", "one")
+    runner.execute("toy.line", "one", 0)
+    file = probes.path("toy.line", "one")
+    kept = {
+        name: value for name, value in json.loads(file.read_text()).items() if name != "checksum"
+    } | change
+    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    file.write_text(json.dumps({**kept, "checksum": records.short(text)}))
+    with pytest.raises(LabError, match=f"probes/laptop/toy.line/one.json is damaged .{said}"):
+        probes.read("toy.line", "one")
+    kind, reason = results.state("toy.line", "one", 0)
+    assert kind == "unverified" and said in reason
+    assert doctor.damaged(["toy.line"]) == [reason]
 
 
 def test_a_probe_of_another_arm_is_refused(line, traced):

@@ -9,9 +9,25 @@ from pathlib import Path
 
 import pytest
 
+import causalnb
 from causalnb import paths
-from causalnb.errors import LabError
-from causalnb.lab import building, codebase, evidence, latex, manifest, registry, results, runner, tables
+from causalnb.errors import FileError, LabError
+from causalnb.lab import (
+    building,
+    codebase,
+    doctor,
+    evidence,
+    latex,
+    manifest,
+    paper,
+    probes,
+    registry,
+    report,
+    results,
+    runner,
+    tables,
+    verdicts,
+)
 from tests.unit.lab.conftest import forget_code
 
 
@@ -135,6 +151,131 @@ def test_an_artefact_is_stale_when_a_claim_of_its_source_changes(lab):
     assert building.status("toy.table1")[0] == "stale"
 
 
+PRINTED = "row,column,value\nSCI,length,0.014\n"
+
+
+@pytest.fixture
+def printing(lab):
+    """The folder of printed files, and a stranger's artefact, made from one of them."""
+    folder = lab.folder / "data" / "paper"
+    (folder / "toy_table1.csv").write_text(PRINTED)
+    (folder / "toy_table2.csv").write_text(PRINTED)
+    (folder / "claims.csv").write_text(
+        "id,source,artefact\ntoy.claim1,toy,toy.table1\nother.claim1,other,x\n"
+    )
+
+    @registry.artefact("toy.table1")
+    def build(profile):
+        rows = tables.paper("toy.table1")[["row", "value"]].values.tolist()
+        tables.save_table(tables.Table("toy.table1", ["row", "value"], rows, "Printed."))
+
+    building.build("toy.table1")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name, old, new, status",
+    [
+        ("toy_table1.csv", "0.014", "0.814", "stale"),
+        ("toy_table2.csv", "0.014", "0.814", "built"),
+        ("claims.csv", "toy.claim1", "toy.claim2", "stale"),
+        ("claims.csv", "other.claim1", "other.claim2", "built"),
+    ],
+)
+def test_an_artefact_is_stale_when_a_printed_file_that_it_reads_changes(printing, name, old, new, status):
+    assert building.status("toy.table1") == ("built", "0 results, 3 files")
+    (printing / name).write_text((printing / name).read_text().replace(old, new))
+    assert building.status("toy.table1")[0] == status
+
+
+def test_an_artefact_says_which_printed_files_it_reads(printing):
+    assert manifest.entries()["toy.table1"]["paper"] == ["toy_table1.csv"]
+    kept = json.loads((printing.parents[1] / "figures" / "manifest.json").read_text())
+    kept["toy.table1"]["paper"] = []  # and the checksum says so
+    (printing.parents[1] / "figures" / "manifest.json").write_text(json.dumps(kept))
+    assert building.status("toy.table1") == (
+        "stale",
+        "what the manifest says of it was changed after it was made",
+    )
+
+
+@pytest.mark.parametrize(
+    "read, noted",
+    [
+        (lambda: tables.printed("toy_table1"), {"toy_table1.csv"}),
+        (lambda: tables.printed("claims"), {"claims.csv"}),
+        (lambda: verdicts.claims("toy"), {"claims.csv toy"}),
+        (lambda: report.claims_of("other"), {"claims.csv other"}),
+        (lambda: report.cell("toy.table1", "{value}", row="SCI")(), {"toy_table1.csv"}),
+        (registry.artefacts, {"artefacts.csv"}),
+        (lambda: paper.rows("nothing.csv", ()), {"nothing.csv"}),
+    ],
+)
+def test_every_way_to_a_printed_file_is_noted(printing, read, noted):
+    with paper.noted() as found:
+        read()
+    assert found == noted
+    with paper.noted() as found:
+        pass
+    assert not found
+
+
+def test_what_was_read_is_told_apart(printing):
+    before = paper.used({"toy_table1.csv", "claims.csv toy"})
+    assert before[:2] == ["claims.csv toy", "toy.claim1,toy,toy.table1"] and "SCI,length,0.014" in before
+    assert paper.used({"gone.csv"}) == ["gone.csv"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"id,source,artefact\n\xff,a,b\n",
+        b'id,source,artefact\n"a,b',
+        b"id,source\na,b\n",
+        b"id,source,artefact\na,b\n",
+        b"id,source,artefact\na,b,c,d\n",
+    ],
+)
+def test_a_damaged_file_of_printed_rows_is_named(printing, data):
+    (printing / "claims.csv").write_bytes(data)
+    with pytest.raises(FileError, match="^data/paper/claims.csv cannot be read .*: restore it from git.$"):
+        report.claims_of("toy")
+
+
+def test_a_printed_file_that_is_a_folder_is_named(printing):
+    (printing / "toy_table1.csv").unlink()
+    (printing / "toy_table1.csv").mkdir()
+    for read in (lambda: tables.printed("toy_table1"), lambda: building.status("toy.table1")):
+        with pytest.raises(FileError, match="data/paper/toy_table1.csv cannot be read .*directory"):
+            read()
+
+
+def test_a_module_that_needs_a_damaged_file_is_told_and_the_rest_is_there(lab, monkeypatch, tmp_path):
+    monkeypatch.undo()
+    monkeypatch.setenv("CAUSALNB_HOME", str(lab.folder))
+    package = tmp_path / "catalogued"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "first.py").write_text("from causalnb.lab import report\nreport.claims_of('toy')\n")
+    (package / "second.py").write_text(
+        "from causalnb.lab import registry\nregistry.artefact('toy.fig1')(print)\n"
+    )
+    (lab.folder / "data" / "paper" / "claims.csv").write_bytes(b"\xff")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(causalnb, "CATALOGUES", ["catalogued"])
+    monkeypatch.setattr(registry, "_artefacts", {})
+    monkeypatch.setattr(registry, "_unread", {})
+    for _ in range(2):
+        assert registry.find("toy.fig1").build is print
+        (said,) = registry.unread()
+        assert said.startswith("data/paper/claims.csv cannot be read (")
+    assert doctor.damaged([]) == [said]
+    with pytest.raises(FileError, match="claims.csv cannot be read"):  # it may be registered there
+        registry.experiment("toy.unknown")
+    for name in ("catalogued", "catalogued.second"):
+        sys.modules.pop(name)
+
+
 def test_the_list_of_artefacts(lab):
     @registry.artefact("toy.own", extra=True, printed_as="Ours", shows="more")
     def own(profile):
@@ -153,7 +294,10 @@ def test_the_list_of_artefacts(lab):
         registry.artefacts()
 
 
-@pytest.mark.parametrize("text", [None, "id,source\na,b\n", b"\xff\xfe\x00"])
+NAMED = "id,source,printed as,what it shows,kind,notebook\n"
+
+
+@pytest.mark.parametrize("text", [None, "id,source\na,b\n", b"\xff\xfe\x00", NAMED, NAMED + "a,b\n"])
 def test_an_unusable_list_of_artefacts_is_named(lab, text):
     path = lab.folder / "data" / "paper" / "artefacts.csv"
     path.unlink() if text is None else path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -382,17 +526,82 @@ def test_files_no_longer_made_go(lab, table):
         manifest.save("toy.fig9", {".svg": b""}, "", "")
 
 
-FILES_ARE_NO_NAMES = json.dumps({"toy.table1": dict.fromkeys(manifest.FIELDS, 3)})
+ENTRY = {
+    **dict.fromkeys(manifest.FIELDS, ""),
+    "files": {},
+    "code": manifest.NO_CODE,
+    "needs": [],
+    "paper": [],
+}
+ODD = [
+    {"files": None},
+    {"files": {"a": 3}},
+    {"code": {}},
+    {"code": {"units": 1, "edges": ""}},
+    {"needs": 3},
+    {"alt": None},
+    {"results": 1},
+    {"paper": ["../x.csv"]},
+    {"paper": [None]},
+    dict.fromkeys(ENTRY, 3),
+]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"toy.table1": {}}', '{"toy.table1": 3}', FILES_ARE_NO_NAMES])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"toy.table1": {}}',
+        '{"toy.table1": 3}',
+        '{"toy.table1": NaN}',
+        "[" * 100_000,
+        *(json.dumps({"toy.table1": ENTRY | odd}) for odd in ODD),
+    ],
+)
 def test_a_damaged_manifest_is_named(lab, table, text):
     (lab.folder / "figures").mkdir()
     (lab.folder / "figures" / "manifest.json").write_text(text)
     for use in (building.status, building.build):
-        with pytest.raises(LabError, match="figures/manifest.json is damaged"):
+        with pytest.raises(FileError, match="figures/manifest.json is damaged"):
             use("toy.table1")
     assert (lab.folder / "figures" / "manifest.json").read_text() == text
+
+
+def test_files_that_cannot_be_read_are_named_and_the_rest_is_told(lab, table, monkeypatch):
+    evidence.require("toy.sum")
+    building.build("toy.table1")
+    results.path("toy.sum", "one", 1).write_text("[NaN]")
+    probe = probes.path("toy.sum", "two")
+    probe.parent.mkdir(parents=True)
+    probe.write_text("null")
+    states, problems = doctor.artefacts(registry.artefacts())
+    assert states["toy.table1"] == ("stale", "1 of 4 results (toy.sum) unreadable") and states["toy.fig1"]
+    assert [problem.partition(" is damaged")[0] for problem in problems] == [
+        "results/laptop/toy.sum/one/seed1.json",
+        "probes/laptop/toy.sum/two.json",
+    ]
+    results.path("toy.sum", "one", 1).unlink()
+    (lab.folder / "figures" / "manifest.json").write_text("[]")
+    states, problems = doctor.artefacts(registry.artefacts())
+    assert states["other.fig1"] == ("missing", "no builder yet") and len(problems) == 2
+    assert states["toy.table1"] == ("unreadable", problems[1]) and "manifest.json is damaged" in problems[1]
+
+
+def test_a_file_of_an_artefact_that_the_disk_refuses_is_named(lab, table, monkeypatch):
+    evidence.require("toy.sum")
+    building.build("toy.table1")
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    kept = manifest.entries()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refuse)
+        patch.setattr(manifest, "entries", lambda profile: kept)
+        states, problems = doctor.artefacts([registry.find("toy.table1")])
+    assert states["toy.table1"][0] == "unreadable"
+    assert len(problems) == 1 and "Permission denied" in problems[0] and "toy/table1" in problems[0]
 
 
 @pytest.mark.parametrize(
@@ -465,6 +674,13 @@ def test_the_registry_is_light():
         capture_output=True,
     ).stdout.split()
     assert not {"torch", "transformers", "pandas", "numpy", "scipy", "matplotlib", "rich"} & set(loaded)
+
+
+@pytest.mark.parametrize("seeds", [50_000_000, 10**20, 10_001, [10_000], [0, 10**20]])
+def test_too_many_seeds_are_refused_before_they_are_counted(lab, seeds):
+    with pytest.raises(LabError, match="is too much: give at most 10000, or seeds below that"):
+        runner.plan(["toy.sum"], seeds=seeds)
+    assert len(runner.plan(["toy.sum"], seeds=[9_999])) == 2
 
 
 def test_plan(lab):

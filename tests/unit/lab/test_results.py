@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass, replace
 
@@ -133,6 +134,16 @@ def test_two_rows_of_one_column_are_refused(stored, one, other, words):
     results.write(replace(stored, rows=rows[:2]))
 
 
+ODD = {  # fields that another program might write, with their checksum
+    "no settings": {"config": None},
+    "a row that is none": {"rows": [["", "total"]]},
+    "a row of text": {"rows": [["", "total", "1.5"]]},
+    "a row of no list": {"rows": [{"": "total"}]},
+    "a history of texts": {"history": ["step 1"]},
+    "a schema of lists": {"schema": [2]},
+}
+
+
 def damage(text, how):
     record = json.loads(text)
     if how == "newer":
@@ -147,12 +158,20 @@ def damage(text, how):
         return json.dumps({key: value for key, value in record.items() if key != "rows"})
     if how == "has more":
         return json.dumps({**record, "note": "by hand"})
+    if how in ODD:
+        kept = {name: value for name, value in record.items() if name != "checksum"} | ODD[how]
+        return json.dumps(
+            {**kept, "checksum": records.short(json.dumps(kept, sort_keys=True, separators=(",", ":")))}
+        )
     return {
         "empty": "",
         "half": text[: len(text) // 2],
         "a list": "[]",
         "no text": "\udcff",
         "edited": text.replace("1.3333", "1.4333"),
+        "not a number": text.replace("1.3333333333333333", "NaN"),
+        "infinite": text.replace("1.3333333333333333", "1e999"),
+        "deep": text.replace("1.3333333333333333", "[" * 100_000 + "]" * 100_000),
     }[how]
 
 
@@ -167,6 +186,15 @@ def damage(text, how):
         ("other type", "seed is not as a result has it"),
         ("lacks rows", "rows is not as a result has it"),
         ("has more", "note is not"),
+        ("not a number", "damaged .NaN is no finite number"),
+        ("infinite", "damaged .1e999 is no finite number"),
+        ("deep", "damaged .it is nested too deep"),
+        ("no settings", "config is not as a result has it"),
+        ("a row that is none", "is no row .cell, measure, value."),
+        ("a row of text", "is no row .cell, measure, value."),
+        ("a row of no list", "is no row .cell, measure, value."),
+        ("a history of texts", "a line of its history is no object"),
+        ("a schema of lists", "has schema '.2.' and this causalnb reads 2"),
         ("newer", r"has schema 3 and this causalnb reads 2: update causalnb, or delete it and `causalnb run"),
         ("older", r"has schema 1 and this causalnb reads 2: delete it and `causalnb run toy.sum --profile"),
     ],
@@ -190,6 +218,26 @@ def test_a_damaged_result_is_named_and_left_alone(stored, how, words):
     assert path.read_bytes() == broken
     runner.execute("toy.sum", "one", 0, fresh=True)
     assert results.read("toy.sum", "one", 0).rows == stored.rows
+
+
+@pytest.mark.parametrize("name", ["seed².json", "seed٣.json", "seed.json", "seedx.json"])
+def test_a_file_of_an_odd_name_is_no_result(stored, name):
+    place = results.path("toy.sum", "one", 0)
+    before = results.estimate("toy.sum", "one")
+    (place.parent / name).write_bytes(place.read_bytes())
+    assert results.estimate("toy.sum", "one") == before
+
+
+@pytest.mark.parametrize("what", ["a folder", "a file"])
+def test_what_stands_in_the_place_of_a_result_or_its_folder_is_named(stored, what):
+    place = results.path("toy.sum", "one", 0)
+    shutil.rmtree(place.parent)
+    if what == "a folder":
+        place.mkdir(parents=True)
+    else:
+        place.parent.write_text("no folder")
+    kind, reason = results.state("toy.sum", "one", 0)
+    assert kind == "unreadable" and "results/laptop/toy.sum/one/seed0.json is damaged (" in reason
 
 
 def test_every_single_digit_counts(stored):
