@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.causalnb
 PYTEST := $(BIN)/python -m pytest -q -p no:randomly -n 2 --dist loadscope
 
-.PHONY: help setup reproduce lint test release lab bench clean
+.PHONY: help setup reproduce lint test attack release lab bench clean
 
 help:
 	@echo "make setup      create $(VENV) and install what constraints.txt pins (PYTHON=python3.12 chooses the Python)"
@@ -14,6 +14,7 @@ help:
 	@echo "make lint       ruff and mypy, as make test calls them"
 	@echo "make release    make test with the coverage measured, and refuse what is stale or not verified"
 	@echo "make test       unit tests, repository checks, every notebook in the quick profile"
+	@echo "make attack     damage, kill, starve and mislead all of it: nothing may be silent (ARGS='kills --seed 1')"
 	@echo "make lab        open the course in JupyterLab"
 	@echo "make bench      time the expensive pieces"
 	@echo "make clean      remove caches, build files and unfinished checkpoints; results, figures, downloads stay"
@@ -47,6 +48,9 @@ test: lint
 	$(PYTEST) -p no:nbval $(COVERAGE) tests/unit; \
 	$(PYTEST) -p no:nbval tests/repo; \
 	$(BIN)/python -m tests.warm $(PYTEST) --nbval-lax --nbval-kernel-name warm --nbval-cell-timeout 120 notebooks
+
+attack: setup
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m tests.attack $(ARGS)
 
 lab: setup
 	$(BIN)/python -m causalnb lab

@@ -357,18 +357,19 @@ def index() -> Index:
     for top, place in roots().items():
         for file in sorted(place.rglob("*.py")):
             text.update(f"{top} {file.relative_to(place)} ".encode() + sha256(file.read_bytes()).digest())
-    kept = cache_dir() / f"code-{text.hexdigest()[:16]}.json"
-    try:
-        return Index(json.loads(kept.read_bytes()))
-    except (OSError, ValueError):
-        names: dict[str, list] = {}
-        for unit in current().units:
-            found = {(name.rpartition(".")[2], other.hash) for name, other in unit.names.items()}
-            names[unit.hash] = sorted({*map(tuple, names.get(unit.hash, ())), *found})
-    for old in kept.parent.glob("code-*.json"):
+    place, name = cache_dir(), f"code-{text.hexdigest()[:16]}"
+    for kept in place.glob(f"{name}-*.json"):  # which ends in the sum of its content
+        if kept.stem.endswith(sha256(data := kept.read_bytes()).hexdigest()[:16]):
+            return Index(json.loads(data))
+    names: dict[str, list] = {}
+    for unit in current().units:
+        found = {(name.rpartition(".")[2], other.hash) for name, other in unit.names.items()}
+        names[unit.hash] = sorted({*map(tuple, names.get(unit.hash, ())), *found})
+    data = json.dumps(names).encode()
+    for old in place.glob("code-*.json"):
         old.unlink(missing_ok=True)
     with suppress(LabError):  # it is only kept to be faster
-        files.write_atomic(kept, json.dumps(names).encode())
+        files.write_atomic(place / f"{name}-{sha256(data).hexdigest()[:16]}.json", data)
     return Index(names)
 
 

@@ -214,4 +214,4 @@ def of_downloads(random: Random, folder: Path) -> Iterator[Try]:
             )
 
 
-KINDS = (Kind("teacher's server", of_teacher, 120, 6), Kind("download's server", of_downloads, 120, 6))
+KINDS = (Kind("teacher's server", of_teacher, 120, 3), Kind("download's server", of_downloads, 120, 3))

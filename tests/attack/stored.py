@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from causalnb.lab import registry, training, weights
+from causalnb.lab import codebase, registry, training, weights
 from causalnb.tasks import files, scan
 from tests.attack.course import SOURCE, Course
 from tests.attack.damage import ANY, JSON, TEXT, damaged
@@ -283,15 +283,44 @@ def of_annotations(random: Random, folder: Path) -> Iterator[Try]:
         )
 
 
+def of_caches(random: Random, folder: Path) -> Iterator[Try]:
+    """What is kept to be faster: made again where it is damaged."""
+    from causalnb.cli.course import Schedule
+
+    os.environ["CAUSALNB_CACHE"] = str(folder)
+    codebase.index.cache_clear()
+    codebase.index()
+    schedule = Schedule("laptop", {"a": 1.0, "b": 2.0})
+    schedule.starts("a")
+    schedule.ends(3.0)
+    kept = {file: file.read_bytes() for file in sorted(folder.rglob("*.json"))}
+
+    def read() -> Seen:
+        codebase.index.cache_clear()
+        numbers = [*map(float, Schedule("laptop", {"a": 1.0, "b": 2.0}).left.values())]
+        return Seen([json.dumps(codebase.index().names), all(0 <= number < 1e9 for number in numbers)])
+
+    while True:
+        file = random.choice([*kept])
+        how, data = damaged(random, kept[file], JSON)
+        yield Try(
+            f"{how} {file.name}",
+            lambda: spoiled(file, data, read, lambda: restore(kept)),  # noqa: B023
+            read,
+            (file.name,),
+        )
+
+
 KINDS = (
-    Kind("results", of_course(("data/results/**/*.json",), JSON, of_results), 400, 6),
-    Kind("probes", of_course(("data/probes/**/*.json",), JSON, of_probes), 150, 4),
-    Kind("manifest", of_course(("figures/manifest.json",), JSON, of_manifest), 100, 4),
-    Kind("artefact files", of_course((f"figures/{SOURCE}/*",), ANY, of_artefacts), 60, 2),
-    Kind("printed numbers", of_course(("data/paper/*.csv",), TEXT, of_printed), 100, 3),
+    Kind("results", of_course(("data/results/**/*.json",), JSON, of_results), 400, 2),
+    Kind("probes", of_course(("data/probes/**/*.json",), JSON, of_probes), 150, 3),
+    Kind("manifest", of_course(("figures/manifest.json",), JSON, of_manifest), 100, 3),
+    Kind("artefact files", of_course((f"figures/{SOURCE}/*",), ANY, of_artefacts), 60, 1),
+    Kind("printed numbers", of_course(("data/paper/*.csv",), TEXT, of_printed), 100, 0),
     Kind("weights", of_weights, 200, 10),
-    Kind("checkpoints", of_checkpoints, 80, 2),
-    Kind("trained folder", of_trained, 100, 2),
+    Kind("checkpoints", of_checkpoints, 80, 1),
+    Kind("trained folder", of_trained, 100, 1),
     Kind("data files", of_downloads, 200, 10),
+    Kind("caches", of_caches, 40, 0),
     Kind("annotations", of_annotations, 300, 10),
 )

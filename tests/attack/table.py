@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import resource
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -15,12 +16,14 @@ KINDS = {
     kind.name: kind for module in (stored, interrupted, servers, commands, values) for kind in module.KINDS
 }
 BAD = ("silent", "raw")
+MEMORY = 20 * 2**30  # bytes of addresses: a request for 10^9 layers ends, and not the machine
 
 
 def tried(name: str, seed: int, count: int, only: int | None) -> tuple[str, list[Outcome], float]:
     """A kind's outcomes, and the seconds that they took; in a process of its own, which prints nothing."""
     start, nothing = time.monotonic(), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     outcomes = attack(KINDS[name], seed, count, only)
     return name, outcomes, time.monotonic() - start
 

@@ -3,9 +3,10 @@
 import faulthandler
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -114,13 +115,13 @@ def bounded(seconds: float) -> Iterator[None]:
         raise Hang
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    faulthandler.dump_traceback_later(2 * seconds, exit=True)
     try:
+        faulthandler.dump_traceback_later(2 * seconds + 10, exit=True, file=sys.__stderr__)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
         yield
     finally:
-        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, before)
 
 
@@ -141,7 +142,9 @@ def attack(kind: Kind, seed: int, count: int, only: int | None = None) -> list[O
         stack.enter_context(mock.patch.dict(os.environ))
         stack.enter_context(mock.patch.object(os, "fsync", lambda file: None))  # no power is cut
         folder = stack.enter_context(TemporaryDirectory(prefix="attack-"))
-        tries = kind.tries(Random(f"{kind.name} {seed}"), Path(folder).resolve())
+        tries = stack.enter_context(
+            closing(kind.tries(Random(f"{kind.name} {seed}"), Path(folder).resolve()))
+        )
         chosen = range(count) if only is None else range(only, only + 1)
         return [
             attempt(number, tried)

@@ -87,6 +87,7 @@ def test_an_old_python_is_refused_in_one_sentence(tmp_path):
         ("reproduce", "-m causalnb reproduce --jobs 2"),
         ("lab", "-m causalnb lab"),
         ("bench", "-m tests.benchmarks --jobs 2"),
+        ("attack", "-m tests.attack --jobs 2"),
     ],
 )
 def test_targets_set_up_and_call_the_package(tmp_path, target, command):

@@ -330,12 +330,13 @@ def test_the_index_is_kept_until_a_file_changes(shop, monkeypatch, tmp_path):
     try:
         first = fresh()
         (kept,) = (tmp_path / "cache").glob("code-*.json")
-        monkeypatch.setattr(codebase, "current", None)
-        codebase.index.cache_clear()
-        assert codebase.index().names.keys() == first.names.keys()  # from the file, nothing is parsed
-        monkeypatch.undo()
-        monkeypatch.setenv("CAUSALNB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(codebase, "roots", lambda: {"shop": shop})
+        with monkeypatch.context() as patch:
+            patch.setattr(codebase, "current", None)
+            codebase.index.cache_clear()
+            assert codebase.index().names.keys() == first.names.keys()  # from the file, nothing is parsed
+        whole = kept.read_bytes()
+        kept.write_bytes(whole.replace(b"[", b"{", 1))
+        assert fresh().digest == first.digest and kept.read_bytes() == whole  # a damaged one is made again
         (shop / "words.py").write_text("SIZE = 3\n")
         assert fresh().digest != first.digest and not kept.exists()
     finally:
