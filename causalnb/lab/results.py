@@ -257,10 +257,11 @@ def usable(experiment: str, profile: str | None = None, arms: Iterable[str] | No
 
 def _measured(found: Iterable[Result]) -> list[tuple[Result, list]]:
     """Each result with its rows, nan where a value is None, and in all rows of one that diverged."""
-    return [
-        (r, [(*at, math.nan if value is None or r.diverged else value) for *at, value in r.rows])
-        for r in found
-    ]
+
+    def numbers(rows, diverged: bool) -> list:
+        return [(*at, math.nan if value is None or diverged else value) for *at, value in rows]
+
+    return [(result, numbers(result.rows, result.diverged)) for result in found]
 
 
 def _diverged(found: Iterable[Result]) -> list[str]:
