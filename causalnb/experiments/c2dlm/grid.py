@@ -346,16 +346,6 @@ add(
     3,
     90,
 )
-for size, more in SIZES.items():
-    add(
-        f"c2dlm.stg.{size.lower()}",
-        f"The spurious token game, size {size}",
-        "stg",
-        arms(*GUIDED, "isolated", *(["no_v"] if size == "L" else [])),
-        5 if size == "L" else 3,
-        50,
-        **more,
-    )
 add(
     "c2dlm.stg.many",
     "The spurious token game with 20,000 people, without a pre-trained base",
@@ -406,7 +396,8 @@ add(
     90,
     evaluate_every=AT_THE_END,
 )
-for task, more in (("sudoku", {}), ("cot", {}), ("stg", SIZES["L"])):
+LONG = {"pretrained": False, "base": {}, "learning_rate": 1e-3}  # from random weights
+for task, more in (("sudoku", {}), ("cot", {}), ("stg", {**SIZES["L"], **LONG, "steps": 1000})):
     others = {
         f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4, 5) if alpha != SETTINGS[task].alpha
     }
@@ -555,7 +546,6 @@ add(
 
 # Trained to competence, on the draws that are tested once: from random weights, for as many steps as the
 # curves say. What learns from few rows is stopped where its own curve is highest.
-LONG = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
 for rows, steps, seeds in ((50, 4000, 3), (200, 8000, 5), (500, 4000, 3), (1000, 4000, 3), (5000, 4000, 5)):
     early = {"autoregressive": {"model": "autoregressive", "steps": 2000}}
     add(
@@ -572,19 +562,27 @@ for rows, steps, seeds in ((50, 4000, 3), (200, 8000, 5), (500, 4000, 3), (1000,
         **LONG,
     )
 EARLY = {"model": "autoregressive", "steps": 3000}  # its development curve falls from there on
-add(
-    "c2dlm.long.cot",
-    "Chains of thought in causal order, trained to competence",
-    "cot",
-    arms("placebo", "no_v", "enforced", "ordered", "c2dlm_ordered")
-    | {"autoregressive": EARLY}
-    | {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()},
-    5,
-    830,
-    steps=6000,
-    evaluate_every=300,
-    **LONG,
-)
+ranked = {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()}
+for id, title, wanted, seeds in (
+    ("cot", "Chains of thought in causal order", arms("placebo") | {"autoregressive": EARLY} | ranked, 3),
+    (
+        "cot_controls",
+        "Noise in the order of the graph, the graph enforced, and C2DLM without values",
+        arms("no_v", "enforced", "ordered", "c2dlm_ordered"),
+        2,
+    ),
+):
+    add(
+        f"c2dlm.long.{id}",
+        f"{title}, trained to competence",
+        "cot",
+        wanted,
+        seeds,
+        830,
+        steps=6000,
+        evaluate_every=300,
+        **LONG,
+    )
 add(
     "c2dlm.long.order",
     "Chains of thought in other orders, and none, trained to competence",
@@ -601,19 +599,22 @@ add(
     evaluate_every=AT_THE_END,
     **LONG,
 )
-for size, more in {
-    "S": {**SIZES["S"], "steps": 500},
-    "M": {**SIZES["M"], "steps": 500},
-    "L": {**SIZES["L"], "steps": 1000},
-    "H": {**SIZES["H"], "steps": 8000},
-    "many": {**MANY, "steps": 2000},
-}.items():
+LONG_STG = {  # size -> settings, arms beside GUIDED, seeds
+    "S": ({**SIZES["S"], "steps": 500}, ("enforced",), 3),
+    "M": ({**SIZES["M"], "steps": 500}, ("enforced",), 3),
+    "L": ({**SIZES["L"], "steps": 1000}, ("no_v", "isolated", "enforced", "swapped", "half_swapped"), 5),
+    "H": ({**SIZES["H"], "steps": 4000}, (), 3),
+}
+for size, (more, others, seeds) in LONG_STG.items():
+    tried = arms(*(GUIDED if size != "H" else ("diffusion", "c2dlm")), *others)
+    if size == "L":  # ten copies of the rows ask for more steps, and plain tuning is given them, too
+        tried |= {f"{name}_s2000": {**tried[name], "steps": 2000} for name in ("diffusion", "half_swapped")}
     add(
         f"c2dlm.long.stg_{size.lower()}",
-        f"The spurious token game, {'20,000 people' if size == 'many' else f'size {size}'}, to competence",
+        f"The spurious token game, size {size}, trained to competence",
         "stg",
-        arms(*GUIDED, "no_v", "isolated", "enforced", "swapped", "half_swapped"),
-        3 if size == "H" else 5,
+        tried,
+        seeds,
         more["steps"] / 11,
         **{**more, **LONG, "evaluate_every": more["steps"] // 20},
     )

@@ -7,7 +7,10 @@ from causalnb.lab import building
 from tests.unit.experiments import made_up
 
 IID = {name: 0.98 - 0.02 * place for place, name in enumerate(reversed(enforced.ORDER))}
-LOST = {name: 0.0 if name in ("enforced", "half_swapped") else 0.2 for name in enforced.ORDER}
+LOST = {
+    name: 0.0 if name in ("enforced", "half_swapped", "half_swapped_s2000") else 0.2
+    for name in enforced.ORDER
+}
 
 
 def metrics(experiment, arm, seed):

@@ -9,6 +9,7 @@ import pytest
 
 from causalnb.errors import LabError
 from causalnb.experiments.c2dlm.artefacts import fig5, fig6, fig8, fig9, games, table3, table4
+from causalnb.experiments.c2dlm.curves import SpeedUp
 from causalnb.lab import building, evidence, registry, results
 from causalnb.lab.report import share
 from causalnb.tasks import stg
@@ -25,13 +26,16 @@ LEVEL = {
     "no_v": 0.45,
     "isolated": 0.6,
     "mutual": 0.35,
+    "enforced": 0.7,
+    "swapped": 0.55,
+    "half_swapped": 0.65,
 }
 
 
 def number(experiment, arm, seed, metric):
     """A value that tells where it comes from: level of the arm, and a little for each part of its name."""
     place = sum(map(ord, experiment + metric)) % 50 / 1000
-    return LEVEL[arm.removesuffix("_scratch")] + place + 0.01 * seed
+    return LEVEL[arm.removesuffix("_scratch").removesuffix("_s2000")] + place + 0.01 * seed
 
 
 def metrics(experiment, arm, seed):
@@ -43,14 +47,14 @@ def metrics(experiment, arm, seed):
             for place, cause in enumerate(games.kinds()):
                 its[cause] = (
                     (place + 1) / 100
-                    + (effect == "Answer") * LEVEL[arm.removesuffix("_scratch")] / 10
+                    + (effect == "Answer") * LEVEL[arm.removesuffix("_scratch").removesuffix("_s2000")] / 10
                     + 0.001 * seed
                 )
     return found
 
 
 def history(arm):
-    late = {"diffusion": 2, "c2dlm": 1, "placebo": 4}.get(arm, 3)
+    late = {"diffusion": 2, "c2dlm": 1, "autoregressive": 4}.get(arm, 3)
     return [
         {"step": step, "loss": 1.0, "accuracy": min(1.0, step / late / 10), "within_5": min(1.0, step / 40)}
         for step in range(1, 41)
@@ -113,13 +117,13 @@ def test_each_is_built_from_its_results_and_stale_after(id, files, stored):
     [
         (table3.accuracies(), "c2dlm.sudoku.n500"),
         (table3.contrasts(), "c2dlm.sudoku.controls"),
-        (table4.accuracies(), "c2dlm.stg.m"),
-        (table4.contrasts(), "c2dlm.stg.h"),
-        (fig5.curves_figure, "c2dlm.stg.h"),
-        (fig6.answer_figure, "c2dlm.stg.l"),
-        (fig8.maps_figure, "c2dlm.stg.l"),
-        (fig9.bars_figure, "c2dlm.stg.l"),
-        (fig6.shares, "c2dlm.stg.l"),
+        (table4.accuracies(), "c2dlm.long.stg_m"),
+        (table4.contrasts(), "c2dlm.long.stg_h"),
+        (fig5.curves_figure, "c2dlm.long.stg_h"),
+        (fig6.answer_figure, "c2dlm.long.stg_l"),
+        (fig8.maps_figure, "c2dlm.long.stg_l"),
+        (fig9.bars_figure, "c2dlm.long.stg_l"),
+        (fig6.shares, "c2dlm.long.stg_l"),
     ],
 )
 def test_what_is_missing_is_named(make, need, stored):
@@ -166,8 +170,8 @@ def test_table_4_puts_rules_beside_the_paper(stored):
     assert row[5:7] == ["68.75", "66.50"]  # of the audit
     (row,) = rows_of(made, "no network: the rule, read off the spurious")
     assert row[1:] == ["94.75", "62.75"] * 3 + ["", ""]
-    (row,) = rows_of(made, "ours: every concept isolated (ours)")
-    assert float(row[1].split()[0]) > 60 and len(made.columns) == 9
+    (row,) = rows_of(made, "ours: graph enforced, at test too (ours)")
+    assert float(row[1].split()[0]) > 70 and row[7:] == ["", ""] and len(made.columns) == 9
     (row,) = rows_of(made, "ours: C2DLM without V")
     assert [bool(cell) for cell in row[1:]] == [False] * 4 + [True] * 2 + [False] * 2
     assert len(table4.accuracies(("L",))("quick").columns) == 3
@@ -181,6 +185,9 @@ def test_differences_of_the_game(stored):
     assert row[5] == "same direction"  # 12 points are printed
     (row,) = rows_of(made, "M", "C2DLM - autoregressive")
     assert row[2] == "/ +13.00%" and row[5] == "reproduced"
+    assert {row[0] for row in table(made) if "isolated" in row[1]} == {"L"}
+    (row,) = rows_of(made, "S", "graph enforced (ours) - SFT")
+    assert row[4] == "+30.0 [+30.0, +30.0] (3)" and not rows_of(made, "H", "C2DLM - placebo graph")
     (row,) = rows_of(made, "all", "C2DLM - SFT, mean of all columns")
     assert row[2:] == ["+7.43%", "", "+10.0 [+10.0, +10.0] (3)", "reproduced"]
     (row,) = rows_of(made, "all", "o.o.d. minus i.i.d., C2DLM - SFT")
@@ -211,13 +218,15 @@ def test_simple_rules_by_hand():
 
 def test_learning_curves_and_speed_ups(stored):
     found = fig5.speed_ups("quick")
-    # smoothed over 3, SFT is first at 1 at step 22, C2DLM at step 12, and the placebo at step 40 is not yet
+    # smoothed over 3, SFT is first at 1 at step 22, C2DLM at step 12
     assert found["c2dlm"].quotients == dict.fromkeys(range(3), pytest.approx(22 / 12))
-    assert found["placebo"].reached == 0 and found["isolated"].reached == 3
     fig, alt = fig5.curves_figure("quick")
-    assert f"speed-up of C2DLM: {found['c2dlm']}" in alt and "placebo graph: not reached" in alt
-    crosses = [line for line in fig.axes[2].lines if line.get_marker() == "x"]
-    assert len(crosses) == 3 and all(line.get_xdata()[0] == 0 for line in crosses)
+    assert f"speed-up of C2DLM: {found['c2dlm']}" in alt
+    assert not [line for line in fig.axes[2].lines if line.get_marker() == "x"]
+    _, ax = plt.subplots()
+    fig5._draw_speed_ups(ax, {"c2dlm": SpeedUp({0: None, 1: 1.5, 2: None}, None, None, 1.5)})
+    crosses = [line for line in ax.lines if line.get_marker() == "x"]
+    assert len(crosses) == 2 and all(line.get_xdata()[0] == 0 for line in crosses)
 
 
 def test_bars_are_coloured_by_kind_and_hatched(stored):
@@ -244,7 +253,7 @@ def test_maps_hold_the_stored_shares(stored):
 
 
 def test_the_larger_game(stored):
-    (row,) = rows_of(table4.many("quick"), "every concept isolated (ours), from scratch")
+    (row,) = rows_of(table4.many("quick"), "every concept isolated (ours)")
     assert row[3:] == ["+20.0 [+20.0, +20.0] (3)", "+30.0 [+30.0, +30.0] (3)"]
-    (row,) = rows_of(table4.many("quick"), "diffusion, SFT, from scratch")
+    (row,) = rows_of(table4.many("quick"), "diffusion, SFT")
     assert row[3:] == ["", "+10.0 [+10.0, +10.0] (3)"]

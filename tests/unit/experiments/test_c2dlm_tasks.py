@@ -149,7 +149,7 @@ def test_more_people_than_published_are_none_of_the_tested():
 def test_the_map_of_attributes_is_that_of_single_attention_rows(kind):
     from causalnb.attention import tap
 
-    config = {**registry.config("c2dlm.stg.l", "diffusion", "quick"), "model": kind, "pretrained": False}
+    config = {**registry.config("c2dlm.long.stg_l", "diffusion", "quick"), "model": kind, "pretrained": False}
     _, _, parts, _ = c2dlm_tasks.stg_data(config, 0)
     torch.manual_seed(0)
     model, row = c2dlm_models.build_model(config).eval(), parts["iid"][0]
@@ -316,7 +316,7 @@ def quick(experiment, arm, folder, **changes):
     [
         ("c2dlm.sudoku.n200", "autoregressive"),
         ("c2dlm.sudoku.scratch", "placebo_scratch"),
-        ("c2dlm.stg.l", "isolated"),
+        ("c2dlm.long.stg_l", "isolated"),
         ("c2dlm.cot.normal", "c2dlm"),
         ("c2dlm.cot.controls", "c2dlm_ordered"),
         ("c2dlm.cot.order", "diffusion_no_cot"),

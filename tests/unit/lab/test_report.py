@@ -69,15 +69,15 @@ def test_metrics_are_names_patterns_or_functions():
 def test_columns_may_have_an_experiment_of_their_own():
     columns = [
         "",
-        Measured("x", "score", experiment="c2dlm.stg.l"),
+        Measured("x", "score", experiment="c2dlm.long.stg_l"),
         Measured("y", "score", experiment="c2dlm.cot.normal"),
     ]
     rows = Row("a", arm(None, "c2dlm")), Row("b", arm(None, "no_v")), Row("a-b", arm(None, "c2dlm") - B)
     made = table(columns, rows[:1] + rows[2:])
     assert made("quick").rows[1][1] == points(mean_ci([0.2, 0.21]))
-    assert registry.arms("c2dlm.stg.l", ["no_v"]) and "no_v" not in registry.arms("c2dlm.cot.normal")
+    assert registry.arms("c2dlm.long.stg_l", ["no_v"]) and "no_v" not in registry.arms("c2dlm.cot.normal")
     assert rows[1].value.within("c2dlm.cot.normal") is None
-    assert made.needed() == ("c2dlm.sudoku.n200", "c2dlm.stg.l", "c2dlm.cot.normal")
+    assert made.needed() == ("c2dlm.sudoku.n200", "c2dlm.long.stg_l", "c2dlm.cot.normal")
 
 
 def test_columns_of_differences():
@@ -184,7 +184,7 @@ def test_claims_are_decided_by_their_row_or_by_values(monkeypatch):
     assert computed[1:4] == ["higher 10.01 pp", "few - many", "11.0 ± 12.7 (2)"]
     assert [str(row[-1]) for row in (decided, computed)] == ["reproduced", "undecided"]
     assert made.needed() == ("c2dlm.sudoku.n200",)
-    assert report.deciding("c2dlm", "c2dlm.fig6") == ("c2dlm.stg.l",)
+    assert report.deciding("c2dlm", "c2dlm.fig6") == ("c2dlm.long.stg_l",)
     shown = [*VERDICTS[:3], Ours("ours", lambda summary: f"{summary.mean:.2f}"), *VERDICTS[4:]]
     assert [row[3] for row in table(shown, made.rows)("quick").rows] == ["20.33", "11.00"]
 
@@ -221,14 +221,16 @@ def test_an_artefact_is_registered_with_what_its_reports_need(monkeypatch, tmp_p
     shown = Report("c2dlm.made_up", ["", Measured("x", "score")], [Row("a", A)], "Made up")
     import matplotlib.pyplot as plt
 
-    @report.builds("c2dlm.made_up", shown, needs=["c2dlm.stg.l"], extra=True, printed_as="ours", shows="a")
+    @report.builds(
+        "c2dlm.made_up", shown, needs=["c2dlm.long.stg_l"], extra=True, printed_as="ours", shows="a"
+    )
     def made_up(profile):
         """Made up."""
         figure = plt.figure(), "A figure with nothing on it at all."
         report.draw(profile, "c2dlm.made_up", figure, "Nothing")
 
     item = registry.find("c2dlm.made_up")
-    assert item.needs == ("c2dlm.sudoku.n200", "c2dlm.stg.l") and item.build.__name__ == "made_up"
+    assert item.needs == ("c2dlm.sudoku.n200", "c2dlm.long.stg_l") and item.build.__name__ == "made_up"
     files = {path.name for path in building.build("c2dlm.made_up", "quick")}
     assert {"made_up.md", "made_up.svg"} <= files
     plt.close("all")

@@ -5,7 +5,19 @@ from causalnb.lab import registry
 from causalnb.lab.report import Measured, Report, Row, arm, builds, draw
 
 HOME = "c2dlm.long.stg_l"
-ORDER = ("autoregressive", SFT, "placebo", "c2dlm", "no_v", "isolated", "swapped", "half_swapped", "enforced")
+ORDER = (
+    "autoregressive",
+    SFT,
+    "diffusion_s2000",
+    "placebo",
+    "c2dlm",
+    "no_v",
+    "isolated",
+    "swapped",
+    "half_swapped",
+    "half_swapped_s2000",
+    "enforced",
+)
 AT_TEST = ("enforced",)
 GAP = "ood - iid, points"
 LOOKS = {  # group of models -> colour, marker
@@ -17,8 +29,10 @@ LOOKS = {  # group of models -> colour, marker
 GROUPS = {
     "autoregressive": "plain",
     SFT: "plain",
+    "diffusion_s2000": "plain",
     "swapped": "swapped",
     "half_swapped": "swapped",
+    "half_swapped_s2000": "swapped",
 } | dict.fromkeys(AT_TEST, "mask")
 
 

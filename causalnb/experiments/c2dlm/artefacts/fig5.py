@@ -5,18 +5,16 @@ from causalnb.experiments.c2dlm.artefacts.games import NAMES, SFT
 from causalnb.lab import evidence, results
 from causalnb.lab.report import builds, draw
 
-STG_H = "c2dlm.stg.h"
+STG_H = "c2dlm.long.stg_h"
 LOOKS = {
     "diffusion": ("black", ":", "o"),
     "c2dlm": ("blue", "-", "^"),
-    "placebo": ("orange", "--", "s"),
-    "isolated": ("purple", "-.", "D"),
 }
 WINDOW = 3  # evaluations
 
 
 def speed_ups(profile: str | None = None) -> dict:
-    """{arm: SpeedUp over plain SFT} of C2DLM, the placebo and the isolated arm, on the validation sample."""
+    """{arm: SpeedUp over plain SFT} on the validation sample."""
     evidence.require(STG_H, profile, LOOKS)
     histories = dict([*results.curves(STG_H, profile, LOOKS).groupby("arm")])
     treated = [arm for arm in LOOKS if arm != SFT]

@@ -12,12 +12,14 @@ NAMES = {
     "enforced": "graph enforced, at test too (ours)",
     "swapped": "swapped rows (ours)",
     "half_swapped": "swapped rows, half enforced (ours)",
+    "diffusion_s2000": "diffusion, SFT, twice the steps",
+    "half_swapped_s2000": "swapped rows, half enforced, twice the steps (ours)",
     "mutual": "cells decide each other (mutual)",
 }
 SFT = "diffusion"
 PAPER = {"diffusion": "LLaDA-8B-Instruct (SFT)", "c2dlm": "C2DLM"}
 KINDS = {"causal": ("purple", ""), "spurious": ("green", "//"), "irrelevant": ("yellow", "..")}
-STG_L = "c2dlm.stg.l"
+STG_L = "c2dlm.long.stg_l"
 MAPPED = [(arm, kind) for arm in ("diffusion", "c2dlm") for kind in ("raw", "weighted")]
 
 
