@@ -118,10 +118,10 @@ def load_llada(
     """
     folder = Path(folder)
     try:
-        given = json.loads((folder / "config.json").read_text())
+        given = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         index = folder / "model.safetensors.index.json"
         names = (
-            sorted(set(json.loads(index.read_text())["weight_map"].values()))
+            sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
             if index.exists()
             else ["model.safetensors"]
         )

@@ -85,7 +85,7 @@ def git() -> dict:
 
     def ask(*words: str) -> str:
         words = ["git", "-C", str(root()), *words]  # type: ignore[assignment]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(words, capture_output=True, encoding="utf-8", check=True).stdout.strip()
 
     try:
         top, commit = ask("rev-parse", "--show-toplevel", "HEAD").splitlines()

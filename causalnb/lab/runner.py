@@ -88,7 +88,7 @@ class _Clock:
         self.file, self.noted = file, time.monotonic()
         self.start = time.perf_counter(), time.process_time()
         try:
-            self.before = tuple(map(float, json.loads(file.read_text())))
+            self.before = tuple(map(float, json.loads(file.read_text(encoding="utf-8"))))
         except (OSError, ValueError, TypeError):
             self.before = 0.0, 0.0
 
@@ -315,7 +315,7 @@ class _Child:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
-                    text=True,
+                    encoding="utf-8",
                     env=env,
                     start_new_session=True,
                 )
@@ -437,7 +437,7 @@ def _flush_log() -> None:
 def main(words: list[str]) -> int:
     """The child: makes one result and tells its parent in json lines; all else printed goes to the log."""
     experiment, arm, seed, profile, *fresh = words
-    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    channel = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     last = 0.0

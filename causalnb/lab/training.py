@@ -203,7 +203,7 @@ def _flush(place: Path) -> None:
 def publish(staged: Path, target: Path) -> None:
     """Move a finished folder to its place in one rename, hashed and flushed first; then drop older ones."""
     hashes = {str(file.relative_to(staged)): _digest(file) for file in staged.rglob("*") if file.is_file()}
-    (staged / CHECKSUMS).write_text(json.dumps(hashes, indent=1))
+    (staged / CHECKSUMS).write_text(json.dumps(hashes, indent=1), encoding="utf-8")
     for place in (*staged.rglob("*"), staged):
         _flush(place)
     os.rename(staged, target)

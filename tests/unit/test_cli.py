@@ -41,7 +41,7 @@ def home(tmp_path, monkeypatch):
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "notebooks").mkdir()
     for name in ("00_start_here", "20_toy"):
-        (tmp_path / f"notebooks/{name}.ipynb").write_text("{}")
+        (tmp_path / f"notebooks/{name}.ipynb").write_text("{}", encoding="utf-8")
 
     def train(run):
         if run.arm == "bad":
@@ -129,7 +129,7 @@ def test_list_knows_sixty_artefacts_and_computes_their_status(home):
     call("tables", TABLE)
     row = listed()[TABLE]
     assert row["status"] == "built" and row["files"] and all((home / name).is_file() for name in row["files"])
-    (home / "figures/sci/table2.md").write_text("changed by hand")
+    (home / "figures/sci/table2.md").write_text("changed by hand", encoding="utf-8")
     row = listed()[TABLE]
     assert row["status"] == "stale" and "table2.md" in row["reason"]
     assert f"{TABLE}\tstale: {row['reason']}\t21_sci_scan\t" in call("list")[0]
@@ -393,13 +393,15 @@ def test_doctor_names_damaged_weights(home):
 def test_doctor_names_what_is_missing_or_out_of_range(home):
     project = home / "pyproject.toml"
     wanted = (
-        project.read_text().replace('"torch>=2.8,<3"', '"torch>=99"').replace('"httpx2', '"no-such-httpx')
+        project.read_text(encoding="utf-8")
+        .replace('"torch>=2.8,<3"', '"torch>=99"')
+        .replace('"httpx2', '"no-such-httpx')
     )
-    project.write_text(wanted)
+    project.write_text(wanted, encoding="utf-8")
     out, _ = call("doctor", code=1)
     assert f"torch >=99 is needed and {version('torch')} is installed: run make setup." in out
     assert "no-such-httpx <3,>=2 is needed and none is installed: run make setup." in out
-    project.write_text("[")
+    project.write_text("[", encoding="utf-8")
     assert "pyproject.toml cannot be read" in call("doctor", code=2)[1]
 
 
@@ -442,7 +444,7 @@ def test_the_installed_command_lists_the_real_course(monkeypatch):
     for name in ("HOME", "RESULTS", "FIGURES", "CACHE"):
         monkeypatch.delenv(f"CAUSALNB_{name}")
     words = [sys.executable, "-m", "causalnb", "list", "--json"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, encoding="utf-8")
     assert done.returncode == 0 and len(json.loads(done.stdout)) == 60, done.stderr
 
 

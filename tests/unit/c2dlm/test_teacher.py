@@ -155,7 +155,7 @@ def test_records_are_kept_and_replayed(tmp_path):
     assert again == live + failed
     replayed = c2dlm.annotate(Recorded({(one.question, one.answer): one.reply for one in again}), [ITEM])
     assert replayed == live
-    with open(tmp_path / "a.jsonl", "a") as file:
+    with open(tmp_path / "a.jsonl", "a", encoding="utf-8") as file:
         file.write("{\n")
     with pytest.raises(ValueError, match="line 3 of .*a.jsonl is no annotation .*: restore the file"):
         teacher.load_annotations(tmp_path / "a.jsonl")
@@ -386,7 +386,7 @@ def test_a_key_stands_in_no_text(answer, tmp_path):
         endpoint = Endpoint(place, "m", KEY, timeout=5)
         kept = c2dlm.annotate(endpoint, [ITEM], retries=0)
         teacher.save_annotations(kept, tmp_path / "kept")
-        texts = [repr(endpoint), str(endpoint), (tmp_path / "kept").read_text(), repr(kept)]
+        texts = [repr(endpoint), str(endpoint), (tmp_path / "kept").read_text(encoding="utf-8"), repr(kept)]
         try:
             texts += [repr(c2dlm.parse_answer(endpoint(*ITEM)))]
         except TeacherFailed as error:
