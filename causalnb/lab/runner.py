@@ -1,6 +1,7 @@
 """Runs experiments: a process, a thread and a lock per result; what is done is kept, the rest resumes."""
 
 import json
+import math
 import os
 import queue
 import shutil
@@ -88,14 +89,16 @@ class _Clock:
         self.file, self.noted = file, time.monotonic()
         self.start = time.perf_counter(), time.process_time()
         try:
-            self.before = tuple(map(float, json.loads(file.read_text(encoding="utf-8"))))
-        except (OSError, ValueError, TypeError):
-            self.before = 0.0, 0.0
+            wall, cpu = map(float, json.loads(file.read_bytes()))
+            known = math.isfinite(wall + cpu) and min(wall, cpu) >= 0
+        except (OSError, ValueError, TypeError, OverflowError, RecursionError):
+            known = False
+        self.before = (wall, cpu) if known else (0.0, 0.0)
 
     def spent(self) -> tuple[float, float]:
         return (
             self.before[0] + time.perf_counter() - self.start[0],
-            self.before[-1] + time.process_time() - self.start[1],
+            self.before[1] + time.process_time() - self.start[1],
         )
 
     def note(self) -> None:

@@ -1,6 +1,8 @@
 """The command line on a toy course: what it prints, what it writes, and its exit codes."""
 
 import json
+import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -619,3 +621,13 @@ def test_what_is_unverified_is_built_with_a_mark_and_refused_by_strict(probed):
     assert f"{TABLE}\tunverified: 2 of 4 results unverified" in call("list")[0]
     assert "1 unverified" in call("list", "--strict", code=1)[0]
     assert json.loads(call("list", "--strict", "--json", code=1)[0])
+
+
+@pytest.mark.parametrize("output", ["closed", "full"])
+@pytest.mark.parametrize("words", [["list", "--source", "sci"], ["--help"]])
+def test_a_standard_output_that_takes_nothing_is_told(output, words):
+    prepare = {"closed": lambda: os.close(1), "full": lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1)}
+    command = [sys.executable, "-m", "causalnb", *words]
+    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, preexec_fn=prepare[output])
+    assert done.returncode == 1
+    assert re.fullmatch(rb"causalnb: standard output cannot be used: [^\n]+\.\n", done.stderr), done.stderr

@@ -192,3 +192,11 @@ def test_a_setting_misspelt_and_a_mask_token_missing(tmp_path):
     )
     with pytest.raises(ValueError, match="the config.json in .* has no mask_token_id: add the id of"):
         c2dlm.load_llada(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "null", "\xff"])
+def test_a_configuration_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "config.json").write_text(text, encoding="latin-1")
+    save_file({}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=str(tmp_path)):
+        c2dlm.load_llada(tmp_path)

@@ -352,3 +352,16 @@ def test_a_contrast_across_experiments_pairs_the_seeds_that_both_have(lab, monke
 
     monkeypatch.setattr(evidence, "require", require)
     assert verdicts.decide(across).summary == mean_ci([0.0, 0.0])
+
+
+def test_what_is_no_number_gives_no_duration_pair_or_cell():
+    from causalnb.lab import results, statistics, tables
+
+    for wrong in (math.nan, math.inf, None):
+        with pytest.raises(LabError, match="are no duration: give a finite number"):
+            results.duration(wrong)
+    with pytest.raises(LabError, match="is infinite: give numbers, NaN or None"):
+        statistics.paired([0.5, 1.0], [0.5, math.inf])
+    for wrong in ((None, 3), (statistics.mean_ci([1.0, 2.0]), -1)):
+        with pytest.raises(LabError, match="is no cell: give a Summary"):
+            tables.estimate(*wrong)

@@ -140,6 +140,7 @@ ODD = {  # fields that another program might write, with their checksum
     "a row of text": {"rows": [["", "total", "1.5"]]},
     "a row of no list": {"rows": [{"": "total"}]},
     "a history of texts": {"history": ["step 1"]},
+    "a history of lists": {"history": [{"step": 1, "loss": [1.0, 2.0]}]},
     "a schema of lists": {"schema": [2]},
 }
 
@@ -193,7 +194,8 @@ def damage(text, how):
         ("a row that is none", "is no row .cell, measure, value."),
         ("a row of text", "is no row .cell, measure, value."),
         ("a row of no list", "is no row .cell, measure, value."),
-        ("a history of texts", "a line of its history is no object"),
+        ("a history of texts", "step 1 is no line .name: number. of a history"),
+        ("a history of lists", "is no line .name: number. of a history"),
         ("a schema of lists", "has schema '.2.' and this causalnb reads 2"),
         ("newer", r"has schema 3 and this causalnb reads 2: update causalnb, or delete it and `causalnb run"),
         ("older", r"has schema 1 and this causalnb reads 2: delete it and `causalnb run toy.sum --profile"),

@@ -424,3 +424,14 @@ def test_bars_on_a_terminal(lab, monkeypatch, capsys):
     assert "all results" in out.getvalue() and "toy.sum one seed 0" in out.getvalue()
     assert re.search(r"toy.bad it seed 0: failed after \d+ s: this arm is bad: use another", out.getvalue())
     assert bars.bars.finished and not bars.bars.live.is_started
+
+
+WRONG = ["", "[1]", "[1, 2, 3]", "[null, 1]", "[NaN, 1]", "[1e999, 1]", "[-5, 1]", "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
+def test_a_damaged_clock_begins_at_zero(tmp_path, text):
+    (tmp_path / "seconds.json").write_text(text, encoding="utf-8")
+    assert runner._Clock(tmp_path / "seconds.json").before == (0.0, 0.0)
+    (tmp_path / "seconds.json").write_bytes(b"\xff")
+    assert runner._Clock(tmp_path / "seconds.json").before == (0.0, 0.0)

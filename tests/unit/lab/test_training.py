@@ -446,3 +446,13 @@ def test_an_error_of_the_model_or_the_data_is_not_blamed_on_the_checkpoint(step,
 
     with pytest.raises(KeyError, match="mine"):
         run(tmp_path if step == 5 else tmp_path / "new", evaluate=evaluate)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"steps": math.nan}, {"steps": -1}, {"evaluate_every": 0}, {"learning_rate": math.inf}]
+    + [{"warmup": math.nan}, {"weight_decay": -0.1}, {"max_grad_norm": True}],
+)
+def test_settings_that_are_no_numbers_are_refused(wrong):
+    with pytest.raises(LabError, match=f"{min(wrong)} is .*: give a"):
+        training.TrainingSettings(**({"steps": 3, "learning_rate": 0.1} | wrong))
