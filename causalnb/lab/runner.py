@@ -61,6 +61,15 @@ def plan(
     return found
 
 
+def unreadable(planned: Iterable[Job], profile: str | None = None) -> dict[Job, str]:
+    """Why each of those planned is unreadable that is; no run touches it until it is restored or deleted."""
+    return {
+        job: results.state(job.experiment, job.arm, job.seed, profile)[1]
+        for job in planned
+        if job.state == "unreadable"
+    }
+
+
 def _checked(experiment: str, returned) -> tuple[list, list]:
     match returned:
         case {"metrics": dict() as metrics, **rest} if set(rest) <= {"history"}:
@@ -380,17 +389,22 @@ def run(
     if jobs < 1:
         raise LabError(f"jobs={jobs} runs nothing: give at least 1.")
     planned = plan(ids, scale.name, seeds)
+    broken = unreadable(planned, scale.name) if not fresh else {}
     waiting = sorted(
-        (job for job in planned if fresh or job.state not in results.USABLE), key=lambda job: -job.estimate
+        (job for job in planned if fresh or job.state not in (*results.USABLE, "unreadable")),
+        key=lambda job: -job.estimate,
     )
     if waiting:
         profiles.device(scale)
-    said = {job: ("kept", 0.0, "") for job in planned}
+    said = {job: ("failed", 0.0, broken[job]) if job in broken else ("kept", 0.0, "") for job in planned}
     reporter, inbox, running = reporter or default_reporter(), queue.Queue(), set()
-    for job in set(planned).difference(waiting):
+    for job in set(planned).difference(waiting, broken):
         _sweep(job, scale.name)
-    reporter.start(waiting, len(planned) - len(waiting), min(jobs, max(1, len(waiting))))
+    reporter.start(waiting, len(planned) - len(waiting) - len(broken), min(jobs, max(1, len(waiting))))
     try:
+        for job in broken:
+            reporter.begin(job)
+            reporter.end(job, *said[job])
         while waiting or running:
             while waiting and len(running) < jobs:
                 job = waiting.pop()

@@ -631,3 +631,21 @@ def test_a_standard_output_that_takes_nothing_is_told(output, words):
     done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, preexec_fn=prepare[output])
     assert done.returncode == 1
     assert re.fullmatch(rb"causalnb: standard output cannot be used: [^\n]+\.\n", done.stderr), done.stderr
+
+
+def test_a_result_that_cannot_be_read_is_named_and_left_alone(home):
+    call("run", "sci.toy")
+    file = home / "results/laptop/sci.toy/plain/seed0.json"
+    file.write_text("{", encoding="utf-8")
+    for words in (["--dry-run"], ["--dry-run", "--json"]):
+        assert "seed0.json is damaged" in call("run", "sci.toy", *words, code=1)[1]
+    assert file.read_text(encoding="utf-8") == "{"
+
+
+def test_a_probe_that_cannot_be_read_is_named(home, monkeypatch):
+    call("run", "sci.toy")
+    monkeypatch.setattr(probes, "probes_dir", lambda profile: home / "probes")
+    file = probes.path("sci.toy", "plain")
+    file.parent.mkdir(parents=True)
+    file.write_text('{"seconds": -Infinity}', encoding="utf-8")
+    assert "plain.json is damaged" in call("verify", "sci.toy", "--all", "--dry-run", code=1)[1]

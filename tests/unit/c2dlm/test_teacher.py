@@ -484,9 +484,9 @@ def test_retries_and_waits_that_are_none_are_refused(given):
 
 def test_a_large_reply_is_read_in_time_that_grows_with_its_length():
     pairs = [f'"b": ["cause {n}"]' for n in range(60_000)]
-    start = time.monotonic()
+    start = time.process_time()
     graph = teacher.parse_answer("{" + ", ".join(pairs) + "}")
     assert len(graph.edges["b"]) == 60_000
     knots = {f"a {n}": [f"b {n}"] for n in range(3_000)} | {f"b {n}": [f"a {n}"] for n in range(3_000)}
     assert len(c2dlm.ConceptGraph(knots, dict.fromkeys(knots, 0)).cycles()) == 3_000
-    assert time.monotonic() - start < 15
+    assert time.process_time() - start < 10

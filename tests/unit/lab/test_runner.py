@@ -435,3 +435,15 @@ def test_a_damaged_clock_begins_at_zero(tmp_path, text):
     assert runner._Clock(tmp_path / "seconds.json").before == (0.0, 0.0)
     (tmp_path / "seconds.json").write_bytes(b"\xff")
     assert runner._Clock(tmp_path / "seconds.json").before == (0.0, 0.0)
+
+
+def test_an_unreadable_result_is_told_and_starts_nothing(lab, monkeypatch):
+    for job in runner.plan(["toy.sum"]):
+        runner.execute(*job[:3])
+    file = results.path("toy.sum", "one", 0)
+    file.write_text("{", encoding="utf-8")
+    monkeypatch.setattr(runner, "_Child", None)
+    said = {(job["arm"], job["seed"]): job for job in runner.run(["toy.sum"])}
+    assert said["one", 0]["outcome"] == "failed" and "seed0.json is damaged" in said["one", 0]["error"]
+    assert {job["outcome"] for at, job in said.items() if at != ("one", 0)} == {"kept"}
+    assert file.read_text(encoding="utf-8") == "{"
