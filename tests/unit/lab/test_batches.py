@@ -25,7 +25,9 @@ def test_more_steps_begin_with_the_same_batches():
     assert grouped(ROWS, 8, 30)[:11] == grouped(ROWS, 8, 11)
 
 
-@pytest.mark.parametrize("wrong", [{"window": True}, {"window": 1.5}, {"size": 0}, {"steps": math.nan}])
+@pytest.mark.parametrize(
+    "wrong", [{"window": True}, {"window": 1.5}, {"size": 0}, {"steps": math.nan}, {"steps": -1}]
+)
 def test_counts_that_are_none_are_refused(wrong):
     given = {"size": 2, "steps": 3, "window": 2} | wrong
     with pytest.raises(LabError, match=f"{[*wrong.values()][0]}.*: give rows, and whole numbers"):
