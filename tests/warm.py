@@ -30,7 +30,7 @@ def of_the_notebooks() -> Iterator[str]:
     from tests.repo.tree import code_of, imports, notebooks
 
     for path in notebooks():
-        yield from sorted(imports(code_of(json.loads(path.read_text()))))
+        yield from sorted(imports(code_of(json.loads(path.read_text(encoding="utf-8")))))
 
 
 def heat(names: Iterable[str] | None = None) -> None:
@@ -140,7 +140,9 @@ def main(words: list[str]) -> int:
             argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
         spec = Path(folder, "kernels/warm/kernel.json")
         spec.parent.mkdir(parents=True)
-        spec.write_text(json.dumps({"argv": argv, "display_name": "warm", "language": "python"}))
+        spec.write_text(
+            json.dumps({"argv": argv, "display_name": "warm", "language": "python"}), encoding="utf-8"
+        )
         paths = [folder, *filter(None, [os.environ.get("JUPYTER_PATH")])]
         env = {**os.environ, "JUPYTER_PATH": os.pathsep.join(paths)}
         if not forks:

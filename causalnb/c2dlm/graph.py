@@ -21,9 +21,11 @@ def _joined(pairs: Iterable[tuple[str, object]]) -> dict:
     """An object of JSON whose repeated keys join their lists instead of replacing each other."""
     found: dict[str, object] = {}
     for key, value in pairs:
-        parts = [[part] if isinstance(part, str) else part for part in (found.get(key, []), value)]
-        joinable = key in found and all(isinstance(part, list) for part in parts)
-        found[key] = parts[0] + parts[1] if joinable else value
+        old, new = ([part] if isinstance(part, str) else part for part in (found.get(key), value))
+        if isinstance(old, list) and isinstance(new, list):
+            old += new  # in place: a reply may repeat a key very often
+            value = old
+        found[key] = value
     return found
 
 
@@ -51,11 +53,16 @@ class ConceptGraph:
                 )
             tidy[effect] = tuple(dict.fromkeys(causes))
         object.__setattr__(self, "edges", tidy)
-        if stray := [name for name in self.steps if name not in self.concepts]:
+        known = set(self.concepts)
+        if stray := [name for name in self.steps if name not in known]:
             raise ValueError(
                 f"a step is given for {stray[0]!r:.60}, which is no concept of the graph: remove it"
             )
-        if odd := [step for step in self.steps.values() if not isinstance(step, int) or step < 0]:
+        if odd := [
+            step
+            for step in self.steps.values()
+            if isinstance(step, bool) or not isinstance(step, int) or step < 0
+        ]:
             raise ValueError(f"a step is {odd[0]!r}: number steps 0, 1, 2, ...")
 
     @cached_property
@@ -76,7 +83,7 @@ class ConceptGraph:
         """
         try:
             found = json.loads(text, object_pairs_hook=_joined, parse_int=str, parse_float=str)
-        except (TypeError, json.JSONDecodeError) as error:
+        except (TypeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(
                 f"the graph is no JSON ({error}): pass an object {{effect: [causes]}}}}"
             ) from error
@@ -104,8 +111,9 @@ class ConceptGraph:
             for knot in nx.strongly_connected_components(graph)
             if len(knot) > 1 or graph.has_edge(*[next(iter(knot))] * 2)
         ]
-        ordered = sorted(knots, key=lambda knot: min(map(self.concepts.index, knot)))
-        starts = [min(knot, key=self.concepts.index) for knot in ordered]
+        place = {concept: number for number, concept in enumerate(self.concepts)}
+        ordered = sorted(knots, key=lambda knot: min(map(place.__getitem__, knot)))
+        starts = [min(knot, key=place.__getitem__) for knot in ordered]
         return [
             [cause for cause, _ in nx.find_cycle(graph.subgraph(knot), start)]
             for knot, start in zip(ordered, starts, strict=False)

@@ -27,6 +27,10 @@ BLOCK = {
     "ff_out": "mlp.down_proj",
 }
 REQUIRED = {"block_type": "llama", "layer_norm_type": "rms", "activation_type": "silu", "rope": True}
+UNREADABLE = (
+    *(OSError, LookupError, TypeError, AttributeError, RecursionError),
+    *(UnicodeDecodeError, json.JSONDecodeError, SafetensorError),
+)
 FORBIDDEN = (
     "alibi",
     "attention_layer_norm",
@@ -118,21 +122,21 @@ def load_llada(
     """
     folder = Path(folder)
     try:
-        given = json.loads((folder / "config.json").read_text())
+        given = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         index = folder / "model.safetensors.index.json"
         names = (
-            sorted(set(json.loads(index.read_text())["weight_map"].values()))
+            sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
             if index.exists()
             else ["model.safetensors"]
         )
         if outside := [name for name in names if Path(name).name != name]:
             raise ValueError(f"{index} names {outside[0]!r}, no file of its folder: download it whole")
         state = {key: tensor for name in names for key, tensor in load_file(folder / name).items()}
-    except (OSError, KeyError, json.JSONDecodeError, SafetensorError) as error:
+    except UNREADABLE as error:
         raise ValueError(
             f"no LLaDA checkpoint can be read in {folder} ({error}): download it whole"
         ) from error
-    if "mask_token_id" not in given:
+    if not isinstance(given, dict) or "mask_token_id" not in given:
         raise ValueError(f"the config.json in {folder} has no mask_token_id: add the id of the mask token")
     config = llada_config(given)
     converted = from_llada(state)

@@ -1,5 +1,6 @@
 """MaskedDiffusionModel: a Hugging Face decoder made bidirectional, its loss in forward, and its collator."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -55,6 +56,8 @@ class MaskedDiffusionConfig(PretrainedConfig):
         **kwargs,
     ):
         base_config = base_configuration(base_config)
+        if isinstance(mask_token_id, bool):
+            raise ValueError(f"mask_token_id is {mask_token_id}: give the number of a token")
         mask_token_id = int(mask_token_id) if isinstance(mask_token_id, Integral) else mask_token_id
         self.base_config, self.mask_token_id, self.weight = base_config, mask_token_id, weight
         self.reattention, self.gamma, self.base_adapter = reattention, gamma, base_adapter
@@ -80,8 +83,10 @@ class MaskedDiffusionConfig(PretrainedConfig):
                     f"gamma lacks {sorted(missing)[0]!r}: give gamma_max, gamma_min and total_steps"
                 )
             gamma_schedule(0, **self.gamma)
-        elif not self.gamma >= 0:
-            raise ValueError(f"gamma is {self.gamma}: choose 0 or more, or the settings of a schedule")
+        elif isinstance(self.gamma, bool) or not 0 <= self.gamma < math.inf:
+            raise ValueError(
+                f"gamma is {self.gamma}: choose a finite one, 0 or more, or the settings of a schedule"
+            )
 
 
 @dataclass

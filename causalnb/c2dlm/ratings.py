@@ -1,9 +1,11 @@
 """Appendix F: how people score a teacher's graphs (Table 7), with the recall and agreement it leaves out."""
 
+import math
 import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 from sklearn.metrics import cohen_kappa_score
 
@@ -26,7 +28,12 @@ class Rating:
     def __post_init__(self):
         if not self.scores or not all(len(instance) for instance in self.scores):
             raise ValueError(f"{self.evaluator} rated an instance without pairs: leave failed instances out")
-        if wrong := [score for instance in self.scores for score in instance if score not in SCORES]:
+        if wrong := [
+            score
+            for instance in self.scores
+            for score in instance
+            if isinstance(score, bool) or score not in SCORES
+        ]:
             raise ValueError(f"{self.evaluator} gave the score {wrong[0]}: choose among 0, 0.5 and 1")
 
     @property
@@ -51,7 +58,12 @@ class Rating:
 
 
 def spread(accuracies: Sequence[float]) -> tuple[float, float]:
-    """Mean and population standard deviation, the paper's "93.42 +- 1.41" over two evaluators."""
+    """Mean and population standard deviation, the paper's "93.42 +- 1.41" over two evaluators.
+
+    Raises ValueError without accuracies, and for one that is no finite number.
+    """
+    if not accuracies or not all(isinstance(one, Real) and math.isfinite(one) for one in accuracies):
+        raise ValueError(f"the accuracies are {accuracies!r:.80}: give at least one, finite numbers all")
     return statistics.fmean(accuracies), statistics.pstdev(accuracies)
 
 
@@ -87,6 +99,8 @@ def scripted_rater(
             f"slip {slip} with {len(found)} found and {len(gold)} gold graphs: choose slip in "
             "[0, 1] and one gold graph each"
         )
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise ValueError(f"seed is {seed!r}: choose a whole number")
     draw, scores = random.Random(seed), []
     for ours, true in zip(found, gold, strict=False):
         instance = []

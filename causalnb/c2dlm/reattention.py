@@ -74,8 +74,10 @@ class ReattentionLoss:
         layers = layers if isinstance(layers, str) else [*layers]
         if layers != "all" and not (layers and all(isinstance(number, Integral) for number in layers)):
             raise ValueError(f"layers is {layers!r}: choose 'all' or a list of layer numbers")
-        if chunk_rows is not None and chunk_rows < 1:
-            raise ValueError(f"chunk_rows is {chunk_rows}: choose at least 1")
+        if chunk_rows is not None and (
+            isinstance(chunk_rows, bool) or not isinstance(chunk_rows, Integral) or chunk_rows < 1
+        ):
+            raise ValueError(f"chunk_rows is {chunk_rows!r}: choose at least 1, a whole number")
         self.alpha, self.lam, self.backend = float(alpha), float(lam), backend
         self.layers = layers if layers == "all" else sorted({int(number) for number in layers})
         self.norm_index, self.step_rule, self.over_layers = norm_index, step_rule, over_layers

@@ -88,8 +88,8 @@ class Endpoint:
     timeout: seconds in which a whole answer must be there. Redirects are not followed. The key goes to this
     address alone, and stands in no text: where the endpoint says one of 8 letters or more, "[key]" stands.
     Raises TeacherFailed where it cannot be reached, times out or answers something else, and ValueError for
-    another address than http(s), for one with a password or with what follows ? or #, and for a key that no
-    header can hold.
+    another address than http(s), for one with a password or with what follows ? or #, for a key that no
+    header can hold, and for a timeout or max_tokens not above 0.
     """
 
     url: str
@@ -107,6 +107,10 @@ class Endpoint:
             raise ValueError(
                 f"the endpoint is {self.url!r}: give an address that begins with http:// or https://"
             )
+        if not 0 < self.timeout < math.inf:
+            raise ValueError(f"timeout is {self.timeout!r}: choose a finite number of seconds above 0")
+        if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 1:
+            raise ValueError(f"max_tokens is {self.max_tokens!r}: choose 1 or more, a whole number")
         if self.api_key and not (isinstance(self.api_key, str) and re.fullmatch("[!-~]+", self.api_key)):
             raise ValueError(
                 "the endpoint's key has a line's end, a space or a letter beyond ASCII: give the bare key"
@@ -250,10 +254,13 @@ def annotate(
     """One annotation for each (question, answer), in order.
 
     A teacher that fails or answers nonsense is asked `retries` times more, after wait, 2 wait, ... seconds;
-    then the item is recorded as failed and the rest goes on. Raises ValueError for negative retries.
+    then the item is recorded as failed and the rest goes on. Raises ValueError for retries that are no count
+    and a wait that is no time.
     """
-    if retries < 0:
-        raise ValueError(f"retries is {retries}: choose 0 or more")
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise ValueError(f"retries is {retries!r}: choose 0 or more, a whole number")
+    if not 0 <= wait < math.inf:
+        raise ValueError(f"wait is {wait!r}: choose a finite number of seconds, 0 or more")
     found = []
     for question, answer in items:
         one = Annotation(question, answer)
@@ -337,8 +344,8 @@ def annotation_cost(
     numbers = (text_tokens, prompt_tokens, output_tokens, price_in, price_out, usd_per_cny)
     if not text_tokens > 0 or not all(0 <= number < math.inf for number in numbers):
         raise ValueError(
-            f"a text of {text_tokens} tokens cannot be priced so: choose more than 0 tokens and "
-            "no negative numbers, all finite"
+            f"the numbers {', '.join(map(str, numbers))} give no price: choose a text of more than 0 tokens "
+            "and no negative numbers, all finite"
         )
     cny = ((text_tokens + prompt_tokens) * price_in + output_tokens * price_out) / text_tokens
     return {"cny": cny, "usd": cny * usd_per_cny}

@@ -1,5 +1,6 @@
 """The weighted map of section 3.2, the loss of its rows, and the rows that supervision makes valid."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,6 +83,10 @@ class RowLoss:
 
 def row_loss(weighted: Tensor, mask: Tensor, alpha: float, lam: float) -> RowLoss:
     """Ratio and negative loss (section 3.2) of rows weighted (..., T) under mask (..., T), 2 = ignored."""
+    if not 0 < alpha < math.inf or not 0 <= lam < math.inf:
+        raise ValueError(
+            f"alpha is {alpha} and lam {lam}: choose alpha above 0 and lam 0 or more, both finite"
+        )
     one, zero, against = mask == 1, mask == 0, mask == -1
     ones, zeros = one.sum(-1), zero.sum(-1)
     a1 = weighted.masked_fill(~one, 0).sum(-1) / ones.clamp(min=1)

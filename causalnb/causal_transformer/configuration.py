@@ -102,7 +102,16 @@ class CausalTransformerConfig(PretrainedConfig):
         check_counts(
             1, num_heads=num_heads, d_ff=d_ff, vocab_size=vocab_size, type_vocab_size=type_vocab_size
         )
-        check_counts(0, relative=relative, pattern_seed=pattern_seed)
+        check_counts(0, relative=relative, pattern_seed=pattern_seed, pattern_global=pattern_global)
+        check_counts(1, pattern_width=pattern_width)
+        for name, id in dict(
+            pad_token_id=pad_token_id,
+            bos_token_id=bos_token_id,
+            eos_token_id=eos_token_id,
+            decoder_start_token_id=decoder_start_token_id,
+        ).items():
+            if id is not None:
+                check_counts(0, **{name: id})
         if d_model < 1 or d_model % num_heads:
             raise ValueError(
                 f"a width d_model of {d_model} does not divide among {num_heads} heads: choose a multiple"
@@ -119,7 +128,11 @@ class CausalTransformerConfig(PretrainedConfig):
                 f"there are {encoder_layers} encoder and {decoder_layers} decoder layers: "
                 f"choose 1 or more of each, and at most {DEEPEST}"
             )
-        if not isinstance(causal_weight, (int, float)) or not 0 <= causal_weight < float("inf"):
+        if (
+            isinstance(causal_weight, bool)
+            or not isinstance(causal_weight, (int, float))
+            or not 0 <= causal_weight < float("inf")
+        ):
             raise ValueError(f"causal_weight is {causal_weight}: choose a number from 0 on")
         if causal_ramp is not None and not (
             isinstance(causal_ramp, (list, tuple))

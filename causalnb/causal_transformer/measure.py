@@ -84,8 +84,8 @@ def sinkhorn(attention: Tensor, valid: Tensor | None = None, iterations: int = 5
     iterations below 1, and as `tau`.
     """
     valid = checked_map(attention, valid)
-    if iterations < 1:
-        raise ValueError(f"iterations is {iterations}: choose at least 1")
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
+        raise ValueError(f"iterations is {iterations!r}: choose at least 1, a whole number")
     if (
         not (attention if valid is None else attention * valid[:, None, :, None] * valid[:, None, None])
         .triu(1)

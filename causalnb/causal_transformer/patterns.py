@@ -1,5 +1,7 @@
 """Sparse attentions that are fixed beforehand: the ones of Figure 2, and Star-Transformer's, for Table 3."""
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,11 @@ def attention_pattern(
     """
     if kind not in PATTERNS:
         raise ValueError(f"pattern is {kind!r}: choose among {', '.join(map(repr, PATTERNS))}")
+    if any(isinstance(one, bool) or not isinstance(one, Integral) for one in (tokens, width, global_tokens)):
+        raise ValueError(
+            f"a pattern of {tokens!r} tokens has width {width!r} and {global_tokens!r} global tokens: choose "
+            "whole numbers"
+        )
     if tokens < 1 or not width >= 1 or not 0 <= share <= 1 or not global_tokens >= 0:
         raise ValueError(
             f"a pattern of {tokens} tokens has width {width}, share {share} and {global_tokens} "

@@ -23,6 +23,16 @@ STOP_SECONDS = 4.5  # after a signal; what has not ended by then is left, and th
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
+def tell_unusable(error: OSError) -> None:
+    """Say which file, or that standard output, cannot be used; what is left to print then goes nowhere."""
+    if error.filename is None:  # standard output takes no more
+        with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    if error.errno != errno.EPIPE:  # whoever read it has gone, and asks for no reason
+        what = error.filename or "standard output"
+        typer.echo(f"causalnb: {what} cannot be used: {error.strerror or error}.", err=True)
+
+
 class Course(typer.core.TyperGroup):
     """Prints what is wrong with a request in one line, without a traceback."""
 
@@ -37,12 +47,7 @@ class Course(typer.core.TyperGroup):
             typer.echo(f"causalnb: {error}", err=True)
             raise typer.Exit(error.code) from None
         except OSError as error:
-            if error.filename is None:  # standard output takes no more
-                with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-                    os.dup2(nowhere.fileno(), sys.stdout.fileno())
-            if error.errno != errno.EPIPE:  # whoever read it has gone, and asks for no reason
-                what = error.filename or "standard output"
-                typer.echo(f"causalnb: {what} cannot be used: {error.strerror or error}.", err=True)
+            tell_unusable(error)
             raise typer.Exit(EXIT_FAILED) from None
         except KeyboardInterrupt:
             typer.echo(STOPPED, err=True)

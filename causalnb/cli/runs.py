@@ -23,6 +23,7 @@ from causalnb.cli.common import (
     stoppable,
     tally,
 )
+from causalnb.errors import FileError
 from causalnb.lab import probes, profiles, registry, results
 
 
@@ -36,6 +37,23 @@ def warn_of_other_settings(ids, profile: str | None) -> None:
             f"no settings for the profile {scale.name}, so {other}'s: {', '.join(taken[other])}",
             file=sys.stderr,
         )
+
+
+def fail_of(reasons: Iterable[str]) -> None:
+    """Name what cannot be read, and exit with 1 if there is any."""
+    if found := [*filter(None, reasons)]:
+        for reason in found:
+            typer.echo(f"causalnb: {reason}", err=True)
+        raise typer.Exit(EXIT_FAILED)
+
+
+def unreadable(experiment: str, arm: str) -> str:
+    """Why the probe of an arm cannot be read, "" if it can."""
+    try:
+        probes.read(experiment, arm)
+    except FileError as error:
+        return str(error)
+    return ""
 
 
 @app.command()
@@ -57,8 +75,10 @@ def run(
     if not json_:
         warn_of_other_settings(dict.fromkeys(job.experiment for job in planned), profile)
     if dry_run:
+        broken = {} if fresh else runner.unreadable(planned, profile)
         if json_:
-            return say([job._asdict() for job in todo])
+            say([job._asdict() for job in todo])
+            return fail_of(broken.values())
         times = [job.estimate for job in todo]
         show(
             ("experiment", "arm", "seed", "now", "expected"),
@@ -66,7 +86,7 @@ def run(
         )
         expected = max([sum(times) / (jobs or profiles.current(profile).jobs), *times])
         print(f"{len(todo)} to train of {len(planned)}" + (f", about {duration(expected)}" if todo else ""))
-        return
+        return fail_of(broken.values())
     if not planned and not json_:
         print(f"{', '.join(targets)}: no training needed, causalnb tables and causalnb figures build at once")
         return
@@ -128,11 +148,13 @@ def verify(
     wanted, kept = compared(chosen, every)
     if dry_run:
         rows = [{"experiment": id, "arm": arm, "now": probes.state(id, arm)[1]} for id, arm in wanted]
+        broken = [unreadable(*arm) for arm in wanted]
         if json_:
-            return say(rows)
-        show(("experiment", "arm", "now"), [tuple(row.values()) for row in rows])
-        print(f"{len(wanted)} to compare, {kept} verified")
-        return
+            say(rows)
+        else:
+            show(("experiment", "arm", "now"), [tuple(row.values()) for row in rows])
+            print(f"{len(wanted)} to compare, {kept} verified")
+        return fail_of(broken)
     checks = []
     with stoppable(), steps(len(wanted)) as step:
 

@@ -1,6 +1,7 @@
 """Which domain module an input goes to: vector quantisation (Equation 1), K-means, and soft distances."""
 
 import math
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,8 @@ def mean_pooled(states: Tensor, mask: Tensor) -> Tensor:
     The centroid nearest to this mean is the one whose squared distances to all tokens sum to the least.
     Raises ValueError for a row without a token.
     """
+    if mask.is_floating_point() and mask.isnan().any():
+        raise ValueError("the mask of tokens has NaN: give 1 for a token and 0 for padding")
     mask = mask.bool()
     empty = (~mask.any(1)).nonzero()
     if len(empty):
@@ -202,8 +205,8 @@ class DistanceWeightingRouter(nn.Module):
     def __init__(self, num_modules: int, dim: int, temperature: float = 1.0):
         super().__init__()
         _checked_size(num_modules, dim)
-        if not temperature > 0:
-            raise ValueError(f"temperature is {temperature}: choose a positive one")
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"temperature is {temperature}: choose a positive one, finite")
         self.temperature = temperature
         self.codebook = _small(num_modules, dim)
 
@@ -280,9 +283,9 @@ def _small(num_modules: int, dim: int) -> nn.Parameter:
 
 
 def _checked_size(num_modules, dim) -> None:
-    if num_modules < 1 or dim < 1:
+    if any(isinstance(n, bool) or not isinstance(n, Integral) or n < 1 for n in (num_modules, dim)):
         raise ValueError(
-            f"a router of {num_modules} modules and width {dim} routes nothing: choose 1 or more of both"
+            f"a router of {num_modules} modules and width {dim} routes nothing: choose counts, 1 or more"
         )
 
 

@@ -1,5 +1,7 @@
 """Batches of rows of like lengths, so that little is padding."""
 
+from numbers import Integral
+
 from causalnb.errors import LabError
 
 
@@ -7,11 +9,17 @@ def grouped(rows: list[dict], size: int, steps: int, seed: int = 0, window: int 
     """`steps` batches of row numbers; of every `window` batches of a permutation rows of like lengths meet.
 
     Lengths are those of a row's `input_ids`. A permutation ends with a smaller batch where `size` does not
-    divide the rows. LabError for no rows, and for a size or window below 1.
+    divide the rows. LabError for no rows, and for numbers that are no counts.
     """
-    if not rows or min(size, window) < 1:
+    numbers = size, window, steps
+    if (
+        not rows
+        or any(isinstance(n, bool) or not isinstance(n, Integral) for n in numbers)
+        or min(size, window, steps + 1) < 1
+    ):
         raise LabError(
-            f"{len(rows)} rows in batches of {size} by {window}: give rows, and at least 1 of each."
+            f"{len(rows)} rows in {steps} batches of {size} by {window}: give rows, and whole numbers, at "
+            "least 1 of each."
         )
     from numpy.random import default_rng
 

@@ -112,7 +112,7 @@ def lock(path: Path, taken: str, wait: float = 0.0) -> Iterator[None]:
     while True:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            handle = open(file, "a")
+            handle = open(file, "a", encoding="utf-8")
         except OSError as error:
             raise disk_error(file, error) from error
         with handle:

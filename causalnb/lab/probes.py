@@ -370,7 +370,7 @@ def _accepted(check: Check, shown_by: set[str]) -> Check:
 
 def main() -> None:
     """The child: checks the arms that its parent names on standard input, and tells of each in a line."""
-    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    channel = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     import torch
 
@@ -436,7 +436,7 @@ def verify(
         """The checks of one process, which asks no more than PER_PROCESS, for its memory grows with each."""
         found: list[Check] = []
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen(COMMAND, text=True, env=env, **pipes) as child:  # type: ignore[call-overload]
+        with subprocess.Popen(COMMAND, encoding="utf-8", env=env, **pipes) as child:  # type: ignore[call-overload]
             children.add(child)
             while len(found) < PER_PROCESS and not (found and found[-1].detail == ENDED):
                 try:

@@ -85,7 +85,7 @@ def git() -> dict:
 
     def ask(*words: str) -> str:
         words = ["git", "-C", str(root()), *words]  # type: ignore[assignment]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(words, capture_output=True, encoding="utf-8", check=True).stdout.strip()
 
     try:
         top, commit = ask("rev-parse", "--show-toplevel", "HEAD").splitlines()
@@ -165,9 +165,14 @@ def _parsed(file: Path, *version: int) -> Result | int | str | None:
     for row in result.rows:
         if not isinstance(row, list) or [*map(type, row)][:2] != [str, str] or not _is_value(*row[2:]):
             raise ValueError(f"{row!r} is no row [cell, measure, value]")
-    if not all(isinstance(line, dict) for line in result.history):
-        raise ValueError("a line of its history is no object")
+    for line in result.history:
+        if not _is_line(line):
+            raise ValueError(f"{str(line)[:60]} is no line {{name: number}} of a history")
     return result
+
+
+def _is_line(line: object) -> bool:
+    return isinstance(line, dict) and not any(isinstance(value, dict | list) for value in line.values())
 
 
 def _is_value(*values) -> bool:
@@ -235,7 +240,9 @@ def estimate(experiment: str, arm: str, profile: str | None = None) -> float:
 
 
 def duration(seconds: float) -> str:
-    """`seconds` as a reader says it."""
+    """`seconds` as a reader says it; LabError for no finite number."""
+    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise LabError(f"{seconds!r} s are no duration: give a finite number.")
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

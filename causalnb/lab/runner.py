@@ -1,6 +1,7 @@
 """Runs experiments: a process, a thread and a lock per result; what is done is kept, the rest resumes."""
 
 import json
+import math
 import os
 import queue
 import shutil
@@ -60,6 +61,15 @@ def plan(
     return found
 
 
+def unreadable(planned: Iterable[Job], profile: str | None = None) -> dict[Job, str]:
+    """Why each of those planned is unreadable that is; no run touches it until it is restored or deleted."""
+    return {
+        job: results.state(job.experiment, job.arm, job.seed, profile)[1]
+        for job in planned
+        if job.state == "unreadable"
+    }
+
+
 def _checked(experiment: str, returned) -> tuple[list, list]:
     match returned:
         case {"metrics": dict() as metrics, **rest} if set(rest) <= {"history"}:
@@ -88,14 +98,16 @@ class _Clock:
         self.file, self.noted = file, time.monotonic()
         self.start = time.perf_counter(), time.process_time()
         try:
-            self.before = tuple(map(float, json.loads(file.read_text())))
-        except (OSError, ValueError, TypeError):
-            self.before = 0.0, 0.0
+            wall, cpu = map(float, json.loads(file.read_bytes()))
+            known = math.isfinite(wall + cpu) and min(wall, cpu) >= 0
+        except (OSError, ValueError, TypeError, OverflowError, RecursionError):
+            known = False
+        self.before = (wall, cpu) if known else (0.0, 0.0)
 
     def spent(self) -> tuple[float, float]:
         return (
             self.before[0] + time.perf_counter() - self.start[0],
-            self.before[-1] + time.process_time() - self.start[1],
+            self.before[1] + time.process_time() - self.start[1],
         )
 
     def note(self) -> None:
@@ -315,7 +327,7 @@ class _Child:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
-                    text=True,
+                    encoding="utf-8",
                     env=env,
                     start_new_session=True,
                 )
@@ -377,17 +389,22 @@ def run(
     if jobs < 1:
         raise LabError(f"jobs={jobs} runs nothing: give at least 1.")
     planned = plan(ids, scale.name, seeds)
+    broken = unreadable(planned, scale.name) if not fresh else {}
     waiting = sorted(
-        (job for job in planned if fresh or job.state not in results.USABLE), key=lambda job: -job.estimate
+        (job for job in planned if fresh or job.state not in (*results.USABLE, "unreadable")),
+        key=lambda job: -job.estimate,
     )
     if waiting:
         profiles.device(scale)
-    said = {job: ("kept", 0.0, "") for job in planned}
+    said = {job: ("failed", 0.0, broken[job]) if job in broken else ("kept", 0.0, "") for job in planned}
     reporter, inbox, running = reporter or default_reporter(), queue.Queue(), set()
-    for job in set(planned).difference(waiting):
+    for job in set(planned).difference(waiting, broken):
         _sweep(job, scale.name)
-    reporter.start(waiting, len(planned) - len(waiting), min(jobs, max(1, len(waiting))))
+    reporter.start(waiting, len(planned) - len(waiting) - len(broken), min(jobs, max(1, len(waiting))))
     try:
+        for job in broken:
+            reporter.begin(job)
+            reporter.end(job, *said[job])
         while waiting or running:
             while waiting and len(running) < jobs:
                 job = waiting.pop()
@@ -437,7 +454,7 @@ def _flush_log() -> None:
 def main(words: list[str]) -> int:
     """The child: makes one result and tells its parent in json lines; all else printed goes to the log."""
     experiment, arm, seed, profile, *fresh = words
-    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    channel = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     last = 0.0

@@ -43,10 +43,15 @@ def mean_ci(values: Sequence[float], level: float = 0.95) -> Summary:
 
 
 def paired(a: Mapping[int, float] | Sequence[float], b: Mapping[int, float] | Sequence[float]) -> list[float]:
-    """a - b seed by seed, of mappings or Series by seed or sequences; LabError if the seeds differ."""
+    """a - b seed by seed, of mappings or Series by seed or sequences, NaN for NaN or None.
+
+    LabError if the seeds differ, and for infinity.
+    """
     left, right = (dict(x.items() if hasattr(x, "items") else enumerate(x)) for x in (a, b))
     if alone := set(left) ^ set(right):
         raise LabError(f"seed {min(alone)} has a value on one side only: pair results of the same seeds.")
+    if any(value is not None and math.isinf(value) for side in (left, right) for value in side.values()):
+        raise LabError(f"a value of {left} or {right} is infinite: give numbers, NaN or None.")
     return [
         math.nan if None in (left[seed], right[seed]) else float(left[seed]) - float(right[seed])
         for seed in sorted(left)

@@ -20,7 +20,14 @@ def _counted(summary: Summary, said: str) -> str:
 
 
 def estimate(summary: Summary, digits: int = 3, scale: float = 1.0) -> str:
-    """A table cell: "0.984 ± 0.003 (5)", mean, half the interval, number of values; no interval of one."""
+    """A table cell: "0.984 ± 0.003 (5)", mean, half the interval, number of values; no interval of one.
+
+    LabError for what is no Summary, and for digits that are no count.
+    """
+    if not hasattr(summary, "half") or isinstance(digits, bool) or not isinstance(digits, int) or digits < 0:
+        raise LabError(
+            f"a summary {summary!r:.60} with digits={digits!r} is no cell: give a Summary and 0 or more."
+        )
     half = f" ± {scale * summary.half:.{digits}f}" if summary.half == summary.half else ""
     return _counted(summary, f"{scale * summary.mean:.{digits}f}{half}")
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest
+from numbers import Integral, Real
 from pathlib import Path
 
 import torch
@@ -26,7 +27,10 @@ CHECKSUMS = "checksums.json"
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Steps, peak learning rate (warm-up share, then a cosine to 0), decay, clipping, evaluation interval."""
+    """Steps, peak learning rate (warm-up share, then a cosine to 0), decay, clipping, evaluation interval.
+
+    LabError for what is no count or no finite number from 0 on.
+    """
 
     steps: int
     learning_rate: float
@@ -36,6 +40,16 @@ class TrainingSettings:
     evaluate_every: int = 100
     seed: int = 0
     bf16: bool = False
+
+    def __post_init__(self):
+        for name in ("learning_rate", "warmup", "weight_decay", "max_grad_norm"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < math.inf:
+                raise LabError(f"{name} is {value!r}: give a finite number, 0 or more.")
+        for name, least in (("steps", 0), ("evaluate_every", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+                raise LabError(f"{name} is {value!r}: give a whole number, {least} or more.")
 
     @classmethod
     def of(cls, config: dict, **changes) -> "TrainingSettings":
@@ -203,7 +217,7 @@ def _flush(place: Path) -> None:
 def publish(staged: Path, target: Path) -> None:
     """Move a finished folder to its place in one rename, hashed and flushed first; then drop older ones."""
     hashes = {str(file.relative_to(staged)): _digest(file) for file in staged.rglob("*") if file.is_file()}
-    (staged / CHECKSUMS).write_text(json.dumps(hashes, indent=1))
+    (staged / CHECKSUMS).write_text(json.dumps(hashes, indent=1), encoding="utf-8")
     for place in (*staged.rglob("*"), staged):
         _flush(place)
     os.rename(staged, target)

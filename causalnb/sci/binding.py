@@ -120,7 +120,7 @@ class SlotReader(nn.Module):
 
     def __init__(self, d_model: int, hidden_size: int, n_layers: int = 1, n_heads: int = 4):
         super().__init__()
-        check_counts(1, d_model=d_model, n_heads=n_heads)
+        check_counts(1, d_model=d_model, n_heads=n_heads, n_layers=n_layers)
         self.n_heads = n_heads
         self.slot_norm = nn.LayerNorm(d_model)
         self.slot_key, self.slot_value = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)

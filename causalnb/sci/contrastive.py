@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -140,8 +141,12 @@ class StructureBalancedBatches:
     ):
         if anchors not in ("rows", "structures"):
             raise ValueError(f"anchors are {anchors!r}: choose 'rows' or 'structures'")
-        if window < 1:
-            raise ValueError(f"the window is {window}: sort at least 1 batch at a time")
+        counts = {"random_rows": random_rows, "pairs": pairs, "steps": steps}
+        for name, number in counts.items():
+            if isinstance(number, bool) or not isinstance(number, Integral) or number < 0:
+                raise ValueError(f"{name} is {number!r}: choose 0 or more, a whole number")
+        if isinstance(window, bool) or not isinstance(window, Integral) or window < 1:
+            raise ValueError(f"the window is {window!r}: sort at least 1 batch at a time")
         groups: dict[Hashable, dict[str, int]] = defaultdict(dict)
         for row, (structure, text) in enumerate(zip(structures, texts, strict=True)):
             groups[structure].setdefault(text, row)

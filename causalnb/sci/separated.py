@@ -7,6 +7,7 @@ left. The words' content reaches the logits through bound slots alone, and there
 one structural class only: which class comes next, the end included, is for structure to say.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -98,6 +99,8 @@ def kinship(table: torch.Tensor, class_width: float) -> torch.Tensor:
 
     In float32 at least: in half precision the squares of close tokens cancel.
     """
+    if not 0 <= class_width < math.inf:
+        raise ValueError(f"class_width is {class_width}: choose a finite one, 0 or more")
     wide = torch.promote_types(table.dtype, torch.float32)
     half = table.dtype != wide
     with torch.autocast(table.device.type, enabled=False):
@@ -117,6 +120,8 @@ def within_classes(votes: torch.Tensor, kin: torch.Tensor) -> torch.Tensor:
 
     Where the product underflows it is its own lower bound, exp(votes), since kin has ones on its diagonal.
     """
+    if not kin.isfinite().all():
+        raise ValueError("kin has NaN or infinity: give the table of `kinship` of finite tokens")
     wide = torch.promote_types(votes.dtype, torch.float32)
     tiny = torch.finfo(wide).tiny
     with torch.autocast(votes.device.type, enabled=False):
@@ -133,6 +138,8 @@ def aligned_invariance(tokens, mask, structure_ids) -> torch.Tensor:
     with a negative id take no part, and places that one row has are left out. 0 when no place is shared.
     Raises ValueError when rows of one structure differ in length, for then their tokens are not aligned.
     """
+    if structure_ids.is_floating_point():
+        raise ValueError(f"structure_ids are {structure_ids.dtype}: number the structures with whole numbers")
     named = structure_ids >= 0
     tokens, mask = tokens[named], mask[named].bool()
     groups, ids = structure_ids[named].unique(return_inverse=True)

@@ -1,5 +1,7 @@
 """Component 1: the structural encoder, order-aware, acyclic and blind to whatever is not prompt."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -65,6 +67,9 @@ class AbstractionLayer(nn.Module):
 
     def __init__(self, d_model: int, residual_gate: float = 0.1, width: int | None = None):
         super().__init__()
+        check_counts(1, d_model=d_model, width=1 if width is None else width)
+        if not math.isfinite(residual_gate):
+            raise ValueError(f"residual_gate is {residual_gate}: choose a finite one")
         width = 2 * d_model if width is None else width
         self.structural_detector = nn.Sequential(
             nn.Linear(d_model, width), nn.GELU(), nn.Linear(width, d_model), nn.Sigmoid()

@@ -486,6 +486,8 @@ def parse_problems(text: str, source: str) -> list[Problem]:
         raise DataError(
             f"{source}, line {error.lineno}: this is no JSON ({error.msg}); take a fresh copy of the file."
         ) from None
+    except RecursionError:
+        raise DataError(f"{source} is nested too deep for JSON; take a fresh copy of the file.") from None
     if not isinstance(found, list) or not found:
         raise DataError(f"{source}, line 1: expected a list of problems; take a fresh copy of the file.")
     problems = []

@@ -79,7 +79,7 @@ def parse_grid(text: str) -> Grid:
     try:
         found = json.loads(text)
         grid = tuple(tuple(row) for row in found)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         grid = ()
     cells = [cell for row in grid for cell in row]
     if (
@@ -118,7 +118,7 @@ def parse_lines(text: str, source: str) -> list[Problem]:
             row = json.loads(line)
             pairs, query = parse_prompt("\n".join(one["content"] for one in row["input"]))
             problems.append(Problem(pairs, query, parse_grid(row["ideal"])))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise DataError(
                 f"{source}, line {number}: expected JSON with input, pairs of grids, and ideal, "
                 f"found {line[:60]!r}; take a fresh copy of the file."

@@ -100,7 +100,7 @@ def _json(text: str, path) -> Iterator[tuple[int, dict]]:
         if line.strip():
             try:
                 cells = json.loads(line)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 cells = None
             if not isinstance(cells, dict):
                 raise DataError(

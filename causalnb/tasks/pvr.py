@@ -87,7 +87,7 @@ def parse_lines(text: str, source: str) -> list[Problem]:
             row = json.loads(line)
             problem = parse_prompt("\n".join(one["content"] for one in row["input"]))
             right = solve(problem.query) == row["ideal"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             right = False
         if not right:
             raise DataError(

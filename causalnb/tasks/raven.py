@@ -408,7 +408,7 @@ def parse_lines(text: str, source: str, format: str = "text") -> list[Problem]:
             context, candidates = parse_prompt("\n".join(one["content"] for one in row["input"]), format)
             target = LETTERS.index(row["ideal"]) if candidates else 0
             candidates = candidates or (parse_panel(row["ideal"], format),)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             why = str(error) if isinstance(error, DataError) else f"it reads {line[:60]!r}."
             raise DataError(
                 f"{source}, line {number} is no {format} problem of RAVEN: {why} Take a fresh "

@@ -311,7 +311,7 @@ def parse(task: str, text: str, source: str) -> list[dict]:
         raw = json.loads(text) if text.lstrip().startswith("[") else map(json.loads, StringIO(text))
         for number, row in enumerate(raw, 1):  # noqa: B007  (named in the error)
             rows.append(_READERS[task](row))
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{source}, row {number + (len(rows) == number)}: this is no row of {task} "
             f"({type(error).__name__}); take a fresh copy of the file."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
@@ -107,8 +108,10 @@ def fresh(make: Callable[[], dict], seen: set[str], columns: Sequence[str] = ("s
 def counterexamples(n: int, minority: float) -> int:
     """How many pairs against the rule make up a share `minority` of them and n pairs that keep it, rounded.
 
-    DataError unless 0 <= minority <= 0.5.
+    DataError unless n is a whole number from 0 on and 0 <= minority <= 0.5.
     """
+    if isinstance(n, bool) or not isinstance(n, Integral) or n < 0:
+        raise DataError(f"n is {n!r}: give a whole number, 0 or more.")
     if not 0 <= minority <= 0.5:
         raise DataError(
             f"A minority of {minority!r} cannot be had with balanced labels: give a share from 0 to 0.5."
@@ -153,7 +156,7 @@ def dataset(parts: Mapping[str, Sequence[dict]], labels: Sequence[str]) -> Datas
 
     def part(name: str, rows: Sequence[dict]) -> Dataset:
         if not rows:
-            raise DataError(f"The part {name!r} would have no row: ask for at least one.")
+            raise DataError(f"The part {name!r} would have 0 rows: ask for at least one.")
         columns = {key: [row[key] for row in rows] for key in rows[0]}
         features = Features(
             {key: ClassLabel(names=[*labels]) if key == "label" else Value("string") for key in columns}

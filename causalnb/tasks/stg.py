@@ -276,7 +276,7 @@ def parse_lines(text: str, source: str) -> list[Pair]:
             row = json.loads(line)
             pair = (row["input"], str(row["target"]))
             _found(pair[0])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise DataError(
                 f"{source}, line {number}: expected JSON with input and target, found "
                 f"{line[:60]!r}; take a fresh copy of the file."

@@ -159,7 +159,9 @@ def sample(
     blanks: empty cells, 0 to 12 (to 16 unless unique), None for any number. unique=False draws puzzles with
     several solutions as well; the solution is then the grid that was masked. DataError if there are too few.
     """
-    if blanks is not None and (not isinstance(blanks, int) or not 0 <= blanks <= CELLS):
+    if blanks is not None and (
+        isinstance(blanks, bool) or not isinstance(blanks, int) or not 0 <= blanks <= CELLS
+    ):
         raise DataError(f"{blanks!r} empty cells cannot be drawn: give 0 to {CELLS}, or None.")
     allowed = np.ones(1 << CELLS, dtype=bool) if blanks is None else _n_clues() == CELLS - blanks
     masks = unique_masks() & allowed if unique else np.broadcast_to(allowed, (len(grids()), 1 << CELLS))

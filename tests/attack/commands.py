@@ -260,10 +260,10 @@ def of_outputs(random: Random, folder: Path) -> Iterator[Try]:
     ]
 
     def quiet(output: str, words: list[str]) -> Seen:
-        """Of an output that is full, a reader is told; of one that nobody reads, she need not be."""
+        """Of an output that is closed or full a reader is told, of one that nobody reads she need not be."""
         came = restored(course, lambda: process(words, OUTPUTS[output]))
-        told = came.refused and (came.told.strip() or output != "full")
-        return came if came.raw else Seen("") if told or output == "closed" else Seen("lost", came.told)
+        told = came.refused and (came.told.strip() or output not in ("closed", "full"))
+        return came if came.raw else Seen("") if told else Seen("lost", came.told)
 
     def ascii(words: list[str]) -> Seen:
         known = {"PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}

@@ -267,8 +267,8 @@ def warm() -> None:
     import seaborn  # noqa: F401
     import transformers.trainer  # noqa: F401
 
-    import causalnb.apps.sci
-    import causalnb.c2dlm
+    import causalnb.apps.sci  # noqa: F401
+    import causalnb.c2dlm  # noqa: F401
     import causalnb.sci  # noqa: F401
 
     registry.load_all()

@@ -285,9 +285,10 @@ def main() -> None:
         table.add_row(row["what"], "", f"{row['base']:,}", f"{row['added']:,}", share, limit)
     console.print(table)
     if options.json:
-        known = json.loads(options.json.read_text()) if options.json.exists() else {}
+        known = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
         options.json.write_text(
-            json.dumps(known | {"sci": {"times": rows, "parameters": added}}, indent=1) + "\n"
+            json.dumps(known | {"sci": {"times": rows, "parameters": added}}, indent=1) + "\n",
+            encoding="utf-8",
         )
 
 

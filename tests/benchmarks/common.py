@@ -24,7 +24,7 @@ def row(what: str, unit: str, plain: float, ours: float, bar: float | None = Non
 def alone(module: str, call: str) -> float:
     """The last number that call(...) of a benchmark prints in a process of its own."""
     command = [sys.executable, "-c", f"from {module} import *; {call}"]
-    return float(run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+    return float(run(command, capture_output=True, encoding="utf-8", check=True).stdout.split()[-1])
 
 
 def print_peak(call: Callable) -> None:
@@ -72,7 +72,7 @@ def show(source: str, title: str, about: str, measure: Callable[[int, Callable],
         )
     console.print(table)
     if options.json:
-        known = json.loads(options.json.read_text()) if options.json.exists() else {}
-        options.json.write_text(json.dumps(known | {source: rows}, indent=1) + "\n")
+        known = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
+        options.json.write_text(json.dumps(known | {source: rows}, indent=1) + "\n", encoding="utf-8")
     if options.strict and (over := missed(rows)):
         sys.exit(f"missed: {'; '.join(over)}")

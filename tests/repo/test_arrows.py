@@ -76,7 +76,7 @@ def dotted(path) -> str:
 
 @pytest.mark.parametrize("path", python("causalnb"), ids=dotted)
 def test_imports(path):
-    assert not wrong_imports(path.read_text(), dotted(path))
+    assert not wrong_imports(path.read_text(encoding="utf-8"), dotted(path))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,11 @@ def test_no_module_is_in_a_circle():
     edges = {}
     for module, path in known.items():
         whole = f"{module}.__init__" if path.name == "__init__.py" else module
-        named = {meant(name) for name in imports(path.read_text(), whole) if name.startswith("causalnb.")}
+        named = {
+            meant(name)
+            for name in imports(path.read_text(encoding="utf-8"), whole)
+            if name.startswith("causalnb.")
+        }
         edges[module] = {name for name in named if known[name].name != "__init__.py"} - {module}
     assert sum(map(len, edges.values())) > 400 and not circles(edges)
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [{"a", "b", "c"}]
@@ -135,13 +139,13 @@ def test_no_module_is_in_a_circle():
 def test_the_lab_knows_no_experiment():
     for path in python("causalnb"):
         if path.parent.name == "lab":
-            assert "causalnb.experiments" not in path.read_text(), path.name
+            assert "causalnb.experiments" not in path.read_text(encoding="utf-8"), path.name
 
 
 def test_the_lab_names_no_source():
     for path in python("causalnb"):
         if path.parent.name == "lab":
-            assert not named(path.read_text(), (*ROOMS, "scan")), path.name
+            assert not named(path.read_text(encoding="utf-8"), (*ROOMS, "scan")), path.name
     assert named('path = "data/sci/x.json"', ROOMS) == {"sci"} and not named('"""about sci."""', ROOMS)
 
 
@@ -176,5 +180,7 @@ def test_importing_the_package_is_light():
         "import sys, causalnb, causalnb.cli; from causalnb.lab import registry; registry.load_all(); "
         f"print(sorted({heavy} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+    )
     assert done.stdout == "[]\n"

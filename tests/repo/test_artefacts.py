@@ -65,7 +65,7 @@ def test_nothing_is_stale(checkout):
 
 def test_the_manifest_tells_the_truth():
     path = FIGURES / "manifest.json"
-    entries = json.loads(path.read_text()) if path.exists() else {}
+    entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     content = {
         str(file.relative_to(FIGURES)): file.read_bytes()
         for file in files()

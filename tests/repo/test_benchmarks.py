@@ -33,7 +33,7 @@ def test_a_missed_bar_fails_where_it_is_asked_to(strict, tmp_path, monkeypatch, 
     else:
         run()
     assert "MISSED" in capsys.readouterr().out
-    assert json.loads(file.read_text())["some"][0]["ratio"] == 2
+    assert json.loads(file.read_text(encoding="utf-8"))["some"][0]["ratio"] == 2
 
 
 @pytest.mark.parametrize("length", [*bench.LENGTHS, bench.LONGEST])

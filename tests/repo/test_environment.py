@@ -14,13 +14,17 @@ from packaging.utils import canonicalize_name
 import causalnb
 from tests.repo.tree import ROOT, imports, named, sources
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 NEEDS = [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]
 RANGES = {canonicalize_name(need.name): need.specifier for need in map(Requirement, NEEDS)}
-CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
 PROVIDERS = importlib.metadata.packages_distributions()
-PINS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
+PINS = [
+    line
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    if line and line[0] != "#"
+]
 
 
 def conda_problems(dependencies: list) -> list[str]:
@@ -110,21 +114,21 @@ def test_an_undeclared_import_is_seen():
 
 
 def test_setup_installs_every_extra():
-    assert f"-c constraints.txt -e '.[{','.join(EXTRAS)}]'" in (ROOT / "Makefile").read_text()
+    assert f"-c constraints.txt -e '.[{','.join(EXTRAS)}]'" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_ci_does_what_a_newcomer_does():
-    lines = (ROOT / ".ci/run").read_text().splitlines()
+    lines = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
     commands = [line for line in lines if line and not line.startswith(("#", "set ", "cd "))]
     assert commands == ["make test"] and os.access(ROOT / ".ci/run", os.X_OK)
-    job = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]["test"]
+    job = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))["jobs"]["test"]
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
     versions, allowed = job["strategy"]["matrix"]["python"], SpecifierSet(PROJECT["requires-python"])
     assert versions and all(allowed.contains(version) for version in versions)
 
 
 def test_the_citation_agrees():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (citation["version"], citation["license"]) == (causalnb.__version__, PROJECT["license"])
     assert PROJECT["authors"][0]["name"] == citation["authors"][0]["name"]
-    assert "MIT License" in (ROOT / "LICENSE").read_text()
+    assert "MIT License" in (ROOT / "LICENSE").read_text(encoding="utf-8")

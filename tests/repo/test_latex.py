@@ -20,17 +20,19 @@ def complaints(folder, parts, options="") -> list[str]:
     packages = {name for part in parts for name in re.search(r"% \\usepackage\{(.+)\}", part)[1].split(",")}
     head = f"\\documentclass{options}{{article}}\n\\usepackage{{{','.join(sorted(packages))}}}\n"
     body = "\n\\clearpage\n".join(parts)
-    (folder / "all.tex").write_text(f"{head}\\begin{{document}}\n{body}\n\\end{{document}}\n")
+    (folder / "all.tex").write_text(
+        f"{head}\\begin{{document}}\n{body}\n\\end{{document}}\n", encoding="utf-8"
+    )
     words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
     run = subprocess.run(words, cwd=folder, capture_output=True, timeout=300)
-    log = (folder / "all.log").read_text(errors="replace")
+    log = (folder / "all.log").read_text(errors="replace", encoding="utf-8")
     assert (run.returncode == 0) == (not re.search("^!", log, re.M)), log[-2000:]
     return re.findall(r"^(?:!|Overfull \\hbox|LaTeX Warning: Float too large|Missing character).*", log, re.M)
 
 
 def test_all_compile_within_the_text(tmp_path):
     assert len(FILES) >= 100
-    assert complaints(tmp_path, [file.read_text() for file in FILES]) == []
+    assert complaints(tmp_path, [file.read_text(encoding="utf-8") for file in FILES]) == []
 
 
 def test_what_is_too_wide_or_wrong_is_seen(tmp_path):

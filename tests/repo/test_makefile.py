@@ -34,17 +34,21 @@ class Clone:
     def answer(self, fails):
         script = self.folder / "python"
         values = {"log": self.log, "python": sys.executable, "version": self.version, "fails": fails}
-        script.write_text(STAND_IN.format(**values))
+        script.write_text(STAND_IN.format(**values), encoding="utf-8")
         script.chmod(0o755)
         if (self.folder / ".venv/bin").exists():
             for tool in ("python", "ruff", "mypy"):
                 shutil.copy(script, self.folder / ".venv/bin" / tool)
 
     def make(self, *targets):
-        self.log.write_text("")
+        self.log.write_text("", encoding="utf-8")
         words = ["make", "PYTHON=./python", *targets]
-        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
-        return done, [line.strip() for line in self.log.read_text().splitlines() if line.startswith("-m ")]
+        done = subprocess.run(words, cwd=self.folder, capture_output=True, encoding="utf-8")
+        return done, [
+            line.strip()
+            for line in self.log.read_text(encoding="utf-8").splitlines()
+            if line.startswith("-m ")
+        ]
 
 
 def test_setup_installs_torch_first_and_pinned_then_nothing(tmp_path):
@@ -161,7 +165,7 @@ def test_clean_keeps_results(tmp_path):
 
 
 def test_the_documents_name_real_targets_and_commands():
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
     from typer.main import get_command
 
     from causalnb.cli import app
@@ -169,6 +173,6 @@ def test_the_documents_name_real_targets_and_commands():
     known = {"make": targets, "causalnb": set(get_command(app).commands)}
     command = re.compile(r"^`?(?:[A-Z_]+=\S+ )*(make|causalnb) (\w+)", re.M)
     for name in ("README.md", "CONTRIBUTING.md"):
-        code = re.findall(r"```.*?```|`[^`\n]+`", (ROOT / name).read_text(), flags=re.S)
+        code = re.findall(r"```.*?```|`[^`\n]+`", (ROOT / name).read_text(encoding="utf-8"), flags=re.S)
         said = [pair for block in code for pair in command.findall(block)]
         assert said and not [(tool, word) for tool, word in said if word not in known[tool]]

@@ -20,12 +20,14 @@ def definitions(source: str) -> dict[str, list[str]]:
     return found
 
 
-GUIDE = definitions((ROOT / "causalnb/sci/guide.py").read_text())
+GUIDE = definitions((ROOT / "causalnb/sci/guide.py").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
 def notebook():
-    return definitions(code_of(json.loads((ROOT / "notebooks/20_sci_components.ipynb").read_text())))
+    return definitions(
+        code_of(json.loads((ROOT / "notebooks/20_sci_components.ipynb").read_text(encoding="utf-8")))
+    )
 
 
 @pytest.mark.parametrize("name", GUIDE)

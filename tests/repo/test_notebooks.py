@@ -212,7 +212,7 @@ FAULTS = {
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.name)
 @pytest.mark.parametrize("check", [pace, outputs, settled, structure])
 def test_notebook(path, check):
-    assert not check(json.loads(path.read_text()))
+    assert not check(json.loads(path.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("check", [pace, outputs, settled, structure])
@@ -241,12 +241,12 @@ def test_what_all_notebooks_share_is_imported():
     own = {
         (path.name, node.name)
         for path in notebooks()
-        for node in ast.walk(ast.parse(code_of(json.loads(path.read_text()))))
+        for node in ast.walk(ast.parse(code_of(json.loads(path.read_text(encoding="utf-8")))))
         if isinstance(node, ast.FunctionDef) and node.name in ("check", "shown", "stored", "picture")
     }
     assert not own
 
 
 def test_the_readme_lists_every_notebook():
-    named = set(re.findall(r"\]\(notebooks/([\w.]+)\)", (ROOT / "README.md").read_text()))
+    named = set(re.findall(r"\]\(notebooks/([\w.]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert named == {path.name for path in notebooks()}

@@ -105,7 +105,7 @@ def test_no_path_of_one_machine():
         f"{path.relative_to(ROOT)}: {hit[0]}"
         for path in files()
         if path.suffix in TEXT
-        for hit in [MACHINE.search(path.read_text(errors="replace"))]
+        for hit in [MACHINE.search(path.read_text(errors="replace", encoding="utf-8"))]
         if hit
     ]
     assert not found
@@ -142,6 +142,56 @@ def test_unsafe_code_is_seen(source):
 
 def test_safe_code_passes():
     assert not unsafe("import json\ntorch.load(f, weights_only=True)\nget(u, verify=True)\nm.save(f)")
+
+
+def unnamed_encodings(source: str) -> list[str]:
+    """Calls that read or write text in whatever encoding the computer has; ruff sees those of known types."""
+    found = []
+    for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
+        named = {word.arg: ast.unparse(word.value) for word in call.keywords}
+        *_, name = ast.unparse(call.func).split(".")
+        if name in ("read_text", "write_text"):
+            plain = len(call.args) == (name == "write_text")
+        elif name in ("open", "fdopen") and not re.match(
+            r"(os|gzip|\w*[Ii]mage)\.open", ast.unparse(call.func)
+        ):
+            place = name == "fdopen" or isinstance(call.func, ast.Name)
+            mode = named.get("mode") or " ".join(map(ast.unparse, call.args[place : place + 1]))
+            plain = "b" not in mode.replace("os.devnull", "")
+        else:
+            plain = name in ("run", "Popen", "check_output") and "text" in named
+        if plain and "encoding" not in named:
+            found.append(f"line {call.lineno}: {ast.unparse(call)[:80]}")
+    return found
+
+
+@pytest.mark.parametrize("name, source", [pair for pair in sources() if pair[0].endswith(".py")], ids=named)
+def test_text_names_its_encoding(name, source):
+    assert not unnamed_encodings(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "path.read_text()",
+        "path.read_text(errors='replace')",
+        "(a / b).write_text('x')",
+        "open(a)",
+        "open(a, 'w', buffering=1)",
+        "os.fdopen(1, 'w')",
+        "path.open(mode='a')",
+        "subprocess.run(words, text=True)",
+    ],
+)
+def test_an_encoding_that_is_not_named_is_seen(source):
+    assert unnamed_encodings(source)
+
+
+def test_named_encodings_and_bytes_pass():
+    assert not unnamed_encodings(
+        "p.read_text('utf-8')\np.write_text(x, encoding='ascii')\nopen(a, 'rb')\nos.open(a, 1)\n"
+        "p.open('wb')\nrun(words, encoding='utf-8')\nrun(words)\nos.fdopen(1, 'wb')"
+    )
 
 
 def test_no_large_file():

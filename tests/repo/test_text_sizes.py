@@ -34,7 +34,7 @@ def literal(source: str) -> list[int]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_sizes_follow_the_style(path):
-    assert literal(path.read_text()) == []
+    assert literal(path.read_text(encoding="utf-8")) == []
 
 
 def test_a_literal_size_is_seen():

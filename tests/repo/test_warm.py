@@ -45,7 +45,7 @@ def written(folder, **books):
 def started(folder, books):
     words = [sys.executable, "-c", BARELY, *NBVAL, *books]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder), "LEFT_TO_NOTEBOOKS": "5"}
-    return subprocess.Popen(words, cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(words, cwd=folder, env=env, stdout=subprocess.PIPE, encoding="utf-8")
 
 
 def family(folder):

@@ -15,7 +15,9 @@ TEXT = {".py", ".md", ".toml", ".yml", ".ipynb", ".json", ".cff", ".txt", ".csv"
 def files() -> tuple[Path, ...]:
     """Tracked files and new ones that git does not ignore."""
     ask = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(ask, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    names = subprocess.run(ask, cwd=ROOT, check=True, capture_output=True, encoding="utf-8").stdout.split(
+        "\0"
+    )
     return tuple(path for path in sorted({ROOT / name for name in names if name}) if path.is_file())
 
 
@@ -42,8 +44,15 @@ def code_of(notebook: dict) -> str:
 
 def sources() -> list[tuple[str, str]]:
     """(name, Python source) of every .py file and every notebook."""
-    found = [(str(path.relative_to(ROOT)), path.read_text()) for path in files() if path.suffix == ".py"]
-    return found + [(f"notebooks/{path.name}", code_of(json.loads(path.read_text()))) for path in notebooks()]
+    found = [
+        (str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"))
+        for path in files()
+        if path.suffix == ".py"
+    ]
+    return found + [
+        (f"notebooks/{path.name}", code_of(json.loads(path.read_text(encoding="utf-8"))))
+        for path in notebooks()
+    ]
 
 
 def named(value: str) -> str:

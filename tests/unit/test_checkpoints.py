@@ -29,7 +29,7 @@ FILES = {
 
 
 def change(file, **entries):
-    file.write_text(json.dumps(json.loads(file.read_text()) | entries))
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | entries), encoding="utf-8")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def folder(tmp_path):
 def hostile(folder, monkeypatch):
     """(folder, mark): code that leaves the mark beside a base, and a reader who says yes to all questions."""
     mark = folder.parent / "ran"
-    (folder / "own.py").write_text(CODE.format(mark=str(mark)))
+    (folder / "own.py").write_text(CODE.format(mark=str(mark)), encoding="utf-8")
     monkeypatch.setattr("builtins.input", lambda question: "y")
     return folder, mark
 
@@ -82,7 +82,7 @@ def test_code_is_left_out_where_transformers_has_the_kind(hostile):
 def test_the_base_in_a_checkpoint_brings_no_code(hostile):
     folder, mark = hostile
     SCITransformer.from_base(checkpoints.decoder(folder), n_structural_slots=4).save_pretrained(folder)
-    whole = json.loads((folder / "config.json").read_text())
+    whole = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     change(folder / "config.json", base_config=whole["base_config"] | MODEL, **MODEL)
     assert type(SCITransformer.from_pretrained(folder).base) is transformers.LlamaForCausalLM
     change(folder / "config.json", base_config=whole["base_config"] | {**MODEL, "model_type": "own"})

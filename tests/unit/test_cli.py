@@ -1,6 +1,8 @@
 """The command line on a toy course: what it prints, what it writes, and its exit codes."""
 
 import json
+import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -41,7 +43,7 @@ def home(tmp_path, monkeypatch):
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "notebooks").mkdir()
     for name in ("00_start_here", "20_toy"):
-        (tmp_path / f"notebooks/{name}.ipynb").write_text("{}")
+        (tmp_path / f"notebooks/{name}.ipynb").write_text("{}", encoding="utf-8")
 
     def train(run):
         if run.arm == "bad":
@@ -129,7 +131,7 @@ def test_list_knows_sixty_artefacts_and_computes_their_status(home):
     call("tables", TABLE)
     row = listed()[TABLE]
     assert row["status"] == "built" and row["files"] and all((home / name).is_file() for name in row["files"])
-    (home / "figures/sci/table2.md").write_text("changed by hand")
+    (home / "figures/sci/table2.md").write_text("changed by hand", encoding="utf-8")
     row = listed()[TABLE]
     assert row["status"] == "stale" and "table2.md" in row["reason"]
     assert f"{TABLE}\tstale: {row['reason']}\t21_sci_scan\t" in call("list")[0]
@@ -393,13 +395,15 @@ def test_doctor_names_damaged_weights(home):
 def test_doctor_names_what_is_missing_or_out_of_range(home):
     project = home / "pyproject.toml"
     wanted = (
-        project.read_text().replace('"torch>=2.8,<3"', '"torch>=99"').replace('"httpx2', '"no-such-httpx')
+        project.read_text(encoding="utf-8")
+        .replace('"torch>=2.8,<3"', '"torch>=99"')
+        .replace('"httpx2', '"no-such-httpx')
     )
-    project.write_text(wanted)
+    project.write_text(wanted, encoding="utf-8")
     out, _ = call("doctor", code=1)
     assert f"torch >=99 is needed and {version('torch')} is installed: run make setup." in out
     assert "no-such-httpx <3,>=2 is needed and none is installed: run make setup." in out
-    project.write_text("[")
+    project.write_text("[", encoding="utf-8")
     assert "pyproject.toml cannot be read" in call("doctor", code=2)[1]
 
 
@@ -442,7 +446,7 @@ def test_the_installed_command_lists_the_real_course(monkeypatch):
     for name in ("HOME", "RESULTS", "FIGURES", "CACHE"):
         monkeypatch.delenv(f"CAUSALNB_{name}")
     words = [sys.executable, "-m", "causalnb", "list", "--json"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, encoding="utf-8")
     assert done.returncode == 0 and len(json.loads(done.stdout)) == 60, done.stderr
 
 
@@ -617,3 +621,31 @@ def test_what_is_unverified_is_built_with_a_mark_and_refused_by_strict(probed):
     assert f"{TABLE}\tunverified: 2 of 4 results unverified" in call("list")[0]
     assert "1 unverified" in call("list", "--strict", code=1)[0]
     assert json.loads(call("list", "--strict", "--json", code=1)[0])
+
+
+@pytest.mark.parametrize("output", ["closed", "full"])
+@pytest.mark.parametrize("words", [["list", "--source", "sci"], ["--help"]])
+def test_a_standard_output_that_takes_nothing_is_told(output, words):
+    prepare = {"closed": lambda: os.close(1), "full": lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 1)}
+    command = [sys.executable, "-m", "causalnb", *words]
+    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, preexec_fn=prepare[output])
+    assert done.returncode == 1
+    assert re.fullmatch(rb"causalnb: standard output cannot be used: [^\n]+\.\n", done.stderr), done.stderr
+
+
+def test_a_result_that_cannot_be_read_is_named_and_left_alone(home):
+    call("run", "sci.toy")
+    file = home / "results/laptop/sci.toy/plain/seed0.json"
+    file.write_text("{", encoding="utf-8")
+    for words in (["--dry-run"], ["--dry-run", "--json"]):
+        assert "seed0.json is damaged" in call("run", "sci.toy", *words, code=1)[1]
+    assert file.read_text(encoding="utf-8") == "{"
+
+
+def test_a_probe_that_cannot_be_read_is_named(home, monkeypatch):
+    call("run", "sci.toy")
+    monkeypatch.setattr(probes, "probes_dir", lambda profile: home / "probes")
+    file = probes.path("sci.toy", "plain")
+    file.parent.mkdir(parents=True)
+    file.write_text('{"seconds": -Infinity}', encoding="utf-8")
+    assert "plain.json is damaged" in call("verify", "sci.toy", "--all", "--dry-run", code=1)[1]

@@ -29,9 +29,9 @@ def cache(tmp_path, monkeypatch):
 )
 def test_a_notebook_says_how_long_it_takes(tmp_path, says, seconds):
     book = tmp_path / "a.ipynb"
-    book.write_text(json.dumps({"cells": [{"source": ["# A title\n", says]}]}))
+    book.write_text(json.dumps({"cells": [{"source": ["# A title\n", says]}]}), encoding="utf-8")
     assert course.stated(book) == seconds
-    book.write_text("no notebook")
+    book.write_text("no notebook", encoding="utf-8")
     assert course.stated(book) == 60
 
 
@@ -60,7 +60,7 @@ def test_the_expected_end_follows_what_each_piece_took(cache, monkeypatch):
 def test_a_damaged_memory_is_no_failure(cache, damage):
     path = cache / "reproduce/laptop.json"
     path.parent.mkdir(parents=True)
-    path.write_text(damage)
+    path.write_text(damage, encoding="utf-8")
     assert course.Schedule("laptop", {"table": 60.0}).left == {"table": 60.0}
 
 

@@ -57,7 +57,7 @@ def course(folder: Path, moment: str) -> None:
     shutil.copy(ROOT / "data/paper/artefacts.csv", folder / "data/paper")
     cells = [new_code_cell(source.format(**seconds)) for source in CELLS]
     nbformat.write(new_notebook(cells=cells), folder / "notebooks/00_toy.ipynb")
-    (folder / "course.py").write_text(COURSE.format(building=moment == "building"))
+    (folder / "course.py").write_text(COURSE.format(building=moment == "building"), encoding="utf-8")
 
 
 def waited(happened, seconds: float = 60.0):
@@ -86,7 +86,7 @@ def test_a_signal_ends_it_within_five_seconds(tmp_path, moment, number):
     env["PYTHONPATH"] = str(ROOT)
     words = [sys.executable, "course.py"]
     started = subprocess.Popen(
-        words, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True, start_new_session=True
+        words, cwd=tmp_path, env=env, stderr=subprocess.PIPE, encoding="utf-8", start_new_session=True
     )
     try:
         me = psutil.Process(started.pid)

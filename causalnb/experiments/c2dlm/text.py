@@ -32,7 +32,7 @@ def text_base(config: dict, texts: list[str]):
     folder, dtype = downloaded(name), torch.bfloat16 if config["bf16"] else torch.float32
     try:
         tokenizer = checkpoints.tokenizer(folder)
-        if json.loads((folder / "config.json").read_text()).get("model_type") == "llada":
+        if json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type") == "llada":
             from causalnb.c2dlm import load_llada
 
             wrapped = load_llada(folder, dtype=dtype)

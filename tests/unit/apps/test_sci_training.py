@@ -93,7 +93,7 @@ def test_it_says_what_it_does_and_saves_a_model(trained):
     assert said[0].endswith("200 commands, 6 steps on cpu")
     assert [line.partition(":")[0] for line in said[1:]] == [f"step {n} of 6" for n in (2, 4, 6)]
     assert {path.name for path in folder.iterdir()} == {"checksums.json", *SAVED}
-    record = json.loads((folder / "training.json").read_text())
+    record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     assert record["settings"] == SHORT.record() and record["finished"]
     assert [list(entry) for entry in record["history"]] == [["step", "loss", "test_sample", "validation"]] * 3
 
@@ -122,7 +122,9 @@ def test_an_interrupted_training_goes_on_to_the_same_numbers(trained, tmp_path):
     train_sci(SHORT, tmp_path, said.append)
     assert said[1] == "going on from step 2" and said[2].startswith("step 4 of 6: ")
     assert same_weights(trained[0], tmp_path, **EXACT)
-    assert (trained[0] / "training.json").read_text() == (tmp_path / "training.json").read_text()
+    assert (trained[0] / "training.json").read_text(encoding="utf-8") == (
+        tmp_path / "training.json"
+    ).read_text(encoding="utf-8")
 
 
 def test_checkpoints_that_a_kill_left_of_a_finished_training_go(trained):
@@ -288,7 +290,7 @@ def test_another_training_in_the_folder_is_refused(trained, tmp_path):
         with pytest.raises(LabError, match="holds something else"):
             train_sci(SHORT, place)
     for text in ("{", '{"schema": 9}', '{"schema": 1}', "[]"):
-        (tmp_path / "training.json").write_text(text)
+        (tmp_path / "training.json").write_text(text, encoding="utf-8")
         with pytest.raises(LabError, match="training.json cannot be read .*: choose another --output"):
             train_sci(SHORT, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "training.json"]
@@ -320,7 +322,7 @@ def summed(folder):
     """The checksums of what is in the folder now, as another program would write them."""
     names = [file.name for file in folder.iterdir() if file.name != "checksums.json"]
     sums = {name: sha256((folder / name).read_bytes()).hexdigest() for name in names}
-    (folder / "checksums.json").write_text(json.dumps(sums))
+    (folder / "checksums.json").write_text(json.dumps(sums), encoding="utf-8")
 
 
 def test_what_holds_no_training_is_refused(trained, tmp_path):
@@ -353,7 +355,9 @@ def test_a_file_that_is_not_what_was_saved_is_named(name, at, trained, tmp_path)
 
 def test_another_record_of_a_training_is_named(trained, tmp_path):
     file = copied(trained, tmp_path) / "training.json"
-    file.write_text(file.read_text().replace('"split": "length"', '"split": "simple"'))
+    file.write_text(
+        file.read_text(encoding="utf-8").replace('"split": "length"', '"split": "simple"'), encoding="utf-8"
+    )
     with pytest.raises(LabError, match="sci/training.json is missing or damaged: its sha256"):
         evaluate_sci(file.parent)
 
@@ -375,7 +379,7 @@ def test_a_file_that_was_added_is_named(name, trained, tmp_path):
     folder = copied(trained, tmp_path)
     (folder / "notes.md").touch()
     load_sci(folder)
-    (folder / name).write_text("{}")
+    (folder / name).write_text("{}", encoding="utf-8")
     refused(folder, f"sci/{name} was not saved by the training: move it out of the folder")
 
 
@@ -389,8 +393,8 @@ def kept(count):
     ("model.safetensors", kept(-1), "sci has no "),
     ("model.safetensors", lambda file: file.write_bytes(b""), "the weights in .*sci cannot be read"),
     ("model.safetensors", lambda file: file.unlink(), "model.safetensors"),
-    ("config.json", lambda file: file.write_text("[]"), ""),
-    ("tokenizer.json", lambda file: file.write_text("{}"), ""),
+    ("config.json", lambda file: file.write_text("[]", encoding="utf-8"), ""),
+    ("tokenizer.json", lambda file: file.write_text("{}", encoding="utf-8"), ""),
 ])  # fmt: skip
 def test_what_another_program_wrote_is_refused_in_one_sentence(name, change, sentence, trained, tmp_path):
     folder = copied(trained, tmp_path)
@@ -426,12 +430,15 @@ def test_two_processes_go_on_as_one(few_rows, tmp_path, monkeypatch):
     launch = "accelerate.commands.launch --multi_gpu --num_processes 2 --main_process_port 0 -m causalnb"
     done = subprocess.run(
         [sys.executable, "-m", *launch.split(), "train", "sci", *words, str(tmp_path / "two")],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, encoding="utf-8",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "6 steps on cpu, 2 processes" in done.stderr and done.stderr.count("going on from step 2") == 1
     assert done.stderr.count("step 6 of 6") == 1 and done.stdout == ""
-    one, two = (json.loads((tmp_path / n / "training.json").read_text())["history"] for n in ("one", "two"))
+    one, two = (
+        json.loads((tmp_path / n / "training.json").read_text(encoding="utf-8"))["history"]
+        for n in ("one", "two")
+    )
     assert [entry["loss"] for entry in two] == pytest.approx([entry["loss"] for entry in one], abs=1e-5)
     assert same_weights(tmp_path / "one", tmp_path / "two", rtol=0, atol=1e-4)
     assert not (tmp_path / "two" / "checkpoints").exists()

@@ -327,3 +327,13 @@ def test_supervision_whose_parts_do_not_fit(change, said):
 def test_a_batch_shorter_than_its_items_is_refused():
     with pytest.raises(ValueError, match="supervision of 9 tokens does not fit 7: raise tokens or cut it"):
         Supervision.stack([None, masks(1, 9)[0]], 7)
+
+
+def test_json_that_is_nested_too_deep_is_refused():
+    with pytest.raises(ValueError, match="the graph is no JSON"):
+        ConceptGraph.from_json("[" * 100_000 + "]" * 100_000)
+
+
+def test_a_truth_is_no_step():
+    with pytest.raises(ValueError, match="a step is True"):
+        ConceptGraph({"b": ["a"]}, {"b": True})

@@ -99,7 +99,7 @@ def literal(state, ids):
 
 
 def write(folder, state, shards=1, **changes):
-    (folder / "config.json").write_text(json.dumps(SETTINGS | changes))
+    (folder / "config.json").write_text(json.dumps(SETTINGS | changes), encoding="utf-8")
     names = sorted(state)
     parts = [{name: state[name] for name in names[i::shards]} for i in range(shards)]
     if shards == 1:
@@ -108,7 +108,7 @@ def write(folder, state, shards=1, **changes):
     for i, part in enumerate(parts):
         save_file(part, folder / f"part-{i}.safetensors")
         places |= dict.fromkeys(part, f"part-{i}.safetensors")
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}), encoding="utf-8")
 
 
 @pytest.mark.parametrize("shards, tied", [(1, False), (3, False), (1, True)])
@@ -142,7 +142,9 @@ def test_a_shard_lies_in_its_folder(tmp_path, name):
     (tmp_path / "inside").mkdir()
     write(tmp_path / "inside", checkpoint())
     (tmp_path / "inside" / "model.safetensors").rename(tmp_path / "model.safetensors")
-    (tmp_path / "inside" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
+    (tmp_path / "inside" / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"w": name}}), encoding="utf-8"
+    )
     with pytest.raises(ValueError, match=f"index.json names {name!r}, no file of its folder: download"):
         c2dlm.load_llada(tmp_path / "inside")
 
@@ -185,6 +187,16 @@ def test_a_setting_misspelt_and_a_mask_token_missing(tmp_path):
     write(tmp_path, checkpoint())
     with pytest.raises(ValueError, match="there is no setting 'gama': give weight, gamma"):
         c2dlm.load_llada(tmp_path, gama=3)
-    (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in SETTINGS.items() if "mask" not in k}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({k: v for k, v in SETTINGS.items() if "mask" not in k}), encoding="utf-8"
+    )
     with pytest.raises(ValueError, match="the config.json in .* has no mask_token_id: add the id of"):
+        c2dlm.load_llada(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "null", "\xff"])
+def test_a_configuration_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "config.json").write_text(text, encoding="latin-1")
+    save_file({}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=str(tmp_path)):
         c2dlm.load_llada(tmp_path)

@@ -1,6 +1,7 @@
 """The teacher: its prompt, endpoints that answer, fail and talk nonsense, records, cost, and ratings."""
 
 import json
+import math
 import os
 import threading
 import time
@@ -155,7 +156,7 @@ def test_records_are_kept_and_replayed(tmp_path):
     assert again == live + failed
     replayed = c2dlm.annotate(Recorded({(one.question, one.answer): one.reply for one in again}), [ITEM])
     assert replayed == live
-    with open(tmp_path / "a.jsonl", "a") as file:
+    with open(tmp_path / "a.jsonl", "a", encoding="utf-8") as file:
         file.write("{\n")
     with pytest.raises(ValueError, match="line 3 of .*a.jsonl is no annotation .*: restore the file"):
         teacher.load_annotations(tmp_path / "a.jsonl")
@@ -223,7 +224,7 @@ def test_the_cost_is_appendix_d():
     cost = c2dlm.annotation_cost()
     assert cost == {"cny": pytest.approx(3.3143, abs=5e-5), "usd": pytest.approx(0.4640, abs=5e-5)}
     assert c2dlm.annotation_cost(1000, 0, 0, price_in=1.5)["cny"] == pytest.approx(1.5)
-    with pytest.raises(ValueError, match="a text of 0 tokens cannot be priced so: choose more than 0 tokens"):
+    with pytest.raises(ValueError, match="the numbers 0, 1981.0, .* give no price: choose a text of"):
         c2dlm.annotation_cost(text_tokens=0)
 
 
@@ -386,7 +387,7 @@ def test_a_key_stands_in_no_text(answer, tmp_path):
         endpoint = Endpoint(place, "m", KEY, timeout=5)
         kept = c2dlm.annotate(endpoint, [ITEM], retries=0)
         teacher.save_annotations(kept, tmp_path / "kept")
-        texts = [repr(endpoint), str(endpoint), (tmp_path / "kept").read_text(), repr(kept)]
+        texts = [repr(endpoint), str(endpoint), (tmp_path / "kept").read_text(encoding="utf-8"), repr(kept)]
         try:
             texts += [repr(c2dlm.parse_answer(endpoint(*ITEM)))]
         except TeacherFailed as error:
@@ -451,3 +452,41 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
             patch.setattr(os, step, full)
             teacher.save_annotations([c2dlm.Annotation("c", "d")], tmp_path / "kept")
     assert teacher.load_annotations(tmp_path / "kept") == old and len([*tmp_path.iterdir()]) == 1
+
+
+@pytest.mark.parametrize("wrong", [[], [math.nan, 0.7], [0.5, math.inf], [None, 0.7], None])
+def test_a_spread_of_other_than_numbers_is_refused(wrong):
+    with pytest.raises(ValueError, match="the accuracies are .*: give at least one, finite numbers all"):
+        c2dlm.spread(wrong)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"timeout": math.inf}, "timeout is inf"),
+        ({"timeout": 0}, "timeout is 0"),
+        ({"max_tokens": 1.5}, "max_tokens is 1.5"),
+        ({"max_tokens": True}, "max_tokens is True"),
+    ],
+)
+def test_an_endpoint_without_bounds_is_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        Endpoint("http://127.0.0.1:9", "m", **given)
+
+
+@pytest.mark.parametrize(
+    "given", [{"retries": math.nan}, {"retries": True}, {"wait": -1.0}, {"wait": math.inf}]
+)
+def test_retries_and_waits_that_are_none_are_refused(given):
+    with pytest.raises(ValueError, match=f"{min(given)} is"):
+        teacher.annotate(lambda q, a: "{}", [], **given)
+
+
+def test_a_large_reply_is_read_in_time_that_grows_with_its_length():
+    pairs = [f'"b": ["cause {n}"]' for n in range(60_000)]
+    start = time.process_time()
+    graph = teacher.parse_answer("{" + ", ".join(pairs) + "}")
+    assert len(graph.edges["b"]) == 60_000
+    knots = {f"a {n}": [f"b {n}"] for n in range(3_000)} | {f"b {n}": [f"a {n}"] for n in range(3_000)}
+    assert len(c2dlm.ConceptGraph(knots, dict.fromkeys(knots, 0)).cycles()) == 3_000
+    assert time.process_time() - start < 10

@@ -108,7 +108,8 @@ def test_a_base_is_read_from_a_folder(layout, tmp_path):
                     "mask_token_id": mask,
                     "eos_token_id": end,
                 }
-            )
+            ),
+            encoding="utf-8",
         )
         save_file(
             {name: value.contiguous() for name, value in to_llada(decoder.state_dict()).items()},
@@ -132,7 +133,7 @@ def test_what_cannot_be_had_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(LabError, match="nobody/nothing is no folder here and cannot be downloaded"):
         c2dlm_text.text_base(config("stg", base_model="nobody/nothing"), [])
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(LabError, match="cannot be read"):
         c2dlm_text.text_base(config("stg", base_model=str(tmp_path)), [])
     with pytest.raises(LabError, match="there are no teacher's graphs in missing.jsonl: annotate"):
@@ -142,7 +143,7 @@ def test_what_cannot_be_had_is_said(tmp_path, monkeypatch):
 def test_teachers_graphs_come_from_a_file(tmp_path):
     file = tmp_path / "graphs.jsonl"
     line = {"prompt": "Ann has 2 pens.", "response": "So 4.", "graph": {"4": ["2"]}}
-    file.write_text(json.dumps(line) + "\n")
+    file.write_text(json.dumps(line) + "\n", encoding="utf-8")
     told, tests, _ = c2dlm_text.stories(config("reasoning", annotated=str(file)), 0)
     assert len(told) == 1 and list(told[0]["graph"].pairs) == [("2", "4")]
     assert {name: len(rows) for name, rows in tests.items()} == {"purchases": 2, "kinds": 2}

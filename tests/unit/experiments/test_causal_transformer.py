@@ -378,7 +378,7 @@ def test_a_missing_choice_and_a_missing_result_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(chosen, "FILE", tmp_path / "chosen.json")
     with pytest.raises(LabError, match="chosen.json holds no choices .*: restore it from git"):
         chosen.read()
-    chosen.FILE.write_text(json.dumps({name: {} for name in chosen.NAMES - {"spreads"}}))
+    chosen.FILE.write_text(json.dumps({name: {} for name in chosen.NAMES - {"spreads"}}), encoding="utf-8")
     with pytest.raises(LabError, match="chosen.json lacks 'spreads': restore it"):
         chosen.read()
 
@@ -398,7 +398,9 @@ def test_table_1_uses_each_arms_best_try(task):
     for arm, picked in grid.USED[task].items():
         scores = []
         for number in range(grid.TRIES):
-            found = wide(json.loads((stored / f"{arm}_{number}" / "seed0.json").read_text())["rows"])
+            found = wide(
+                json.loads((stored / f"{arm}_{number}" / "seed0.json").read_text(encoding="utf-8"))["rows"]
+            )
             scores.append(found["validation_accuracy"] + found["challenge_accuracy"])
         assert scores[picked] == max(scores)
         used = config(arm, f"causal_transformer.overlap.{task}.m5", "laptop")
@@ -414,7 +416,7 @@ def test_the_entropy_control_aims_at_what_the_loss_leaves_on_validation_pairs(ta
     id, ends = f"causal_transformer.overlap.{task}.{minority}", []
     for seed in registry.seeds(id, "laptop"):
         stored = Path(paths.__file__).parents[1] / "data" / "results" / "laptop" / id / "loss"
-        history = json.loads((stored / f"seed{seed}.json").read_text())["history"]
+        history = json.loads((stored / f"seed{seed}.json").read_text(encoding="utf-8"))["history"]
         assert history[-1]["step"] == config("loss", id, "laptop")["steps"]
         ends.append(history[-1]["entropy"])
     aim = config("entropy", id, "laptop")["entropy_target"]
@@ -427,7 +429,7 @@ def test_on_trial_beyond_the_paper_is_the_best_try():
     for task in grid.OVERLAP:
         for arm, seed in product(scores, (0, 1)):
             file = results / f"causal_transformer.beyond.search.{task}" / arm / f"seed{seed}.json"
-            found = wide(json.loads(file.read_text())["rows"])
+            found = wide(json.loads(file.read_text(encoding="utf-8"))["rows"])
             scores[arm] += [found["validation_accuracy"], found["challenge_accuracy"]]
     ours, papers = (
         {arm: sum(scores[arm]) for arm in tries} for tries in (grid.BEYOND_TRIES, grid.BLANKET_TRIES)
@@ -443,7 +445,7 @@ def test_the_whole_method_at_its_gcns_rate_has_its_best_try(task):
     scores = []
     for number in range(grid.TRIES):
         file = results / f"causal_transformer.search.rate.{task}" / f"both_{number}" / "seed0.json"
-        found = wide(json.loads(file.read_text())["rows"])
+        found = wide(json.loads(file.read_text(encoding="utf-8"))["rows"])
         scores.append(found["validation_accuracy"] + found["challenge_accuracy"])
     chosen = grid.GCN_USED[task]
     assert scores[chosen] == max(scores)
@@ -466,7 +468,7 @@ def test_the_control_of_held_attention_has_its_entropy_and_the_best_weight(task)
 
     def stored(experiment, arm):
         folder = beyond / f"causal_transformer.beyond.{experiment}" / arm
-        return [json.loads(file.read_text()) for file in sorted(folder.glob("seed*.json"))]
+        return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("seed*.json"))]
 
     for part, experiment in (("search", f"search.{task}"), ("m5", f"{task}.m5")):
         ends = [found["history"][-1]["entropy"] for found in stored(experiment, grid.CHOSEN)]

@@ -156,7 +156,7 @@ def test_what_is_added_to_the_comparison_has_its_best_rate(name):
     for arm, tried in RATE_TRIES.items():
         folder = Path(paths.__file__).parents[1] / "data" / "results" / "laptop" / id / arm
         found = [
-            wide(json.loads((folder / f"seed{seed}.json").read_text())["rows"])
+            wide(json.loads((folder / f"seed{seed}.json").read_text(encoding="utf-8"))["rows"])
             for seed in registry.seeds(id, "laptop")
         ]
         scores[tried["learning_rate"]] = sum(

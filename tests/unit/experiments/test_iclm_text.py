@@ -147,7 +147,7 @@ def test_what_cannot_be_had_is_said(base, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(LabError, match="nobody/nothing is no folder here and cannot be downloaded"):
         iclm_text.text_base(config(base_model="nobody/nothing"), [])
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(LabError, match="(?s)cannot be read .*: give a folder with config.json"):
         iclm_text.text_base(config(base_model=str(tmp_path)), [])
     decoder, tokenizer = base

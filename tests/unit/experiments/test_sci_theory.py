@@ -248,7 +248,7 @@ def test_the_guides_parts_by_formula():
 
 
 def test_what_the_source_states_is_what_it_prints():
-    with open("data/paper/sci_table1.csv", newline="") as file:
+    with open("data/paper/sci_table1.csv", newline="", encoding="utf-8") as file:
         printed = {(row["row"], row["column"], row["bound"]): row["value"] for row in csv.DictReader(file)}
     names = {
         "parameters_structural_encoder": "Structural Encoder",

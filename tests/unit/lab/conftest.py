@@ -65,15 +65,16 @@ def lab(tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALNB_PROFILE", "laptop")
     monkeypatch.delenv("FRESH", raising=False)
     (tmp_path / "data" / "paper").mkdir(parents=True)
-    (tmp_path / "data" / "paper" / "artefacts.csv").write_text(ARTEFACTS)
+    (tmp_path / "data" / "paper" / "artefacts.csv").write_text(ARTEFACTS, encoding="utf-8")
     module = tmp_path / "toylab.py"
-    module.write_text(textwrap.dedent(MODULE))
+    module.write_text(textwrap.dedent(MODULE), encoding="utf-8")
     child = tmp_path / "child.py"
     child.write_text(
         f"import sys, pathlib\nsys.path.insert(0, folder := {str(tmp_path)!r})\nimport toylab\n"
         "from causalnb.lab import codebase, probes, runner\n"
         "codebase.roots = lambda: {'toylab': pathlib.Path(folder)}\n"
-        "probes.ensure = lambda *_: None\nsys.exit(runner.main(sys.argv[1:]))\n"
+        "probes.ensure = lambda *_: None\nsys.exit(runner.main(sys.argv[1:]))\n",
+        encoding="utf-8",
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(registry, "_experiments", {})

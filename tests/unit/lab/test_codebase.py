@@ -137,7 +137,7 @@ def shop(tmp_path):
     for name, text in FILES.items():
         file = tmp_path / "shop" / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(textwrap.dedent(text).lstrip())
+        file.write_text(textwrap.dedent(text).lstrip(), encoding="utf-8")
     return tmp_path / "shop"
 
 
@@ -205,9 +205,9 @@ def test_code_holds_while_all_that_ran_is_there(shop, file, old, new, holds):
     hashes = frozenset(one.hash for one in code.at(lines_of(code, "Model.run", "build", "names")))
     before = {"units": " ".join(sorted(hashes)), "edges": indexed(code).edges(hashes)}
     assert indexed(code).holds(**before)
-    text = (shop / file).read_text()
+    text = (shop / file).read_text(encoding="utf-8")
     assert old in text
-    (shop / file).write_text(text.replace(old, new))
+    (shop / file).write_text(text.replace(old, new), encoding="utf-8")
     assert indexed(read(shop)).holds(**before) is holds
 
 
@@ -216,20 +216,20 @@ def test_files_may_move_and_functions_too(shop):
     hashes = frozenset(one.hash for one in code.at(lines_of(code, "Model.run", "build", "names")))
     before = {"units": " ".join(sorted(hashes)), "edges": indexed(code).edges(hashes)}
     (shop / "words.py").rename(shop / "deep" / "terms.py")
-    moved = (shop / "models.py").read_text().replace("shop.words", "shop.deep.terms")
-    (shop / "models.py").write_text(moved)
+    moved = (shop / "models.py").read_text(encoding="utf-8").replace("shop.words", "shop.deep.terms")
+    (shop / "models.py").write_text(moved, encoding="utf-8")
     assert indexed(read(shop)).holds(**before)
 
 
 def test_a_name_that_means_another_function_is_seen(shop):
-    (shop / "more.py").write_text("def names():\n    return []\n")
+    (shop / "more.py").write_text("def names():\n    return []\n", encoding="utf-8")
     code = read(shop)
     hashes = frozenset(one.hash for one in code.at(lines_of(code, "build"))) | {unit(code, "build").hash}
     hashes |= {one.hash for one in code.units if one.name == "names"}  # both ran
     before = {"units": " ".join(sorted(hashes)), "edges": indexed(code).edges(hashes)}
-    text = (shop / "models.py").read_text()
+    text = (shop / "models.py").read_text(encoding="utf-8")
     (shop / "models.py").write_text(
-        text.replace("import SIZE, names", "import SIZE\nfrom shop.more import names")
+        text.replace("import SIZE, names", "import SIZE\nfrom shop.more import names"), encoding="utf-8"
     )
     assert not indexed(read(shop)).holds(**before)
 
@@ -295,7 +295,7 @@ def go():
 
 
 def test_recorded_is_the_same_whatever_was_done_before(tmp_path, monkeypatch):
-    (tmp_path / "late.py").write_text(LATE)
+    (tmp_path / "late.py").write_text(LATE, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(codebase, "roots", lambda: {"late": tmp_path})
     units, found = Codebase({"late": tmp_path}), []
@@ -313,7 +313,7 @@ def test_recorded_is_the_same_whatever_was_done_before(tmp_path, monkeypatch):
 
 
 def test_broken_code_is_named(shop):
-    (shop / "words.py").write_text("x = ")
+    (shop / "words.py").write_text("x = ", encoding="utf-8")
     with pytest.raises(LabError, match="words.py line 1 is not valid Python: correct it"):
         read(shop)
 
@@ -337,7 +337,7 @@ def test_the_index_is_kept_until_a_file_changes(shop, monkeypatch, tmp_path):
         whole = kept.read_bytes()
         kept.write_bytes(whole.replace(b"[", b"{", 1))
         assert fresh().digest == first.digest and kept.read_bytes() == whole  # a damaged one is made again
-        (shop / "words.py").write_text("SIZE = 3\n")
+        (shop / "words.py").write_text("SIZE = 3\n", encoding="utf-8")
         assert fresh().digest != first.digest and not kept.exists()
     finally:
         codebase.index.cache_clear()

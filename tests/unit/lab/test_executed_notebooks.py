@@ -29,7 +29,7 @@ def written(path, *sources):
 def test_execute_keeps_outputs_only(tmp_path, monkeypatch):
     foreign = tmp_path / "kernels" / "python3" / "kernel.json"
     foreign.parent.mkdir(parents=True)
-    foreign.write_text('{"argv": ["false"], "display_name": "x", "language": "python"}')
+    foreign.write_text('{"argv": ["false"], "display_name": "x", "language": "python"}', encoding="utf-8")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     monkeypatch.setenv("CAUSALNB_PROFILE", "gpu")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
@@ -100,7 +100,7 @@ def test_one_kernel_at_a_time_and_none_afterwards(tmp_path, ending):
             notebooks.execute(path, timeout=5, progress=lambda *_: numbers.append(len(kernels())))
         except LabError:
             assert not passes
-        assert kernels() == [] and gone(int((tmp_path / "other.pid").read_text()))
+        assert kernels() == [] and gone(int((tmp_path / "other.pid").read_text(encoding="utf-8")))
     assert set(numbers) == ({0, 1} if passes else {1})
 
 
@@ -148,7 +148,7 @@ def test_a_kernel_that_swallows_a_reply_is_replaced_once(tmp_path, times):
         with pytest.raises(LabError, match="a.ipynb, cell 2: twice the kernel was idle for 1 s and owed"):
             notebooks.execute(path, progress=progress, bounds=short)
         assert path.read_bytes() == before
-    assert (tmp_path / "runs").read_text() == "xx" and len(seen) == 2 and kernels() == []
+    assert (tmp_path / "runs").read_text(encoding="utf-8") == "xx" and len(seen) == 2 and kernels() == []
 
 
 def test_a_long_cell_is_no_idle_kernel_and_is_told_again(tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def test_outputs_that_never_come_are_not_taken_for_none(tmp_path):
 
 
 def test_a_kernel_that_fails_at_once_says_why(tmp_path, monkeypatch):
-    (tmp_path / "ipykernel_launcher.py").write_text("raise OSError('no room')")
+    (tmp_path / "ipykernel_launcher.py").write_text("raise OSError('no room')", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(LabError, match=r"twice no kernel was ready .* \(OSError: no room\)"):
         notebooks.execute(written(tmp_path / "a.ipynb", "1"))
@@ -228,7 +228,7 @@ def test_outputs_for_which_data_are_missing_stay_and_are_named(tmp_path):
     notebook = nbformat.read(path, as_version=4)
     notebook.cells[2].metadata["tags"] = [notebooks.DATA]
     nbformat.write(notebook, path)
-    (tmp_path / "rows.txt").write_text("real ones")
+    (tmp_path / "rows.txt").write_text("real ones", encoding="utf-8")
     assert notebooks.execute(path).kept == ()
     before = nbformat.read(path, as_version=4).cells
     assert before[2].outputs[0].text == "of real ones\n"
@@ -292,6 +292,6 @@ def test_clean_strips_what_changes():
 def test_what_is_no_notebook_is_named(tmp_path, text):
     path = tmp_path / "a.ipynb"
     if text is not None:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     with pytest.raises(LabError, match="a.ipynb cannot be read as a notebook"):
         notebooks.execute(path)

@@ -52,7 +52,9 @@ def test_the_same_bytes_in_another_process():
         env = {**os.environ, "PYTHONHASHSEED": seed, "MPLBACKEND": "agg"}
         home = Path(paths.__file__).parents[1]
         words = [sys.executable, "-c", DRAW]
-        return subprocess.run(words, cwd=home, check=True, text=True, capture_output=True, env=env).stdout
+        return subprocess.run(
+            words, cwd=home, check=True, encoding="utf-8", capture_output=True, env=env
+        ).stdout
 
     first = digests("1")
     assert first == digests("2") and len(set(first.split())) == 2
@@ -311,7 +313,7 @@ def test_a_word_that_is_too_long_shrinks_or_is_named(caplog):
 
 
 def test_texts_follow_the_style(tmp_path):
-    (tmp_path / "mine.mplstyle").write_text("font.size: 12\nimage.cmap: gray\n")
+    (tmp_path / "mine.mplstyle").write_text("font.size: 12\nimage.cmap: gray\n", encoding="utf-8")
     with mpl.rc_context({"axes.labelcolor": "red", "font.size": 30}):
         with figures.style():
             assert [figures.text_size(size) for size in (5.5, 6.5, 7.5, 8, 9)] == [5.5, 6.5, 7.5, 8, 9]
@@ -324,7 +326,7 @@ def test_texts_follow_the_style(tmp_path):
 
 
 def test_requests_that_are_refused(tmp_path):
-    (tmp_path / "empty").write_text("# nothing\n")
+    (tmp_path / "empty").write_text("# nothing\n", encoding="utf-8")
     for wrong, why in (
         ({"formats": ["gif"]}, "not saved as 'gif': use svg, png, pdf, pgf"),
         ({"style": "posters"}, "no style 'posters': use paper, slides, or the path"),
@@ -345,7 +347,8 @@ def test_pgf_is_read_by_latex(lab, axes, tmp_path):
     assert {path.name for path in saved} == {"toy_fig1.pgf", "toy_fig1-img0.png"}
     (tmp_path / "t.tex").write_text(
         "\\documentclass{article}\\usepackage{pgf}\\def\\mathdefault#1{#1}\\begin{document}"
-        "\\setbox0\\hbox{\\input{toy_fig1.pgf}}\\typeout{WIDTH \\the\\wd0}\\box0\\end{document}"
+        "\\setbox0\\hbox{\\input{toy_fig1.pgf}}\\typeout{WIDTH \\the\\wd0}\\box0\\end{document}",
+        encoding="utf-8",
     )
     words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
     run = subprocess.run(

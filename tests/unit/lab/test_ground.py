@@ -26,7 +26,7 @@ def started(code, *words):
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, words)],
         stdout=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
         env={**os.environ, "PYTHONPATH": str(HOME)},
     )
     assert process.stdout.readline() == "ready\n"
@@ -395,4 +395,4 @@ def test_a_full_disk_is_said_with_the_file(tmp_path):
     with pytest.raises(LabError, match="^/a/file could not be written because the disk is full"):
         full("/a/file")
     with pytest.raises(FileNotFoundError), files.full_disk_said(tmp_path):
-        open(tmp_path / "nothing")
+        open(tmp_path / "nothing", encoding="utf-8")

@@ -261,13 +261,17 @@ def test_a_short_row_is_refused():
 def test_save_table(lab):
     paths = tables.save_table(table())
     assert [path.name for path in paths] == ["table1.md", "table1.tex", "table1.csv"]
-    assert [path.read_text() for path in paths] == [table().markdown(), table().latex(), table().csv()]
+    assert [path.read_text(encoding="utf-8") for path in paths] == [
+        table().markdown(),
+        table().latex(),
+        table().csv(),
+    ]
     assert building.status("toy.table1") == ("missing", "no builder yet")
 
 
 def test_printed_numbers(lab):
     folder = lab.folder / "data" / "paper"
-    (folder / "toy_table1.csv").write_text("row,value\nNone,1.5\nNA,\n")
+    (folder / "toy_table1.csv").write_text("row,value\nNone,1.5\nNA,\n", encoding="utf-8")
     found = tables.paper("toy.table1")
     assert (
         found["row"].tolist() == ["None", "NA"] and found["value"][0] == 1.5 and math.isnan(found["value"][1])
@@ -276,13 +280,15 @@ def test_printed_numbers(lab):
         LabError, match="there is no data/paper/toy_table2.csv: there is artefacts, toy_table1"
     ):
         tables.paper("toy.table2")
-    (folder / "toy_table2.csv").write_text("")
+    (folder / "toy_table2.csv").write_text("", encoding="utf-8")
     with pytest.raises(LabError, match="data/paper/toy_table2.csv cannot be read"):
         tables.paper("toy.table2")
 
 
 def test_claims(lab):
-    (lab.folder / "data" / "paper" / "claims.csv").write_text("id,source,size\ntoy.a,toy,1\nother.b,other,\n")
+    (lab.folder / "data" / "paper" / "claims.csv").write_text(
+        "id,source,size\ntoy.a,toy,1\nother.b,other,\n", encoding="utf-8"
+    )
     assert verdicts.claims()["id"].tolist() == ["toy.a", "other.b"]
     other = verdicts.claims("other")
     assert other["id"].tolist() == ["other.b"] and list(other.index) == [0]
@@ -303,7 +309,7 @@ toy.lost,toy,toy.sum,two,one,speed,,,+,
 
 
 def test_claims_are_decided_from_results(lab):
-    (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS)
+    (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS, encoding="utf-8")
     more, less, both, none, across, gap, average, lost = verdicts.claims("toy").itertuples()
     found = verdicts.decide(more)
     assert (found.label, found.size, found.summary.mean) == ("reproduced", 9.5, pytest.approx(10))
@@ -337,7 +343,7 @@ def test_a_claim_is_not_decided_by_the_seeds_that_did_not_diverge(lab, monkeypat
 def test_a_contrast_across_experiments_pairs_the_seeds_that_both_have(lab, monkeypatch):
     import pandas as pd
 
-    (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS)
+    (lab.folder / "data" / "paper" / "claims.csv").write_text(CLAIMS, encoding="utf-8")
     *_, across, _, _, _ = verdicts.claims("toy").itertuples()
     seeds = {"one": [0, 1, 2], "two": [2, 0]}
 
@@ -346,3 +352,16 @@ def test_a_contrast_across_experiments_pairs_the_seeds_that_both_have(lab, monke
 
     monkeypatch.setattr(evidence, "require", require)
     assert verdicts.decide(across).summary == mean_ci([0.0, 0.0])
+
+
+def test_what_is_no_number_gives_no_duration_pair_or_cell():
+    from causalnb.lab import results, statistics, tables
+
+    for wrong in (math.nan, math.inf, None):
+        with pytest.raises(LabError, match="are no duration: give a finite number"):
+            results.duration(wrong)
+    with pytest.raises(LabError, match="is infinite: give numbers, NaN or None"):
+        statistics.paired([0.5, 1.0], [0.5, math.inf])
+    for wrong in ((None, 3), (statistics.mean_ci([1.0, 2.0]), -1)):
+        with pytest.raises(LabError, match="is no cell: give a Summary"):
+            tables.estimate(*wrong)

@@ -74,7 +74,7 @@ TRAINED = '''
 def line(lab, monkeypatch):
     """The trained toy, with its code known and its state read from its probe; probes run in this process."""
     file = lab.folder / "toyline.py"
-    file.write_text(textwrap.dedent(TRAINED))
+    file.write_text(textwrap.dedent(TRAINED), encoding="utf-8")
     monkeypatch.setattr(probes, "state", REAL_STATE)
     monkeypatch.delitem(sys.modules, "toyline", raising=False)
     forget_code()
@@ -86,9 +86,9 @@ def line(lab, monkeypatch):
 
 def edit(file: Path, old: str, new: str) -> None:
     """Change the toy's code and import it anew."""
-    text = file.read_text()
+    text = file.read_text(encoding="utf-8")
     assert old in text
-    file.write_text(text.replace(old, new))
+    file.write_text(text.replace(old, new), encoding="utf-8")
     del sys.modules["toyline"]
     registry._experiments.pop("toy.line")
     forget_code()
@@ -241,9 +241,9 @@ def test_a_damaged_probe_is_named_and_verifies_nothing(line, traced):
     probes.make("toy.line", "one")
     runner.execute("toy.line", "one", 0)
     file = probes.path("toy.line", "one")
-    good = file.read_text()
+    good = file.read_text(encoding="utf-8")
     for broken in ("", "[]", good[:50], good.replace("toy.line", "toy.lime", 1), good.replace("40", "41", 1)):
-        file.write_text(broken)
+        file.write_text(broken, encoding="utf-8")
         with pytest.raises(LabError, match="probes/laptop/toy.line/one.json is damaged"):
             probes.read("toy.line", "one")
         assert results.state("toy.line", "one", 0)[0] == "unverified"
@@ -262,10 +262,12 @@ def test_a_probe_of_odd_values_is_named(line, traced, change, said):
     runner.execute("toy.line", "one", 0)
     file = probes.path("toy.line", "one")
     kept = {
-        name: value for name, value in json.loads(file.read_text()).items() if name != "checksum"
+        name: value
+        for name, value in json.loads(file.read_text(encoding="utf-8")).items()
+        if name != "checksum"
     } | change
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
-    file.write_text(json.dumps({**kept, "checksum": records.short(text)}))
+    file.write_text(json.dumps({**kept, "checksum": records.short(text)}), encoding="utf-8")
     with pytest.raises(LabError, match=f"probes/laptop/toy.line/one.json is damaged .{said}"):
         probes.read("toy.line", "one")
     kind, reason = results.state("toy.line", "one", 0)
@@ -303,7 +305,8 @@ def test_verify_runs_children_and_names_what_was_not_reached(line, monkeypatch):
         f"import sys, pathlib\nsys.path.insert(0, folder := {str(folder)!r})\nimport toyline\n"
         "from causalnb.lab import codebase, probes\n"
         "codebase.roots = lambda: {'toyline': pathlib.Path(folder)}\n"
-        "probes.main()\n"
+        "probes.main()\n",
+        encoding="utf-8",
     )
     monkeypatch.setattr(probes, "COMMAND", [sys.executable, str(child)])
     told = []
@@ -329,7 +332,7 @@ def test_a_process_probes_some_and_the_next_goes_on(line, monkeypatch):
     told = []
     probes.verify([("toy.line", str(number)) for number in range(5)], 1, tell=told.append)
     assert len(told) == 5 and not any(one.detail for one in told)  # each was asked and answered
-    assert started.read_text() == "..."
+    assert started.read_text(encoding="utf-8") == "..."
 
 
 SILENT = "import sys, time\nfor _ in sys.stdin: time.sleep(600)"
@@ -353,12 +356,12 @@ def test_an_interrupted_verify_ends_its_children_at_once(tmp_path, sign):
     )
     verifying = subprocess.Popen([sys.executable, "-c", parent], stderr=subprocess.DEVNULL)
     try:
-        waited(lambda: started.exists() and len(started.read_text().split()) == 2)
+        waited(lambda: started.exists() and len(started.read_text(encoding="utf-8").split()) == 2)
         verifying.send_signal(sign)
         verifying.wait(5)
     finally:
         verifying.kill()
-    pids = started.read_text().split()
+    pids = started.read_text(encoding="utf-8").split()
     waited(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
@@ -391,7 +394,7 @@ def test_a_check_without_a_probe_says_what_to_do(line):
 
 def test_a_probe_is_a_field_a_line(line, traced):
     probes.make("toy.line", "one")
-    text = probes.path("toy.line", "one").read_text()
+    text = probes.path("toy.line", "one").read_text(encoding="utf-8")
     record = json.loads(text)
     assert len(text.splitlines()) == len(record) + 2 and set(record) == {*probes.FIELDS, "checksum"}
     assert codebase.index().holds(record["verified"][0]["units"], record["verified"][0]["edges"])

@@ -137,7 +137,7 @@ def test_building_trains_nothing(lab):
 
 def test_an_artefact_is_stale_when_a_claim_of_its_source_changes(lab):
     claims = lab.folder / "data" / "paper" / "claims.csv"
-    claims.write_text("id,source\ntoy.claim1,toy\nother.claim1,other\n")
+    claims.write_text("id,source\ntoy.claim1,toy\nother.claim1,other\n", encoding="utf-8")
 
     @registry.artefact("toy.table1")
     def build(profile):
@@ -145,9 +145,13 @@ def test_an_artefact_is_stale_when_a_claim_of_its_source_changes(lab):
         tables.save_table(tables.Table("toy.table1", ["a"], [[1]], "c"))
 
     building.build("toy.table1")
-    claims.write_text(claims.read_text().replace("other.claim1", "other.claim2"))
+    claims.write_text(
+        claims.read_text(encoding="utf-8").replace("other.claim1", "other.claim2"), encoding="utf-8"
+    )
     assert building.status("toy.table1")[0] == "built"
-    claims.write_text(claims.read_text().replace("toy.claim1", "toy.claim2"))
+    claims.write_text(
+        claims.read_text(encoding="utf-8").replace("toy.claim1", "toy.claim2"), encoding="utf-8"
+    )
     assert building.status("toy.table1")[0] == "stale"
 
 
@@ -158,10 +162,10 @@ PRINTED = "row,column,value\nSCI,length,0.014\n"
 def printing(lab):
     """The folder of printed files, and a stranger's artefact, made from one of them."""
     folder = lab.folder / "data" / "paper"
-    (folder / "toy_table1.csv").write_text(PRINTED)
-    (folder / "toy_table2.csv").write_text(PRINTED)
+    (folder / "toy_table1.csv").write_text(PRINTED, encoding="utf-8")
+    (folder / "toy_table2.csv").write_text(PRINTED, encoding="utf-8")
     (folder / "claims.csv").write_text(
-        "id,source,artefact\ntoy.claim1,toy,toy.table1\nother.claim1,other,x\n"
+        "id,source,artefact\ntoy.claim1,toy,toy.table1\nother.claim1,other,x\n", encoding="utf-8"
     )
 
     @registry.artefact("toy.table1")
@@ -184,15 +188,17 @@ def printing(lab):
 )
 def test_an_artefact_is_stale_when_a_printed_file_that_it_reads_changes(printing, name, old, new, status):
     assert building.status("toy.table1") == ("built", "0 results, 3 files")
-    (printing / name).write_text((printing / name).read_text().replace(old, new))
+    (printing / name).write_text(
+        (printing / name).read_text(encoding="utf-8").replace(old, new), encoding="utf-8"
+    )
     assert building.status("toy.table1")[0] == status
 
 
 def test_an_artefact_says_which_printed_files_it_reads(printing):
     assert manifest.entries()["toy.table1"]["paper"] == ["toy_table1.csv"]
-    kept = json.loads((printing.parents[1] / "figures" / "manifest.json").read_text())
+    kept = json.loads((printing.parents[1] / "figures" / "manifest.json").read_text(encoding="utf-8"))
     kept["toy.table1"]["paper"] = []  # and the checksum says so
-    (printing.parents[1] / "figures" / "manifest.json").write_text(json.dumps(kept))
+    (printing.parents[1] / "figures" / "manifest.json").write_text(json.dumps(kept), encoding="utf-8")
     assert building.status("toy.table1") == (
         "stale",
         "what the manifest says of it was changed after it was made",
@@ -256,9 +262,11 @@ def test_a_module_that_needs_a_damaged_file_is_told_and_the_rest_is_there(lab, m
     package = tmp_path / "catalogued"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "first.py").write_text("from causalnb.lab import report\nreport.claims_of('toy')\n")
+    (package / "first.py").write_text(
+        "from causalnb.lab import report\nreport.claims_of('toy')\n", encoding="utf-8"
+    )
     (package / "second.py").write_text(
-        "from causalnb.lab import registry\nregistry.artefact('toy.fig1')(print)\n"
+        "from causalnb.lab import registry\nregistry.artefact('toy.fig1')(print)\n", encoding="utf-8"
     )
     (lab.folder / "data" / "paper" / "claims.csv").write_bytes(b"\xff")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -308,7 +316,7 @@ def test_an_unusable_list_of_artefacts_is_named(lab, text):
 def test_load_all_imports_every_module_of_experiments(tmp_path, monkeypatch):
     import causalnb.experiments
 
-    (tmp_path / "planted.py").write_text("x = 1\n")
+    (tmp_path / "planted.py").write_text("x = 1\n", encoding="utf-8")
     monkeypatch.setattr(causalnb.experiments, "__path__", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "causalnb.experiments.planted", raising=False)
     registry.load_all()
@@ -338,7 +346,7 @@ def test_status_from_nothing_to_built(lab, table):
     made = building.build("toy.table1")
     assert [path.name for path in made] == ["table1.csv", "table1.md", "table1.tex"]
     assert building.status("toy.table1") == ("built", "4 results, 3 files")
-    entry = json.loads((lab.folder / "figures" / "manifest.json").read_text())["toy.table1"]
+    entry = json.loads((lab.folder / "figures" / "manifest.json").read_text(encoding="utf-8"))["toy.table1"]
     assert (
         entry["needs"] == ["toy.sum"]
         and entry["profile"] == "laptop"
@@ -357,18 +365,18 @@ def test_status_turns_stale_with_anything_that_changes(lab, table):
         assert building.status("toy.table1")[0] == "built"
         return found
 
-    text = made[0].read_text()
-    made[0].write_text(text + " ")
-    assert status(lambda: made[0].write_text(text)) == (
+    text = made[0].read_text(encoding="utf-8")
+    made[0].write_text(text + " ", encoding="utf-8")
+    assert status(lambda: made[0].write_text(text, encoding="utf-8")) == (
         "stale",
         "toy/table1.csv was changed after it was made",
     )
     made[0].unlink()
-    assert status(lambda: made[0].write_text(text)) == ("stale", "toy/table1.csv is gone")
+    assert status(lambda: made[0].write_text(text, encoding="utf-8")) == ("stale", "toy/table1.csv is gone")
     described = manifest.entries()["toy.table1"]
     for field in ("alt", "caption", "checksum"):
         (lab.folder / "figures" / "manifest.json").write_text(
-            json.dumps({"toy.table1": {**described, field: "otherwise"}})
+            json.dumps({"toy.table1": {**described, field: "otherwise"}}), encoding="utf-8"
         )
         assert status(lambda: building.build("toy.table1")) == (
             "stale",
@@ -379,7 +387,7 @@ def test_status_turns_stale_with_anything_that_changes(lab, table):
     assert status(lambda: results.write(one)) == ("stale", "what it is made from has changed since")
     results.write(replace(one, version=0))
     assert status(lambda: results.write(one)) == ("stale", "1 of 4 results (toy.sum) stale")
-    results.path("toy.sum", "one", 1).write_text("{")
+    results.path("toy.sum", "one", 1).write_text("{", encoding="utf-8")
     assert status(lambda: results.write(one)) == ("stale", "1 of 4 results (toy.sum) unreadable")
     evidence.require("toy.sum", "quick")
     building.build("toy.table1", "quick")
@@ -428,7 +436,7 @@ def words():
 def test_the_manifest_is_the_same_in_any_order_and_with_any_cache(lab, monkeypatch):
     ours = {"toylab": lab.folder, "causalnb.lab": Path(codebase.__file__).parent}
     monkeypatch.setattr(codebase, "roots", lambda: ours)
-    (lab.folder / "toylate.py").write_text(LATE)
+    (lab.folder / "toylate.py").write_text(LATE, encoding="utf-8")
     forget_code()
     evidence.require("toy.sum")
 
@@ -561,20 +569,20 @@ ODD = [
 )
 def test_a_damaged_manifest_is_named(lab, table, text):
     (lab.folder / "figures").mkdir()
-    (lab.folder / "figures" / "manifest.json").write_text(text)
+    (lab.folder / "figures" / "manifest.json").write_text(text, encoding="utf-8")
     for use in (building.status, building.build):
         with pytest.raises(FileError, match="figures/manifest.json is damaged"):
             use("toy.table1")
-    assert (lab.folder / "figures" / "manifest.json").read_text() == text
+    assert (lab.folder / "figures" / "manifest.json").read_text(encoding="utf-8") == text
 
 
 def test_files_that_cannot_be_read_are_named_and_the_rest_is_told(lab, table, monkeypatch):
     evidence.require("toy.sum")
     building.build("toy.table1")
-    results.path("toy.sum", "one", 1).write_text("[NaN]")
+    results.path("toy.sum", "one", 1).write_text("[NaN]", encoding="utf-8")
     probe = probes.path("toy.sum", "two")
     probe.parent.mkdir(parents=True)
-    probe.write_text("null")
+    probe.write_text("null", encoding="utf-8")
     states, problems = doctor.artefacts(registry.artefacts())
     assert states["toy.table1"] == ("stale", "1 of 4 results (toy.sum) unreadable") and states["toy.fig1"]
     assert [problem.partition(" is damaged")[0] for problem in problems] == [
@@ -582,7 +590,7 @@ def test_files_that_cannot_be_read_are_named_and_the_rest_is_told(lab, table, mo
         "probes/laptop/toy.sum/two.json",
     ]
     results.path("toy.sum", "one", 1).unlink()
-    (lab.folder / "figures" / "manifest.json").write_text("[]")
+    (lab.folder / "figures" / "manifest.json").write_text("[]", encoding="utf-8")
     states, problems = doctor.artefacts(registry.artefacts())
     assert states["other.fig1"] == ("missing", "no builder yet") and len(problems) == 2
     assert states["toy.table1"] == ("unreadable", problems[1]) and "manifest.json is damaged" in problems[1]
@@ -610,16 +618,18 @@ def test_a_file_of_an_artefact_that_the_disk_refuses_is_named(lab, table, monkey
 def test_a_manifest_touches_nothing_outside_of_figures(lab, table, tmp_path_factory, name):
     building.build("toy.table1")
     folder, victim = lab.folder / "figures", tmp_path_factory.mktemp("elsewhere") / "victim"
-    victim.write_text("mine")
-    (folder.parent / "victim").write_text("mine")
+    victim.write_text("mine", encoding="utf-8")
+    (folder.parent / "victim").write_text("mine", encoding="utf-8")
     (folder / "toy" / "link").symlink_to(victim.parent)
-    entries = json.loads((folder / "manifest.json").read_text())
+    entries = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     entries["toy.table1"]["files"] |= {name.format(victim): "0"}
-    (folder / "manifest.json").write_text(json.dumps(entries))
+    (folder / "manifest.json").write_text(json.dumps(entries), encoding="utf-8")
     for use in (building.status, building.build):
         with pytest.raises(LabError, match=r"figures/manifest.json is damaged \(.* leads out of figures\)"):
             use("toy.table1")
-    assert victim.read_text() == (folder.parent / "victim").read_text() == "mine"
+    assert (
+        victim.read_text(encoding="utf-8") == (folder.parent / "victim").read_text(encoding="utf-8") == "mine"
+    )
 
 
 WRITER = """
@@ -641,7 +651,7 @@ def test_entries_written_at_once_are_all_kept(lab):
             [sys.executable, "-c", WRITER, *names[at::4]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
             env={
                 **os.environ,
                 "PYTHONPATH": str(Path(paths.__file__).parents[1]),
@@ -670,7 +680,7 @@ def test_the_registry_is_light():
         [sys.executable, "-c", code],
         cwd=Path(paths.__file__).parents[1],
         check=True,
-        text=True,
+        encoding="utf-8",
         capture_output=True,
     ).stdout.split()
     assert not {"torch", "transformers", "pandas", "numpy", "scipy", "matplotlib", "rich"} & set(loaded)

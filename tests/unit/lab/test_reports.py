@@ -47,7 +47,7 @@ def test_tables_elsewhere(course, tmp_path):
     printed, said = call("tables", "toy.table1", *words)
     assert printed.split() == [str(out / "toy_table1.tex")] and [*out.iterdir()] == [out / "toy_table1.tex"]
     assert "left out: toy.table1_more has no column 'cells, points'" in said
-    text = (out / "toy_table1.tex").read_text()
+    text = (out / "toy_table1.tex").read_text(encoding="utf-8")
     assert "longtable" in text and "cells, points" in text and "puzzles" not in text
     assert contents(course) == before
 

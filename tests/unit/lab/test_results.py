@@ -35,7 +35,7 @@ def test_a_result_says_where_it_comes_from(stored):
     assert stored.versions["numpy"] == np.__version__
     assert stored.git == {"commit": None, "dirty": None} and stored.device == "cpu"
     assert stored.date.endswith("+00:00") and 0 < stored.cpu_seconds < 60 and 0 < stored.wall_seconds < 60
-    text = results.path("toy.sum", "one", 0).read_text()
+    text = results.path("toy.sum", "one", 0).read_text(encoding="utf-8")
     assert (
         os.uname().nodename not in text.split('"')
         and str(results.path("toy.sum", "one", 0).parent) not in text
@@ -140,6 +140,7 @@ ODD = {  # fields that another program might write, with their checksum
     "a row of text": {"rows": [["", "total", "1.5"]]},
     "a row of no list": {"rows": [{"": "total"}]},
     "a history of texts": {"history": ["step 1"]},
+    "a history of lists": {"history": [{"step": 1, "loss": [1.0, 2.0]}]},
     "a schema of lists": {"schema": [2]},
 }
 
@@ -193,7 +194,8 @@ def damage(text, how):
         ("a row that is none", "is no row .cell, measure, value."),
         ("a row of text", "is no row .cell, measure, value."),
         ("a row of no list", "is no row .cell, measure, value."),
-        ("a history of texts", "a line of its history is no object"),
+        ("a history of texts", "step 1 is no line .name: number. of a history"),
+        ("a history of lists", "is no line .name: number. of a history"),
         ("a schema of lists", "has schema '.2.' and this causalnb reads 2"),
         ("newer", r"has schema 3 and this causalnb reads 2: update causalnb, or delete it and `causalnb run"),
         ("older", r"has schema 1 and this causalnb reads 2: delete it and `causalnb run toy.sum --profile"),
@@ -201,7 +203,7 @@ def damage(text, how):
 )
 def test_a_damaged_result_is_named_and_left_alone(stored, how, words):
     path = results.path("toy.sum", "one", 0)
-    broken = damage(path.read_text(), how).encode(errors="surrogateescape")
+    broken = damage(path.read_text(encoding="utf-8"), how).encode(errors="surrogateescape")
     assert broken != path.read_bytes()
     path.write_bytes(broken)
     with pytest.raises(LabError, match=words) as caught:
@@ -235,7 +237,7 @@ def test_what_stands_in_the_place_of_a_result_or_its_folder_is_named(stored, wha
     if what == "a folder":
         place.mkdir(parents=True)
     else:
-        place.parent.write_text("no folder")
+        place.parent.write_text("no folder", encoding="utf-8")
     kind, reason = results.state("toy.sum", "one", 0)
     assert kind == "unreadable" and "results/laptop/toy.sum/one/seed0.json is damaged (" in reason
 
@@ -288,7 +290,10 @@ def test_states_follow_settings_and_version(lab, stored):
     assert results.state("toy.sum", "one", 0) == ("stale", "its experiment has another version now")
     assert results.frame("toy.sum").empty and list(results.frame("toy.sum").columns) == ["arm", "seed"]
     registry.register(spec)
-    lab.module.write_text(lab.module.read_text().replace("(run.seed + 1) / 3", "(run.seed + 2) / 3"))
+    lab.module.write_text(
+        lab.module.read_text(encoding="utf-8").replace("(run.seed + 1) / 3", "(run.seed + 2) / 3"),
+        encoding="utf-8",
+    )
     forget_code()
     assert results.state("toy.sum", "one", 0)[0] == "fresh"  # that is for its probe to say
 
@@ -340,7 +345,10 @@ def test_an_unverified_result_is_used(stored, monkeypatch):
 def test_quick_results_are_of_the_code_of_today(lab):
     evidence.require("toy.sum", "quick", ["one"])
     assert results.state("toy.sum", "one", 0, "quick")[0] == "fresh"
-    lab.module.write_text(lab.module.read_text().replace("(run.seed + 1) / 3", "(run.seed + 2) / 3"))
+    lab.module.write_text(
+        lab.module.read_text(encoding="utf-8").replace("(run.seed + 1) / 3", "(run.seed + 2) / 3"),
+        encoding="utf-8",
+    )
     forget_code()
     assert results.state("toy.sum", "one", 0, "quick") == ("stale", "the code has changed since")
 
@@ -368,7 +376,7 @@ def test_git_of_a_checkout(lab, monkeypatch):
     assert len(made["commit"]) == 40 and made["dirty"] is False
     (lab.folder / "data" / "new.json").touch()
     assert results.git() == made
-    (lab.folder / "causalnb" / "x.py").write_text("x = 1")
+    (lab.folder / "causalnb" / "x.py").write_text("x = 1", encoding="utf-8")
     assert results.git() == {**made, "dirty": True}
     monkeypatch.setenv("CAUSALNB_HOME", str(lab.folder / "data"))
     assert results.git() == {"commit": None, "dirty": None}
@@ -390,7 +398,7 @@ def test_estimates_come_from_measured_times(lab):
     first = runner.execute("toy.sum", "one", 0)
     for seed, seconds in ((0, 3.0), (1, 9.0), (2, 4.0)):
         results.write(replace(first, seed=seed, cpu_seconds=seconds))
-    results.path("toy.sum", "one", 0).with_name("seedless.json").write_text("{}")
+    results.path("toy.sum", "one", 0).with_name("seedless.json").write_text("{}", encoding="utf-8")
     assert results.estimate("toy.sum", "one") == 4.0
     assert results.estimate("toy.sum", "two") == 4.0
     second = runner.execute("toy.sum", "two", 0)

@@ -57,7 +57,9 @@ def test_done_kept_and_failed(lab):
     outcome, error = found.pop(("toy.worse", "it", 0))
     log = lab.folder / "cache" / "logs" / "laptop.toy.worse.it.seed0.log"
     assert (outcome, error) == ("failed", f"KeyError: 'key' (see {log.relative_to(lab.folder)})")
-    assert "Traceback" in log.read_text() and "a library prints this" in log.read_text()
+    assert "Traceback" in log.read_text(encoding="utf-8") and "a library prints this" in log.read_text(
+        encoding="utf-8"
+    )
     assert found.pop(("toy.gone", "it", 0))[1].startswith("it ended with exit code 9 (see cache/logs/")
     full = found.pop(("toy.full", "it", 0))[1]
     assert (
@@ -92,7 +94,9 @@ def test_one_thread_a_child(lab, monkeypatch):
     for name in names:
         monkeypatch.setenv(name, "7")
     tell = f"raise ValueError(*[' '.join(os.environ[name] for name in {names})])"
-    lab.module.write_text(lab.module.read_text().replace('exec(run.config["fault"])', tell))
+    lab.module.write_text(
+        lab.module.read_text(encoding="utf-8").replace('exec(run.config["fault"])', tell), encoding="utf-8"
+    )
     (summary,) = runner.run(["toy.bad"], "laptop", reporter=Told())
     assert summary["error"] == "1 1 false laptop"
 
@@ -104,7 +108,7 @@ def stop(job):
 def kill_slow(lab, job):
     if job.experiment == "toy.slow":
         (pid,) = lab.folder.glob("cache/runs/laptop/toy.slow/it/seed0-*/pid")
-        os.kill(int(pid.read_text()), signal.SIGKILL)
+        os.kill(int(pid.read_text(encoding="utf-8")), signal.SIGKILL)
 
 
 def test_an_interrupt_keeps_the_checkpoint_and_the_next_call_resumes(lab):
@@ -113,7 +117,10 @@ def test_an_interrupt_keeps_the_checkpoint_and_the_next_call_resumes(lab):
     with results.lock("toy.slow", "it", 0):
         pass
     (mark,) = lab.folder.glob("cache/runs/laptop/toy.slow/it/seed0-*/step")
-    assert 0 < int(mark.read_text().split()[0]) < 40 and results.state("toy.slow", "it", 0)[0] == "missing"
+    assert (
+        0 < int(mark.read_text(encoding="utf-8").split()[0]) < 40
+        and results.state("toy.slow", "it", 0)[0] == "missing"
+    )
     told = Told()
     (summary,) = runner.run(["toy.slow"], reporter=told)
     resumed = results.read("toy.slow", "it", 0)
@@ -148,7 +155,7 @@ def test_children_end_with_their_parent(lab):
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        text=True,
+        encoding="utf-8",
         env={**os.environ, "PYTHONPATH": home},
     )
     assert parent.stdout.readline() == "running\n"
@@ -208,7 +215,10 @@ def test_checkpoints_of_a_stored_result_go(lab, monkeypatch):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
 def test_a_full_disk_is_said_though_the_log_cannot_be_written(lab, monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-    lab.module.write_text(lab.module.read_text().replace("{}['key']", "print('a library prints this')"))
+    lab.module.write_text(
+        lab.module.read_text(encoding="utf-8").replace("{}['key']", "print('a library prints this')"),
+        encoding="utf-8",
+    )
     logs = lab.folder / "cache" / "logs"
     logs.mkdir(parents=True)
     for name in ("full", "worse"):
@@ -226,7 +236,8 @@ def test_a_full_disk_is_said_though_the_log_cannot_be_written(lab, monkeypatch):
 def test_a_child_that_does_not_listen_is_killed(lab):
     lab.child.write_text(
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        'print(\'{"progress": [1, 2, ""]}\', flush=True)\ntime.sleep(60)\n'
+        'print(\'{"progress": [1, 2, ""]}\', flush=True)\ntime.sleep(60)\n',
+        encoding="utf-8",
     )
     child = runner._Child(runner.plan(["toy.slow"])[0], "laptop", False, inbox := runner.queue.Queue())
     assert inbox.get()[1] == {"progress": [1, 2, ""]}
@@ -236,7 +247,7 @@ def test_a_child_that_does_not_listen_is_killed(lab):
 
 
 def test_noise_in_the_messages_stops_nothing(lab):
-    lab.child.write_text("print('{\"progress\": [1, 2')")
+    lab.child.write_text("print('{\"progress\": [1, 2')", encoding="utf-8")
     (summary,) = runner.run(["toy.bad"], reporter=Told())
     assert summary["outcome"] == "done"
 
@@ -291,7 +302,7 @@ def test_other_errors_pass_through(lab):
     with pytest.raises(KeyError):
         runner.execute("toy.worse", "it", 0)
     registry._experiments["toy.sum"] = replace(
-        registry.experiment("toy.sum"), run=lambda run: open("/nowhere/x")
+        registry.experiment("toy.sum"), run=lambda run: open("/nowhere/x", encoding="utf-8")
     )
     with pytest.raises(LabError, match="the disk is full"):
         runner.execute("toy.full", "it", 0)
@@ -336,9 +347,9 @@ def test_time_of_interrupted_attempts_counts(lab, monkeypatch):
         run.progress(1, 2, "")
         if not (run.folder / "mark").exists():
             (run.folder / "mark").touch()
-            (run.folder / "seconds.json").write_text("[100, 50]")
+            (run.folder / "seconds.json").write_text("[100, 50]", encoding="utf-8")
             raise ValueError("stop")
-        assert json.loads((run.folder / "seconds.json").read_text())[0] > 100
+        assert json.loads((run.folder / "seconds.json").read_text(encoding="utf-8"))[0] > 100
         return {"metrics": {}}
 
     registry._experiments["toy.sum"] = replace(spec, run=go)
@@ -413,3 +424,26 @@ def test_bars_on_a_terminal(lab, monkeypatch, capsys):
     assert "all results" in out.getvalue() and "toy.sum one seed 0" in out.getvalue()
     assert re.search(r"toy.bad it seed 0: failed after \d+ s: this arm is bad: use another", out.getvalue())
     assert bars.bars.finished and not bars.bars.live.is_started
+
+
+WRONG = ["", "[1]", "[1, 2, 3]", "[null, 1]", "[NaN, 1]", "[1e999, 1]", "[-5, 1]", "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
+def test_a_damaged_clock_begins_at_zero(tmp_path, text):
+    (tmp_path / "seconds.json").write_text(text, encoding="utf-8")
+    assert runner._Clock(tmp_path / "seconds.json").before == (0.0, 0.0)
+    (tmp_path / "seconds.json").write_bytes(b"\xff")
+    assert runner._Clock(tmp_path / "seconds.json").before == (0.0, 0.0)
+
+
+def test_an_unreadable_result_is_told_and_starts_nothing(lab, monkeypatch):
+    for job in runner.plan(["toy.sum"]):
+        runner.execute(*job[:3])
+    file = results.path("toy.sum", "one", 0)
+    file.write_text("{", encoding="utf-8")
+    monkeypatch.setattr(runner, "_Child", None)
+    said = {(job["arm"], job["seed"]): job for job in runner.run(["toy.sum"])}
+    assert said["one", 0]["outcome"] == "failed" and "seed0.json is damaged" in said["one", 0]["error"]
+    assert {job["outcome"] for at, job in said.items() if at != ("one", 0)} == {"kept"}
+    assert file.read_text(encoding="utf-8") == "{"

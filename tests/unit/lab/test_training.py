@@ -359,7 +359,7 @@ def killed(tmp_path_factory):
     """A folder per point at which a real process was ended by SIGKILL."""
     folder = tmp_path_factory.mktemp("killed")
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(folder), *POINTS], capture_output=True, text=True, check=True
+        [sys.executable, "-c", CHILD, str(folder), *POINTS], capture_output=True, encoding="utf-8", check=True
     )
     assert done.stdout.split("\n")[:-1] == [f"{point} {-signal.SIGKILL}" for point in POINTS], done.stderr
     return folder
@@ -402,7 +402,9 @@ def test_a_damaged_checkpoint_is_named_and_left_alone(file, damage, tmp_path):
 @pytest.mark.parametrize("names", [{"../x": sha256(b"x").hexdigest()}, {}, ["config.json"], 3])
 def test_checksums_are_of_the_checkpoint_alone(names, tmp_path):
     (tmp_path / "x").write_bytes(b"x")
-    (sums := interrupted(tmp_path) / "checkpoint-4" / "checksums.json").write_text(json.dumps(names))
+    (sums := interrupted(tmp_path) / "checkpoint-4" / "checksums.json").write_text(
+        json.dumps(names), encoding="utf-8"
+    )
     with pytest.raises(LabError, match="checkpoint-4 is damaged .*: move it away"):
         run(tmp_path)
     assert sums.exists()
@@ -444,3 +446,13 @@ def test_an_error_of_the_model_or_the_data_is_not_blamed_on_the_checkpoint(step,
 
     with pytest.raises(KeyError, match="mine"):
         run(tmp_path if step == 5 else tmp_path / "new", evaluate=evaluate)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"steps": math.nan}, {"steps": -1}, {"evaluate_every": 0}, {"learning_rate": math.inf}]
+    + [{"warmup": math.nan}, {"weight_decay": -0.1}, {"max_grad_norm": True}],
+)
+def test_settings_that_are_no_numbers_are_refused(wrong):
+    with pytest.raises(LabError, match=f"{min(wrong)} is .*: give a"):
+        training.TrainingSettings(**({"steps": 3, "learning_rate": 0.1} | wrong))

@@ -49,14 +49,18 @@ def test_what_is_missing_or_of_another_size_is_refused(tmp_path):
 
 def written(file, data: bytes) -> None:
     file.write_bytes(data)
-    file.with_name(f"{file.name}.sha256").write_text(f"{sha256(data).hexdigest()}  {file.name}\n")
+    file.with_name(f"{file.name}.sha256").write_text(
+        f"{sha256(data).hexdigest()}  {file.name}\n", encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("at", [0, 3, 9, 200, -1, -300])
 def test_one_flipped_bit_is_refused_and_changes_no_setting(tmp_path, at):
     file = tmp_path / "small.safetensors"
     sums = save_weights(small(), file)
-    assert (tmp_path / "small.safetensors.sha256").read_text() == f"{sums}  small.safetensors\n"
+    assert (tmp_path / "small.safetensors.sha256").read_text(
+        encoding="utf-8"
+    ) == f"{sums}  small.safetensors\n"
     data = bytearray(file.read_bytes())
     data[at] ^= 1
     file.write_bytes(data)

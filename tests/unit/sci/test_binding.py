@@ -298,3 +298,8 @@ def test_autocast_does_not_round_what_the_tokens_were():
     with torch.autocast("cpu", torch.bfloat16):
         read = reader.read(hidden, reader.fold(torch.randn(B, K, D, dtype=torch.float32)), 0)
     assert torch.equal(read, hidden)  # the output map is zero at first
+
+
+def test_a_reader_of_no_layers_is_refused():
+    with pytest.raises(ValueError, match="n_layers is -1"):
+        sci.binding.SlotReader(8, 8, n_layers=-1)

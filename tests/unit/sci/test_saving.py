@@ -92,7 +92,7 @@ def test_a_truncated_checkpoint_is_refused_by_name(tmp_path, keep):
 
 def test_the_saved_settings_are_json_with_the_bases_own(tmp_path):
     wrapped().save_pretrained(tmp_path)
-    saved = json.loads((tmp_path / "config.json").read_text())
+    saved = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     assert saved["model_type"] == "sci" and saved["base_config"]["model_type"] == "llama"
     assert saved["base_config"]["num_hidden_layers"] == 3
 

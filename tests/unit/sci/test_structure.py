@@ -1,5 +1,7 @@
 """Component 1: equal to the guide where the guide is right; ordered, masked and acyclic where it is not."""
 
+import math
+
 import pytest
 import torch
 
@@ -167,3 +169,11 @@ def test_states_masks_and_slots_of_another_shape_are_refused():
         encoder()(torch.randn(B, T, D), torch.ones(B, T - 1))
     with pytest.raises(ValueError, match=r"slots have shape \(5, 8\): edges need \(batch, slots, 8\)"):
         sci.EdgePredictor(D)(torch.randn(K, D))
+
+
+@pytest.mark.parametrize(
+    "given", [{"d_model": 1.5}, {"d_model": -1}, {"width": -1}, {"residual_gate": math.inf}]
+)
+def test_an_abstraction_of_no_size_is_refused(given):
+    with pytest.raises(ValueError, match=f"{min(given)} is"):
+        sci.AbstractionLayer(**({"d_model": 8} | given))

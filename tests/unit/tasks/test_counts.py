@@ -3,7 +3,17 @@
 import pytest
 
 from causalnb.errors import DataError
-from causalnb.tasks import cot_order_perturb, dag_chains, pvr, reasoning, snli, stg, sudoku4, translation
+from causalnb.tasks import (
+    cot_order_perturb,
+    dag_chains,
+    pvr,
+    reasoning,
+    sentence_pairs,
+    snli,
+    stg,
+    sudoku4,
+    translation,
+)
 from causalnb.tasks.counts import counted
 
 
@@ -41,3 +51,30 @@ def test_what_is_no_count_is_named(wrong):
 def test_tasks_refuse_what_is_no_number_of_rows(draw, wrong):
     with pytest.raises(DataError, match="give a whole number"):
         draw(wrong)
+
+
+@counted(n=0)
+def seeded(n, seed=0):
+    return seed
+
+
+@pytest.mark.parametrize("seed", [True, 1.5, -1, float("nan"), None])
+def test_a_seed_that_is_no_count_is_refused(seed):
+    with pytest.raises(DataError, match=f"seed is {seed}: give a whole number, 0 or more"):
+        seeded(1, seed=seed)
+
+
+@pytest.mark.parametrize("seed", [0, 2**70, "5 train", [0, 1]])
+def test_a_seed_made_by_another_task_is_taken(seed):
+    assert seeded(1, seed) == seed
+
+
+def test_blanks_are_counted_and_no_truth():
+    with pytest.raises(DataError, match="True empty cells cannot be drawn"):
+        sudoku4.sample(2, blanks=True)
+
+
+@pytest.mark.parametrize("n", [1.5, -1, True, float("inf")])
+def test_counterexamples_to_no_number_of_pairs_are_refused(n):
+    with pytest.raises(DataError, match=f"n is {n}"):
+        sentence_pairs.counterexamples(n, 0.1)

@@ -36,7 +36,7 @@ def tsv(rows: list[dict]) -> str:
 def test_the_file_is_read_as_generated_rows(tmp_path):
     rows = overlap.challenge(2)
     path = tmp_path / "heuristics_evaluation_set.txt"
-    path.write_text(tsv(rows))
+    path.write_text(tsv(rows), encoding="utf-8")
     assert hans.read(path) == [{**row, "pairID": f"ex{i}"} for i, row in enumerate(rows)]
 
 

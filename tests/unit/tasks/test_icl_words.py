@@ -26,7 +26,7 @@ def test_the_vocabulary(rows):
     assert [*icl_words.VOCABULARY][:4] == ["<pad>", "<bos>", "<eos>", "<sep>"]
     assert len(icl_words.VOCABULARY) < 200
     assert not any(" " in word for word in icl_words.VOCABULARY)
-    card = " ".join((Path(__file__).parents[3] / "data" / "README.md").read_text().split())
+    card = " ".join((Path(__file__).parents[3] / "data" / "README.md").read_text(encoding="utf-8").split())
     assert f"vocabulary of {len(icl_words.VOCABULARY)} tokens, of which {len(icl_words.SPECIALS)}" in card
     said = {word for made in rows.values() for row in made for word in row["words"]}
     assert {*icl_words.VOCABULARY} - said == {"<pad>", "<bos>", "<eos>", icl_rows.FILLER}

@@ -292,10 +292,9 @@ def test_families_have_different_templates(data):
     for ways in known.values():
         assert {one.subcase for one in ways} == {*overlap.SUBCASES}
     counts = map(len, known.values())
-    assert (
-        "- {} templates in the family main, {} in other, {} in development.".format(*counts)
-        in CARD.read_text()
-    )
+    assert "- {} templates in the family main, {} in other, {} in development.".format(
+        *counts
+    ) in CARD.read_text(encoding="utf-8")
     assert families(data["held_out"]) == {"other"}
     assert families(data["train"]) == families(data["challenge"]) == {"main"}
 

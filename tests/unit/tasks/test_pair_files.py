@@ -166,3 +166,10 @@ def test_without_the_hub_one_sentence_says_so(task, source, monkeypatch):
     monkeypatch.setenv("CAUSALNB_OFFLINE", "1")
     with pytest.raises(DataError, match=f"'{source}' is on the hub and CAUSALNB_OFFLINE forbids"):
         tasks.load(task, source=source)
+
+
+def test_a_line_that_is_nested_too_deep_is_named(tmp_path):
+    file = tmp_path / "deep.jsonl"
+    file.write_text("[" * 100_000 + "]" * 100_000, encoding="utf-8")
+    with pytest.raises(DataError, match="deep.jsonl, line 1: expected a JSON object"):
+        pair_files.read("snli", file)

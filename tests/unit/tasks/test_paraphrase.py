@@ -59,7 +59,7 @@ def test_the_families_share_no_way_of_asking():
     ways = [way for family in paraphrase.FAMILIES for one in paraphrase.questions(family) for way in one.ways]
     assert len(ways) == len({*ways})
     counts = [len(paraphrase.questions(family)) for family in paraphrase.FAMILIES]
-    card = " ".join((Path(__file__).parents[3] / "data" / "README.md").read_text().split())
+    card = " ".join((Path(__file__).parents[3] / "data" / "README.md").read_text(encoding="utf-8").split())
     assert "{} questions in the family main, {} in other, {} in development;".format(*counts) in card
 
 

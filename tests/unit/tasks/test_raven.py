@@ -419,7 +419,7 @@ def test_the_solver_and_the_vote_on_published_problems(configuration):
     assert all(problem.target in one for problem, one in zip(problems, left, strict=False))
     solved = np.mean([one[0] == problem.target for one, problem in zip(left, problems, strict=False)])
     shares = (solved, np.mean([len(one) == 1 for one in left]), np.mean(votes))
-    card = (Path(__file__).parents[3] / "data" / "README.md").read_text()
+    card = (Path(__file__).parents[3] / "data" / "README.md").read_text(encoding="utf-8")
     said = " | ".join(f"{100 * share:.2f} %" for share in shares)
     assert f"| {configuration} | {len(problems):,} | {said} |" in card
     assert configuration != FOUR or np.mean(votes[:1000]) == 0.906

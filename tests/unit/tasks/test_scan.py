@@ -314,7 +314,7 @@ def test_encode_names_the_unknown_word():
 
 
 def test_the_data_card_states_the_true_sizes():
-    card = (Path(__file__).parents[3] / "data" / "README.md").read_text()
+    card = (Path(__file__).parents[3] / "data" / "README.md").read_text(encoding="utf-8")
     for name in scan.SPLITS:
         train, test = scan.split(name)
         assert f"| {name} | {len(train):,} | {len(set(train)):,} | {len(test):,} |" in card

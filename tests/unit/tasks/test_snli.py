@@ -97,7 +97,9 @@ def test_the_real_overlap_is_as_audited(part, audited):
     shares = [f"{100 * found[key]:.1f} %" for key in ("share", "share_overlapping", "share_apart")]
     said = [f"{found['pairs']:,}", shares[0], str(found["pairs_overlapping"]), *shares[1:]]
     assert " | ".join(said) == audited
-    assert f"| {part} | {audited} |" in (Path(__file__).parents[3] / "data" / "README.md").read_text()
+    assert f"| {part} | {audited} |" in (Path(__file__).parents[3] / "data" / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @needs_files

@@ -157,7 +157,7 @@ def test_multi30k_is_whole():
     counts = {part: len(translation.read(part)) for part in translation.FILES}
     assert counts == {"train": 29_000, "validation": 1_014, "test": 1_000, "test2017": 1_000}
     short = translation.load("multi30k", max_words=12).num_rows.values()
-    card = " ".join((Path(__file__).parents[3] / "data" / "README.md").read_text().split())
+    card = " ".join((Path(__file__).parents[3] / "data" / "README.md").read_text(encoding="utf-8").split())
     assert "with at most 12 words on both sides {:,}, {:,}, {:,} and {:,}.".format(*short) in card
     assert translation.read("test")[0] == (
         "A man in an orange hat starring at something.",

@@ -28,7 +28,11 @@ def test_every_task_is_named_and_loads():
         assert {"train", "test"} <= set(data) and data["train"].num_rows > data["test"].num_rows > 0
     assert tasks.load("pvr", n=3)["train"].num_rows == 3
     folder = Path(tasks.__file__).parent
-    known = {path.stem for path in folder.glob("*.py") if re.search(r"^def load\(", path.read_text(), re.M)}
+    known = {
+        path.stem
+        for path in folder.glob("*.py")
+        if re.search(r"^def load\(", path.read_text(encoding="utf-8"), re.M)
+    }
     assert {*tasks.NAMES} == known - {"__init__"} and len(tasks.NAMES) == len({*tasks.NAMES})
 
 
@@ -70,7 +74,7 @@ def test_the_tokenizer_and_encode_agree(prompt, response, tmp_path):
 
 
 def test_the_data_cards_state_the_true_numbers():
-    card = (Path(__file__).parents[3] / "data" / "README.md").read_text()
+    card = (Path(__file__).parents[3] / "data" / "README.md").read_text(encoding="utf-8")
     stated = f"their common vocabulary: {len(words.VOCABULARY)} tokens, of which {len(words.SPECIALS)}"
     assert stated in " ".join(card.split())
     for mode in cot_order_perturb.MODES[:-1]:
