@@ -17,7 +17,7 @@ R = TypeVar("R")
 def _is_seed(seed: object, default: object) -> bool:
     if isinstance(seed, bool | float):
         return False
-    return seed >= 0 if isinstance(seed, Integral) else seed is not None or default is None
+    return int(seed) >= 0 if isinstance(seed, Integral) else seed is not None or default is None
 
 
 def counted(**least: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
