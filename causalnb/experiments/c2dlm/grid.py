@@ -347,6 +347,15 @@ add(
     90,
 )
 add(
+    "c2dlm.stg.l",
+    "The spurious token game, size L, from the base: what the ablations are compared with",
+    "stg",
+    arms("diffusion", "c2dlm", "no_v"),
+    5,
+    50,
+    **SIZES["L"],
+)
+add(
     "c2dlm.stg.many",
     "The spurious token game with 20,000 people, without a pre-trained base",
     "stg",
@@ -396,8 +405,7 @@ add(
     90,
     evaluate_every=AT_THE_END,
 )
-LONG = {"pretrained": False, "base": {}, "learning_rate": 1e-3}  # from random weights
-for task, more in (("sudoku", {}), ("cot", {}), ("stg", {**SIZES["L"], **LONG, "steps": 1000})):
+for task, more in (("sudoku", {}), ("cot", {}), ("stg", SIZES["L"])):
     others = {
         f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4, 5) if alpha != SETTINGS[task].alpha
     }
@@ -546,6 +554,7 @@ add(
 
 # Trained to competence, on the draws that are tested once: from random weights, for as many steps as the
 # curves say. What learns from few rows is stopped where its own curve is highest.
+LONG = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
 for rows, steps, seeds in ((50, 4000, 3), (200, 8000, 5), (500, 4000, 3), (1000, 4000, 3), (5000, 4000, 5)):
     early = {"autoregressive": {"model": "autoregressive", "steps": 2000}}
     add(

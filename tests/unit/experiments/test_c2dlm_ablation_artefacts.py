@@ -20,7 +20,7 @@ from causalnb.tasks.reasoning import SYNTHETIC
 from tests.unit.experiments import made_up
 from tests.unit.experiments.made_up import number
 
-MORE = {"c2dlm.sudoku.n5000": 5, "c2dlm.cot.normal": 5, "c2dlm.long.stg_l": 5}  # as registered: pairs are cut
+MORE = {"c2dlm.sudoku.n5000": 5, "c2dlm.cot.normal": 5, "c2dlm.stg.l": 5}  # as registered: pairs are cut
 DEFAULT = ("c2dlm.sudoku.n5000", "c2dlm")
 
 

@@ -18,7 +18,7 @@ MEASURES = {  # heading -> task, metric
 HOMES = {  # task -> the experiment of C2DLM and of plain diffusion, that of C2DLM without values
     "sudoku": ("c2dlm.sudoku.n5000", "c2dlm.sudoku.controls"),
     "cot": ("c2dlm.cot.normal", "c2dlm.cot.controls"),
-    "stg": ("c2dlm.long.stg_l", "c2dlm.long.stg_l"),
+    "stg": ("c2dlm.stg.l", "c2dlm.stg.l"),
 }
 PARTS = {
     "w/o schedule of γ": "no_schedule",
