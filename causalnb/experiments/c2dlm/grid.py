@@ -38,6 +38,7 @@ class Settings:
     norm_index: str = "key"
     step_rule: str = "no_lookahead"
     over_layers: str = "map"
+    guided_layers: str | list = "all"  # those whose attention the loss sees
     enforced: float = 0.0  # the share of training rows under a hard mask; at 1 test rows are, too
     in_order: bool = False
     also_ranked: bool = False
@@ -212,6 +213,8 @@ def arms(*names: str) -> dict[str, dict]:
         "c2dlm": {"graph": "causal"},
         "c2dlm_alpha30": {"graph": "causal", "alpha": 30.0},
         "c2dlm_alpha30_gamma3": {"graph": "causal", "alpha": 30.0, "gamma": 3.0},
+        "c2dlm_last": {"graph": "causal", "guided_layers": [Settings.layers - 1]},
+        "c2dlm_last_alpha30": {"graph": "causal", "guided_layers": [Settings.layers - 1], "alpha": 30.0},
         "no_v": {"graph": "causal", "norm_index": "none"},
         "placebo": {"graph": "placebo"},
         "isolated": ISOLATED,
@@ -436,7 +439,12 @@ SCRATCH = {"pretrained": False, "base": {}, "learning_rate": 1e-3, "split_seed":
 
 
 TRIED = ("autoregressive", "diffusion", "c2dlm")
-SHARP = ("c2dlm_alpha30", "c2dlm_alpha30_gamma3")  # among many keys three times the mean is little
+SHARP = (  # among many keys three times the mean is little; below the last layer rules have to be read
+    "c2dlm_alpha30",
+    "c2dlm_alpha30_gamma3",
+    "c2dlm_last",
+    "c2dlm_last_alpha30",
+)
 
 
 def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:

@@ -82,6 +82,7 @@ def build_model(config: dict):
     loss = ReattentionLoss(
         config["alpha"],
         config["lam"],
+        config["guided_layers"],
         norm_index=config["norm_index"],
         step_rule=config["step_rule"],
         over_layers=config["over_layers"],
