@@ -5,6 +5,7 @@ from causalnb.experiments.c2dlm.curves import draw_curve
 from causalnb.lab import evidence, registry, results
 from causalnb.lab.report import builds, cell, draw, save
 from causalnb.lab.tables import Table
+from causalnb.tasks.stg import SIZES
 
 LLADA = PAPER["diffusion"]
 SUDOKU, COT, STG = "c2dlm.curves.sudoku", "c2dlm.curves.cot", "c2dlm.curves.stg"
@@ -34,18 +35,18 @@ TASKS = {
             "autoregressive": cell("c2dlm.table1", "{value:.1f}", row="Llama-3.1-8B", column="Normal COT"),
         },
     ),
-    "spurious token game L, i.i.d.": (
-        STG,
-        "c2dlm.long.stg_l",
-        1600,
+} | {
+    f"spurious token game {size}, i.i.d.": (
+        f"{STG}{'' if size == 'L' else f'_{size.lower()}'}",
+        f"c2dlm.long.stg_{size.lower()}",
+        rows,
         "iid_accuracy",
         {
-            "diffusion": cell("c2dlm.table4", "{value:.1f}", row=LLADA, group="STG_L", column="IID"),
-            "autoregressive": cell(
-                "c2dlm.table4", "{value:.1f}", row="Llama-3.1-8B", group="STG_L", column="IID"
-            ),
+            name: cell("c2dlm.table4", "{value:.1f}", row=model, group=f"STG_{size}", column="IID")
+            for name, model in (("diffusion", LLADA), ("autoregressive", "Llama-3.1-8B"))
         },
-    ),
+    )
+    for size, rows in SIZES.items()
 }
 MODELS = ("autoregressive", "diffusion", "c2dlm")
 PANELS = {  # title -> curves, validation measure, arms
@@ -99,6 +100,8 @@ def scores(profile: str | None = None) -> list[dict]:
     for task, (home, used, n, measure, printed) in TASKS.items():
         known = registry.arms(home)
         for model in MODELS:
+            if model not in registry.arms(used):
+                continue
             steps = registry.config(used, model, "laptop")["steps"]
             tried = {
                 name: f"{model}_n{n}_s{number}"
@@ -156,7 +159,7 @@ def curves_figure(profile: str | None = None):
 
 @builds(
     "c2dlm.competence",
-    needs=(SUDOKU, COT, STG),
+    needs=tuple(dict.fromkeys(home for home, *_ in TASKS.values())),
     extra=True,
     printed_as="ours",
     kind="measured",
