@@ -53,6 +53,8 @@ class SCITransformer(DecoderWrapper):
 
     def _build(self, config: SCIConfig) -> None:
         """The modules around the base."""
+        if not config.cbm_layers:
+            raise ValueError("cbm_layers is empty: name at least one layer to bind after")
         hidden, width = config.base_config.hidden_size, config.d_structure
         self.down_proj = nn.Linear(hidden, width, bias=False)
         self.down_norm = nn.LayerNorm(width)
@@ -70,8 +72,6 @@ class SCITransformer(DecoderWrapper):
 
     def _connect(self, config: SCIConfig) -> None:
         """Hook the binding mechanism to the base's layers."""
-        if not config.cbm_layers:
-            raise ValueError("cbm_layers is empty: name at least one layer to bind after")
         for place, layer in enumerate(config.cbm_layers):
             decoder_layers(self.base)[layer].register_forward_hook(partial(self._add_contribution, place))
 

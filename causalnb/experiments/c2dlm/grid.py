@@ -620,7 +620,7 @@ LONG_STG = {  # size -> settings, arms beside GUIDED, seeds
     "S": ({**SIZES["S"], "steps": 500}, ("enforced",), 3),
     "M": ({**SIZES["M"], "steps": 500}, ("enforced",), 3),
     "L": ({**SIZES["L"], "steps": 1000}, ("no_v", "isolated", "enforced", "swapped", "half_swapped"), 5),
-    "H": ({**SIZES["H"], "steps": 4000}, (), 3),
+    "H": ({**SIZES["H"], "steps": 4000}, (), 2),
 }
 for size, (more, others, seeds) in LONG_STG.items():
     tried = arms(*(GUIDED if size != "H" else ("diffusion", "c2dlm")), *others)

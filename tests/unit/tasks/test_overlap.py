@@ -319,5 +319,5 @@ def test_wrong_options_are_refused():
         overlap.pairs(10, 0.6)
     with pytest.raises(DataError, match="Unknown source 'file' of overlap; choose one of generator, hans"):
         overlap.load("file")
-    with pytest.raises(DataError, match="The part 'train' would have no row"):
+    with pytest.raises(DataError, match="The part 'train' would have 0 rows"):
         overlap.load(n_train=0, n_validation=2, n_test=2, per_subcase=1)

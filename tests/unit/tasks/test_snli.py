@@ -71,7 +71,7 @@ def test_tables_are_read_and_wrong_lines_refused(monkeypatch):
     assert snli.load("mnli")["test"]["sentence1"][:] == ["It is so."]
     data = snli.load("snli", n_validation=1)
     assert data["test"].num_rows == 3 and data["train"].num_rows + data["validation"].num_rows == 3
-    with pytest.raises(DataError, match="The part 'train' would have no row: ask for at least one"):
+    with pytest.raises(DataError, match="The part 'train' would have 0 rows: ask for at least one"):
         snli.load("snli", n_validation=3)
 
 
