@@ -616,14 +616,18 @@ add(
     evaluate_every=AT_THE_END,
     **LONG,
 )
-LONG_STG = {  # size -> settings, arms beside GUIDED, seeds
-    "S": ({**SIZES["S"], "steps": 500}, ("enforced",), 3),
-    "M": ({**SIZES["M"], "steps": 500}, ("enforced",), 3),
-    "L": ({**SIZES["L"], "steps": 1000}, ("no_v", "isolated", "enforced", "swapped", "half_swapped"), 5),
-    "H": ({**SIZES["H"], "steps": 4000}, (), 2),
+LONG_STG = {  # size -> settings, arms beside plain tuning and C2DLM, seeds
+    "S": ({**SIZES["S"], "steps": 500}, ("autoregressive", "enforced"), 3),
+    "M": ({**SIZES["M"], "steps": 500}, ("autoregressive", "enforced"), 3),
+    "L": (
+        {**SIZES["L"], "steps": 1000},
+        ("autoregressive", "placebo", "no_v", "isolated", "enforced", "swapped", "half_swapped"),
+        5,
+    ),
+    "H": ({**SIZES["H"], "steps": 4000}, ("placebo",), 2),
 }
 for size, (more, others, seeds) in LONG_STG.items():
-    tried = arms(*(GUIDED if size != "H" else ("diffusion", "c2dlm")), *others)
+    tried = arms("diffusion", "c2dlm", *others)
     if size == "L":  # ten copies of the rows ask for more steps, and plain tuning is given them, too
         tried |= {f"{name}_s2000": {**tried[name], "steps": 2000} for name in ("diffusion", "half_swapped")}
     add(

@@ -204,7 +204,9 @@ def test_what_does_not_fit_is_refused():
         c2dlm.MaskedDiffusionModel.from_base(base(), VOCABULARY)
     with pytest.raises(ValueError, match="weight is 't': choose '1/t' or 'none'"):
         wrapped(weight="t")
-    with pytest.raises(ValueError, match="gamma is -1: choose a finite one, 0 or more, or the settings of a schedule"):
+    with pytest.raises(
+        ValueError, match="gamma is -1: choose a finite one, 0 or more, or the settings of a schedule"
+    ):
         wrapped(gamma=-1)
     with pytest.raises(ValueError, match="gamma has 'steps': give gamma_max, gamma_min, total_steps, warmup"):
         wrapped(gamma=dict(steps=3))

@@ -247,7 +247,10 @@ def test_summed_over_tokens_the_softmin_is_a_hard_choice(double):
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: VectorQuantizer(0, 3), "a router of 0 modules and width 3 routes nothing: choose counts, 1 or more"),
+        (
+            lambda: VectorQuantizer(0, 3),
+            "a router of 0 modules and width 3 routes nothing: choose counts, 1 or more",
+        ),
         (lambda: KMeansRouter(2, 0), "a router of 2 modules and width 0"),
         (lambda: VectorQuantizer(2, 3, nu_on="both"), "nu_on is 'both': choose 'codebook'"),
         (lambda: VectorQuantizer(2, 3, init="zero"), "init is 'zero': choose 'uniform' or 'data'"),

@@ -9,6 +9,7 @@ STG_H = "c2dlm.long.stg_h"
 LOOKS = {
     "diffusion": ("black", ":", "o"),
     "c2dlm": ("blue", "-", "^"),
+    "placebo": ("orange", "--", "s"),
 }
 WINDOW = 3  # evaluations
 
