@@ -201,8 +201,8 @@ def values(make: Callable, *needs: str) -> Values:
 
 
 def mean_of(*metrics: str) -> Callable:
-    """A metric: the mean of several, seed by seed."""
-    return lambda frame: frame[[*metrics]].mean(axis=1)
+    """A metric: the mean of several, seed by seed; NaN where one of them is."""
+    return lambda frame: frame[[*metrics]].mean(axis=1, skipna=False)
 
 
 @dataclass(frozen=True)

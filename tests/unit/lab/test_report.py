@@ -252,3 +252,9 @@ def test_values_for_figures_and_prose_and_what_columns_share():
     assert [*found] == ["c2dlm.claim13"] and found["c2dlm.claim13"].summary.n == 2
     with pytest.raises(LabError, match="the arm c2dlm of c2dlm.sudoku.n200 is read in no metric"):
         table(VERDICTS, [Row("x", A, claim="c2dlm.claim16")]).verdicts("quick")
+
+
+def test_a_mean_of_metrics_is_none_where_one_is():
+    frame = pd.DataFrame({"first": [0.2, float("nan")], "second": [0.4, 0.4]})
+    mean, missing = report.mean_of("first", "second")(frame)
+    assert mean == pytest.approx(0.3) and missing != missing
