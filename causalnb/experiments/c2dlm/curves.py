@@ -32,7 +32,7 @@ class SpeedUp:
     """Quotients of steps by seed (None: not reached); their median and its 95 % bootstrap interval.
 
     A quotient that is not reached counts as 0, below all others; median, low or high is None where it is such
-    a one.
+    a one. Of an even number of seeds the median is the lower of the two in the middle.
     """
 
     quotients: dict
@@ -78,9 +78,10 @@ def speed_up(baseline, treated, metric: str, window: int = 3, draws: int = 10_00
         quotients[int(seed)] = None if there is None else first_at(before, before.max()) / there
     values = np.array([quotient or 0.0 for quotient in quotients.values()])
     picked = np.random.default_rng(0).integers(0, len(values), (draws, len(values)))
-    medians = np.median(values[picked], axis=1)
+    middle = (len(values) - 1) // 2
+    medians = np.sort(values[picked], axis=1)[:, middle]
     low, high = np.quantile(medians, (0.025, 0.975), method="inverted_cdf")
-    found = (float(part) or None for part in (np.median(values), low, high))
+    found = (float(part) or None for part in (np.sort(values)[middle], low, high))
     return SpeedUp(quotients, *found)
 
 

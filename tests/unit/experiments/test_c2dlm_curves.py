@@ -75,3 +75,9 @@ def test_a_curve_is_drawn_with_its_band():
     band = ax.collections[0].get_paths()[0].vertices
     assert band[:, 1].min() == pytest.approx(0.1) and band[:, 1].max() == pytest.approx(0.6)
     plt.close(fig)
+
+
+def test_of_two_seeds_one_that_is_not_reached_is_the_median():
+    found = speed_up(runs([0.1, 0.4], [0.1, 0.4]), runs([0.4, 0], [0, 0]), "accuracy", 1)
+    assert list(found.quotients.values()) == [2.0, None] and found.median is None
+    assert str(found).startswith("not reached (95 % interval from not reached to 2.00×")

@@ -35,6 +35,12 @@ GROUPS = {
     "half_swapped_s2000": "swapped",
 } | dict.fromkeys(AT_TEST, "mask")
 
+BESIDE = {  # where a name stands, in points from its mark, if not above it to the left
+    "no_v": (6, -9, "left"),
+    "placebo": (-6, -3, "right"),
+    "diffusion_s2000": (-6, -11, "right"),
+}
+
 
 def _rows():
     for name in ORDER:
@@ -91,12 +97,13 @@ def enforced_figure(profile: str | None = None):
         )
         ax.scatter(iid, ood, s=10, alpha=0.6, **look)
         ax.scatter(iid.mean(), ood.mean(), s=48, marker=marker, zorder=3, **look)
+        *beside, side = BESIDE.get(name, (-6, 5, "right"))
         ax.annotate(
             NAMES[name].removesuffix(" (ours)"),
             (iid.mean(), ood.mean()),
-            xytext=(-6, 5),
+            xytext=beside,
             textcoords="offset points",
-            ha="right",
+            ha=side,
             fontsize=text_size(7),
         )
         told.append(f"{NAMES[name]} {iid.mean():.1f} and {ood.mean():.1f}")
