@@ -11,10 +11,20 @@ import torch
 from torch import Tensor
 
 from causalnb.attention import Record, tap
+from causalnb.wrapping import check_counts
 
 from .forms import MASS_ATTENTION, ConceptMass, RowLossSum, Rows, choose_form, map_of, mask_lines
 from .graph import STEP_RULES, with_steps
-from .weighted import NORM_INDICES, Counts, Parts, norms_of, ratio_of, row_loss, value_weighted_attention
+from .weighted import (
+    NORM_INDICES,
+    Counts,
+    Parts,
+    check_weights,
+    norms_of,
+    ratio_of,
+    row_loss,
+    value_weighted_attention,
+)
 
 BACKENDS = ("eager", "rows", "mass", "auto")  # three equal forms, and whichever of the last two is faster
 DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")  # of attention, in a config
@@ -57,10 +67,7 @@ class ReattentionLoss:
         norm_scale: str = "raw",
         chunk_rows: int | None = None,
     ):
-        if not 0 < alpha < math.inf or not 0 <= lam < math.inf:
-            raise ValueError(
-                f"alpha is {alpha} and lam {lam}: choose alpha above 0 and lam 0 or more, both finite"
-            )
+        check_weights(alpha, lam)
         choices = dict(
             norm_index=(norm_index, NORM_INDICES),
             backend=(backend, BACKENDS),
@@ -74,10 +81,8 @@ class ReattentionLoss:
         layers = layers if isinstance(layers, str) else [*layers]
         if layers != "all" and not (layers and all(isinstance(number, Integral) for number in layers)):
             raise ValueError(f"layers is {layers!r}: choose 'all' or a list of layer numbers")
-        if chunk_rows is not None and (
-            isinstance(chunk_rows, bool) or not isinstance(chunk_rows, Integral) or chunk_rows < 1
-        ):
-            raise ValueError(f"chunk_rows is {chunk_rows!r}: choose at least 1, a whole number")
+        if chunk_rows is not None:
+            check_counts(1, chunk_rows=chunk_rows)
         self.alpha, self.lam, self.backend = float(alpha), float(lam), backend
         self.layers = layers if layers == "all" else sorted({int(number) for number in layers})
         self.norm_index, self.step_rule, self.over_layers = norm_index, step_rule, over_layers

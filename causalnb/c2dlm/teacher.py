@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from causalnb import network
+from causalnb.wrapping import check_counts, check_finite
 from causalnb.writing import write_whole
 
 from .graph import ConceptGraph
@@ -109,8 +110,7 @@ class Endpoint:
             )
         if not 0 < self.timeout < math.inf:
             raise ValueError(f"timeout is {self.timeout!r}: choose a finite number of seconds above 0")
-        if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 1:
-            raise ValueError(f"max_tokens is {self.max_tokens!r}: choose 1 or more, a whole number")
+        check_counts(1, max_tokens=self.max_tokens)
         if self.api_key and not (isinstance(self.api_key, str) and re.fullmatch("[!-~]+", self.api_key)):
             raise ValueError(
                 "the endpoint's key has a line's end, a space or a letter beyond ASCII: give the bare key"
@@ -257,10 +257,8 @@ def annotate(
     then the item is recorded as failed and the rest goes on. Raises ValueError for retries that are no count
     and a wait that is no time.
     """
-    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        raise ValueError(f"retries is {retries!r}: choose 0 or more, a whole number")
-    if not 0 <= wait < math.inf:
-        raise ValueError(f"wait is {wait!r}: choose a finite number of seconds, 0 or more")
+    check_counts(0, retries=retries)
+    check_finite(wait=wait)
     found = []
     for question, answer in items:
         one = Annotation(question, answer)

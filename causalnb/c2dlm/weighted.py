@@ -81,12 +81,17 @@ class RowLoss:
         return Parts(loss, self.ratio, self.neg, self.hinge, self.satisfied, self.has_ratio)
 
 
-def row_loss(weighted: Tensor, mask: Tensor, alpha: float, lam: float) -> RowLoss:
-    """Ratio and negative loss (section 3.2) of rows weighted (..., T) under mask (..., T), 2 = ignored."""
+def check_weights(alpha: float, lam: float) -> None:
+    """ValueError unless alpha is above 0 and lam 0 or more, both finite."""
     if not 0 < alpha < math.inf or not 0 <= lam < math.inf:
         raise ValueError(
             f"alpha is {alpha} and lam {lam}: choose alpha above 0 and lam 0 or more, both finite"
         )
+
+
+def row_loss(weighted: Tensor, mask: Tensor, alpha: float, lam: float) -> RowLoss:
+    """Ratio and negative loss (section 3.2) of rows weighted (..., T) under mask (..., T), 2 = ignored."""
+    check_weights(alpha, lam)
     one, zero, against = mask == 1, mask == 0, mask == -1
     ones, zeros = one.sum(-1), zero.sum(-1)
     a1 = weighted.masked_fill(~one, 0).sum(-1) / ones.clamp(min=1)

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from causalnb.wrapping import check_counts
+
 SELF_LOOPS = (False, True, "set")
 
 
@@ -84,8 +86,7 @@ def sinkhorn(attention: Tensor, valid: Tensor | None = None, iterations: int = 5
     iterations below 1, and as `tau`.
     """
     valid = checked_map(attention, valid)
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise ValueError(f"iterations is {iterations!r}: choose at least 1, a whole number")
+    check_counts(1, iterations=iterations)
     if (
         not (attention if valid is None else attention * valid[:, None, :, None] * valid[:, None, None])
         .triu(1)

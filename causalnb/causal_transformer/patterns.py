@@ -1,9 +1,9 @@
 """Sparse attentions that are fixed beforehand: the ones of Figure 2, and Star-Transformer's, for Table 3."""
 
-from numbers import Integral
-
 import torch
 from torch import Tensor
+
+from causalnb.wrapping import check_counts
 
 PATTERNS = ("full", "band", "dilated", "block", "random", "star")
 
@@ -21,17 +21,10 @@ def attention_pattern(
     """
     if kind not in PATTERNS:
         raise ValueError(f"pattern is {kind!r}: choose among {', '.join(map(repr, PATTERNS))}")
-    if any(isinstance(one, bool) or not isinstance(one, Integral) for one in (tokens, width, global_tokens)):
-        raise ValueError(
-            f"a pattern of {tokens!r} tokens has width {width!r} and {global_tokens!r} global tokens: choose "
-            "whole numbers"
-        )
-    if tokens < 1 or not width >= 1 or not 0 <= share <= 1 or not global_tokens >= 0:
-        raise ValueError(
-            f"a pattern of {tokens} tokens has width {width}, share {share} and {global_tokens} "
-            "global tokens: choose at least 1 token, width 1 or more, share in [0, 1] and 0 "
-            "global tokens or more"
-        )
+    check_counts(1, tokens=tokens, width=width)
+    check_counts(0, global_tokens=global_tokens)
+    if not 0 <= share <= 1:
+        raise ValueError(f"share is {share}: choose one in [0, 1]")
     place = torch.arange(tokens)
     away = (place[:, None] - place).abs()
     if kind == "star":

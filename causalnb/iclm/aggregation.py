@@ -1,7 +1,5 @@
 """From the invariant and the domain states to one distribution: in latent, logit or probability space."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -13,8 +11,7 @@ def shared_batch_norm(*states: Tensor, eps: float = 1e-5) -> tuple[Tensor, ...]:
 
     All modules then have one mean and variance over both; the published code normalises each by its own.
     """
-    if not 0 <= eps < math.inf:
-        raise ValueError(f"eps is {eps!r}: choose a finite one, 0 or more")
+    check_finite(eps=eps)
     rows = torch.cat(states)
     spread = (rows.var(0, unbiased=False) + eps).rsqrt()
     return tuple((h - rows.mean(0)) * spread for h in states)

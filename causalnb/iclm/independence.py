@@ -1,10 +1,11 @@
 """How dependent the modules' states are: mutual information (Equations 2 and 3), correlation, and CKA."""
 
 from functools import wraps
-from numbers import Integral
 
 import torch
 from torch import Tensor
+
+from causalnb.wrapping import check_counts
 
 DIRECTIONS = ("forward", "reverse")
 TINY = 1e-20  # log(0) never happens, and 0 log 0 is 0
@@ -202,8 +203,7 @@ def _checked_pair(a, b) -> None:
 def _checked_owners(h_invariant, h_specific, module, num_modules) -> list[int]:
     """The modules that own a row."""
     _checked_pair(h_invariant, h_specific)
-    if isinstance(num_modules, bool) or not isinstance(num_modules, Integral) or num_modules < 1:
-        raise ValueError(f"num_modules is {num_modules!r}: give a whole number, 1 or more")
+    check_counts(1, num_modules=num_modules)
     owners = module.unique().tolist()
     if module.shape != h_specific.shape[:1] or not set(owners) <= set(range(num_modules)):
         raise ValueError(

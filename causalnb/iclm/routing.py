@@ -1,7 +1,6 @@
 """Which domain module an input goes to: vector quantisation (Equation 1), K-means, and soft distances."""
 
 import math
-from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -283,10 +282,7 @@ def _small(num_modules: int, dim: int) -> nn.Parameter:
 
 
 def _checked_size(num_modules, dim) -> None:
-    if any(isinstance(n, bool) or not isinstance(n, Integral) or n < 1 for n in (num_modules, dim)):
-        raise ValueError(
-            f"a router of {num_modules} modules and width {dim} routes nothing: choose counts, 1 or more"
-        )
+    check_counts(1, num_modules=num_modules, dim=dim)
 
 
 def _checked_states(states, width) -> None:

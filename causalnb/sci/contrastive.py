@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from numbers import Integral
 
 import numpy as np
 import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
+
+from causalnb.wrapping import check_counts
 
 
 class _ContrastiveLoss(torch.autograd.Function):
@@ -141,12 +142,8 @@ class StructureBalancedBatches:
     ):
         if anchors not in ("rows", "structures"):
             raise ValueError(f"anchors are {anchors!r}: choose 'rows' or 'structures'")
-        counts = {"random_rows": random_rows, "pairs": pairs, "steps": steps}
-        for name, number in counts.items():
-            if isinstance(number, bool) or not isinstance(number, Integral) or number < 0:
-                raise ValueError(f"{name} is {number!r}: choose 0 or more, a whole number")
-        if isinstance(window, bool) or not isinstance(window, Integral) or window < 1:
-            raise ValueError(f"the window is {window!r}: sort at least 1 batch at a time")
+        check_counts(0, random_rows=random_rows, pairs=pairs, steps=steps)
+        check_counts(1, window=window)
         groups: dict[Hashable, dict[str, int]] = defaultdict(dict)
         for row, (structure, text) in enumerate(zip(structures, texts, strict=True)):
             groups[structure].setdefault(text, row)

@@ -7,7 +7,6 @@ left. The words' content reaches the logits through bound slots alone, and there
 one structural class only: which class comes next, the end included, is for structure to say.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -99,8 +98,7 @@ def kinship(table: torch.Tensor, class_width: float) -> torch.Tensor:
 
     In float32 at least: in half precision the squares of close tokens cancel.
     """
-    if not 0 <= class_width < math.inf:
-        raise ValueError(f"class_width is {class_width}: choose a finite one, 0 or more")
+    check_finite(class_width=class_width)
     wide = torch.promote_types(table.dtype, torch.float32)
     half = table.dtype != wide
     with torch.autocast(table.device.type, enabled=False):

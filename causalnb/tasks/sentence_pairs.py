@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
+from causalnb.tasks.counts import counted
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -105,13 +105,12 @@ def fresh(make: Callable[[], dict], seen: set[str], columns: Sequence[str] = ("s
     )
 
 
+@counted(n=0)
 def counterexamples(n: int, minority: float) -> int:
     """How many pairs against the rule make up a share `minority` of them and n pairs that keep it, rounded.
 
     DataError unless n is a whole number from 0 on and 0 <= minority <= 0.5.
     """
-    if isinstance(n, bool) or not isinstance(n, Integral) or n < 0:
-        raise DataError(f"n is {n!r}: give a whole number, 0 or more.")
     if not 0 <= minority <= 0.5:
         raise DataError(
             f"A minority of {minority!r} cannot be had with balanced labels: give a share from 0 to 0.5."

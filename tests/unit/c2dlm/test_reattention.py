@@ -324,7 +324,7 @@ def test_bfloat16_stays_close():
         (dict(layers="last"), "layers is 'last': choose 'all' or a list of layer numbers"),
         (dict(layers=[]), r"layers is \[\]: choose 'all'"),
         (dict(layers=[0.5]), r"layers is \[0.5\]: choose 'all'"),
-        (dict(chunk_rows=0), "chunk_rows is 0: choose at least 1"),
+        (dict(chunk_rows=0), "chunk_rows is 0: choose 1 or more"),
     ],
 )
 def test_settings_out_of_range(change, said):

@@ -129,7 +129,7 @@ def test_sinkhorn_has_a_gradient(double):
         (lambda: markov_blanket_bounds(torch.tensor([3, 0])), "n is 0"),
         (lambda: markov_blanket_bounds(4, "third"), "self_loop is 'third': choose False, True"),
         (lambda: no_loop(torch.ones(2, 3)), "give square maps"),
-        (lambda: sinkhorn(maps(), iterations=0), "iterations is 0: choose at least 1"),
+        (lambda: sinkhorn(maps(), iterations=0), "iterations is 0: choose 1 or more"),
         (lambda: sinkhorn(maps(causal=True)), "the map is causal, and its only doubly stochastic limit"),
     ],
 )

@@ -105,10 +105,10 @@ def test_random_pairs_have_their_share():
     "settings, message",
     [
         (dict(kind="ring", tokens=4), "pattern is 'ring': choose among 'full', 'band'"),
-        (dict(kind="band", tokens=0), "a pattern of 0 tokens"),
-        (dict(kind="band", tokens=4, width=0), "width 0"),
-        (dict(kind="random", tokens=4, share=1.5), "share 1.5 and 0 global tokens: choose"),
-        (dict(kind="band", tokens=4, global_tokens=-1), "and -1 global tokens: choose at least"),
+        (dict(kind="band", tokens=0), "tokens is 0: choose 1 or more"),
+        (dict(kind="band", tokens=4, width=0), "width is 0: choose 1 or more"),
+        (dict(kind="random", tokens=4, share=1.5), "share is 1.5: choose one in"),
+        (dict(kind="band", tokens=4, global_tokens=-1), "global_tokens is -1: choose 0 or more"),
     ],
 )
 def test_bad_patterns_are_named(settings, message):

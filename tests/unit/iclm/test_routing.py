@@ -249,9 +249,9 @@ def test_summed_over_tokens_the_softmin_is_a_hard_choice(double):
     [
         (
             lambda: VectorQuantizer(0, 3),
-            "a router of 0 modules and width 3 routes nothing: choose counts, 1 or more",
+            "num_modules is 0: choose 1 or more, a whole number",
         ),
-        (lambda: KMeansRouter(2, 0), "a router of 2 modules and width 0"),
+        (lambda: KMeansRouter(2, 0), "dim is 0: choose 1 or more"),
         (lambda: VectorQuantizer(2, 3, nu_on="both"), "nu_on is 'both': choose 'codebook'"),
         (lambda: VectorQuantizer(2, 3, init="zero"), "init is 'zero': choose 'uniform' or 'data'"),
         (lambda: DistanceWeightingRouter(2, 3, temperature=0), "temperature is 0: choose a positive one"),

@@ -201,7 +201,7 @@ def test_samplers_that_cannot_be_are_refused():
         sci.StructureBalancedBatches(["a", "a", "b"], ["x", "x", "y"], 1, 1, 1)
     with pytest.raises(ValueError, match="24 random rows do not fit data of 23 rows: choose fewer"):
         batches(random_rows=24)
-    with pytest.raises(ValueError, match="the window is 0: sort at least 1 batch at a time"):
+    with pytest.raises(ValueError, match="window is 0: choose 1 or more, a whole number"):
         batches(window=0)
     with pytest.raises(ValueError):
         sci.StructureBalancedBatches(["a"], ["x", "y"], 1, 0, 1)
