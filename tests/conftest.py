@@ -1,5 +1,6 @@
 """Every test: seeded, one thread, no network, and nothing written into the checkout."""
 
+import functools
 import gc
 import os
 import random
@@ -76,12 +77,25 @@ def no_waiting_for_the_disk():
         yield
 
 
+@functools.cache
+def _freeze():
+    gc.collect()
+    gc.freeze()
+
+
+def freeze_once():
+    """Spares the garbage collector the million objects of torch, since the Trainer calls it after every run.
+
+    Noted here: gc.get_freeze_count() counts them, which takes a tenth of a second.
+    """
+    if "transformers.trainer" in sys.modules:
+        _freeze()
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     """The same random numbers whatever ran before; torch only where the test has loaded it."""
-    if "transformers.trainer" in sys.modules and not gc.get_freeze_count():
-        gc.collect()  # the Trainer does after every run, and torch alone is a million objects
-        gc.freeze()
+    freeze_once()
     random.seed(0)
     numpy.random.seed(0)
     if torch := sys.modules.get("torch"):
