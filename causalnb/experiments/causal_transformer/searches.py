@@ -24,13 +24,24 @@ def stored(id: str, arm: str) -> list:
     return found
 
 
+def mean(found: list) -> float:
+    """The mean of (result, value); LabError for a value that is no number, as after a run that diverged."""
+    for result, value in found:
+        if value is None:
+            raise LabError(
+                f"{result.experiment} {result.arm} seed {result.seed} measured no number: look at its "
+                "history, and run it again or take it out of the search."
+            )
+    return fmean(value for _, value in found)
+
+
 def best(arms, *ids: str) -> str:
     """The first of the arms with the highest mean of validation and challenge accuracy in these searches."""
 
     def score(arm: str) -> float:
         some = [result for id in ids for result in stored(id, arm)]
         cells = ("validation", "challenge")
-        return fmean(result.value(cell, "accuracy") for result in some for cell in cells)
+        return mean([(result, result.value(cell, "accuracy")) for result in some for cell in cells])
 
     return max(arms, key=score)
 
@@ -42,7 +53,7 @@ def rounded(nats: float) -> float:
 
 def final_entropy(id: str, arm: str) -> float:
     """The entropy of an arm's maps at the end of training, on validation pairs."""
-    return rounded(fmean(result.history[-1]["entropy"] for result in stored(id, arm)))
+    return rounded(mean([(result, result.history[-1]["entropy"]) for result in stored(id, arm)]))
 
 
 def computed() -> dict:
@@ -57,7 +68,7 @@ def computed() -> dict:
     for name, search in zip(grid.OVERLAP, searches, strict=True):
         held = stored(f"search.{name}", f"loss_{used[name]['loss']}")
         entropies[name] = {
-            "search": rounded(fmean(result.value("challenge", "entropy") for result in held)),
+            "search": rounded(mean([(result, result.value("challenge", "entropy")) for result in held])),
             **{part: final_entropy(f"overlap.{name}.{part}", "loss") for part in grid.MINORITIES},
         }
         compared[name] = best(grid.RATE_TRIES, search)

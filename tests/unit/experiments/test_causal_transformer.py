@@ -3,6 +3,7 @@
 import json
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -389,6 +390,15 @@ def test_a_result_of_other_settings_chooses_nothing(monkeypatch):
     monkeypatch.setattr(registry, "config", lambda *_: now)
     with pytest.raises(LabError, match="search.nli bow_0 seed 0 has other settings now: run it first"):
         searches.stored("search.nli", "bow_0")
+
+
+def test_a_run_that_measured_no_number_chooses_nothing(monkeypatch):
+    monkeypatch.delenv("CAUSALNB_RESULTS")
+    held = results.read("causal_transformer.search.nli", "bow_0", 0, "laptop")
+    rows = [[*place, None if place == ["challenge", "accuracy"] else value] for *place, value in held.rows]
+    monkeypatch.setattr(results, "read", lambda *_: replace(held, rows=rows))
+    with pytest.raises(LabError, match="search.nli bow_0 seed 0 measured no number: look at its history"):
+        searches.best(["bow_0"], "search.nli")
 
 
 @pytest.mark.parametrize("task", grid.OVERLAP)

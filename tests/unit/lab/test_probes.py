@@ -292,6 +292,16 @@ def test_a_probe_of_another_arm_is_refused(line, traced):
         ({"a": [1.0, {"b": "x"}]}, {"a": [1.0, {"b": "y"}]}, "a[1].b: x stored, y now"),
         ({"a": 1}, {}, "a: 1 stored, nothing now"),
         ({"a": True}, {"a": 1.0}, None),
+        # scores follow the steps: less exactly where the steps' last digits are another processor's
+        ({"steps": [1.0], "a": 1.0, "b": 2.0}, {"steps": [1.0], "a": 1.0 + 1e-7, "b": 2.001}, None),
+        ({"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 2.001}, "b: 2 stored, 2.001 now"),
+        ({"steps": [1.0], "a": 1.0}, {"steps": [1.0001], "a": 1.0 + 1e-7}, "steps[0]: 1 stored, 1.0001 now"),
+        # a share of 12 rows: tipped by another processor's last digits, or by other code
+        ({"a": 2.3, "b": 4 / 12}, {"a": 2.3 + 1e-7, "b": 5 / 12}, None),
+        ({"a": 2.3, "b": 0.3333333}, {"a": 2.3, "b": 5 / 12}, "b: 0.3333333 stored, 0.41666667 now"),
+        ({"a": 2.3, "b": 4 / 12}, {"a": 2.3 + 1e-7, "b": 6 / 12}, "b: 0.33333333 stored, 0.5 now"),
+        ({"a": 2.3, "b": 0.33}, {"a": 2.3 + 1e-7, "b": 0.41}, "b: 0.33 stored, 0.41 now"),
+        ({"a": 2.3, "b": [0.5] * 3}, {"a": 2.3 + 1e-7, "b": [0.375] * 3}, "b[0]: 0.5 stored, 0.375 now"),
     ],
 )
 def test_difference(stored, found, words):
