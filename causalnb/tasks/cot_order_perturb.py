@@ -61,9 +61,13 @@ GRAPH = {
     for name, text in FORMULAS.items()
 }  # effect -> causes
 MODES = ("normal", "DFS", "LR", "OF", "RE", "R1", "R2", "R3", "no_cot")
-ENCODINGS = ("text", "compact")
+ENCODINGS = ("text", "compact", "formulas")
 SCOPES = ("result", "line")
 WORDS = (*VARIABLES, "Answer")  # of the compact encoding, beside NUMBERS
+SPACED = {name: " ".join(re.findall(r"[\w.]+|\S", text)) for name, text in FORMULAS.items()}
+FORMULA_WORDS = tuple(  # of the encoding with formulas, beside those
+    dict.fromkeys(word for text in ("=", *SPACED.values()) for word in text.split() if word not in WORDS)
+)
 NUMBERS = range(-40, 153)  # every value of every variable
 
 
@@ -151,9 +155,10 @@ def violations(names: tuple[str, ...]) -> int:
 
 def _pieces(found: dict[str, int], mode: str, encoding: str) -> tuple[list, list]:
     """Prompt and response as (variable, text before its result, result, text after it)."""
-    if encoding == "compact":
+    if encoding != "text":
+        rules = {name: f"= {SPACED[name]} = " if encoding == "formulas" else "" for name in STEPS}
         prompt = [(name, f"{name} ", found[name], " ") for name in SOURCES]
-        rest = [(name, f"{name} ", found[name], " ") for name in order(mode)]
+        rest = [(name, f"{name} {rules[name]}", found[name], " ") for name in order(mode)]
         return prompt, [*rest, (None, "Answer ", found[TARGET], " ")]
     prompt = [
         (  # type: ignore[list-item]
@@ -176,6 +181,7 @@ def _pieces(found: dict[str, int], mode: str, encoding: str) -> tuple[list, list
 def render(zorin: int, vortex: int, mode: str = "normal", encoding: str = "text") -> tuple[str, str]:
     """(prompt, response): the printed text, or compact, a word a name and a number: "Zorin 80 Vortex 79".
 
+    With formulas each step of the compact text has its rule, as printed: "Echo = ( Pulse - Flux ) * 0.8 = 5".
     The last thing is the answer: a line "Answer: 70", or the words "Answer 70". DataError as values, order.
     """
     _one_of("encoding", encoding, ENCODINGS)
@@ -215,14 +221,14 @@ def graph(zorin: int, vortex: int, encoding: str = "text") -> dict[str, list[str
 
 
 def read_answer(response: str) -> int | None:
-    """The number after the last "Answer" of a response, of either encoding; None if there is none."""
+    """The number after the last "Answer" of a response, of any encoding; None if there is none."""
     found = re.findall(r"\bAnswer:? *(-?\d+)(?![\d.]*\d)", response)
     return int(found[-1]) if found else None
 
 
 def read_steps(response: str) -> dict[str, int]:
-    """The value a response of either encoding gives each step, the first one where it gives several."""
-    lines = re.findall(r"^(\w+) = .* = (-?\d+)$", response, re.M) or re.findall(
+    """The value a response of any encoding gives each step, the first one where it gives several."""
+    lines = re.findall(r"\b(\w+) = [^=\n]* = (-?\d+)(?= |$)", response, re.M) or re.findall(
         r"\b(\w+) (-?\d+)\b", response
     )
     found: dict[str, int] = {}

@@ -38,6 +38,10 @@ VOCABULARY = {
         )
     )
 }
+FORMULAS = VOCABULARY | {  # of chains whose steps have their rules
+    word: len(VOCABULARY) + i
+    for i, word in enumerate(w for w in cot_order_perturb.FORMULA_WORDS if w not in VOCABULARY)
+}
 NUMBER_IDS = {number: VOCABULARY[str(number)] for number in NUMBERS}  # for embeddings that know their order
 
 
@@ -53,7 +57,12 @@ def tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
     )
 
 
-def encode(prompt: str, response: str | None = None) -> dict[str, list[int]]:
+def vocabulary(encoding: str = "compact") -> dict[str, int]:
+    """{word: id} of an encoding: VOCABULARY, with "formulas" their words after it."""
+    return FORMULAS if encoding == "formulas" else VOCABULARY
+
+
+def encode(prompt: str, response: str | None = None, encoding: str = "compact") -> dict[str, list[int]]:
     """Token ids of `prompt <sep>`, and with a response of `prompt <sep> response <eos>`; all lists (T,).
 
     input_ids; prompt_mask, 1 up to and with <sep>; labels (with a response only), -100 on the prompt.
@@ -61,14 +70,15 @@ def encode(prompt: str, response: str | None = None) -> dict[str, list[int]]:
     """
     asked = [*prompt.split(), "<sep>"]
     told = [] if response is None else [*response.split(), "<eos>"]
+    known = vocabulary(encoding)
     for word in asked + told:
-        if word not in VOCABULARY:
+        if word not in known:
             raise DataError(
                 f"Unknown word {word!r} in {prompt[:60]!r}: the vocabulary has the words of the "
                 f"compact encodings and whole numbers from {NUMBERS[0]} to {NUMBERS[-1]}."
             )
     encoded = {
-        "input_ids": [VOCABULARY[word] for word in asked + told],
+        "input_ids": [known[word] for word in asked + told],
         "prompt_mask": [1] * len(asked) + [0] * len(told),
     }
     if response is not None:

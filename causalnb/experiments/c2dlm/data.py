@@ -60,10 +60,11 @@ def guided(row: dict, mask, config: dict) -> dict:
     return {**row, "supervision": mask}
 
 
-def cot_ranks(mode: str) -> list[int]:
+def cot_ranks(mode: str, rules: dict[str, str] | None = None) -> list[int]:
     """Rank of every token of a compact row: a step's name and number after its causes', the answer last.
 
-    Depth in the graph, and the order of the formulas among steps of one depth; 0 for the prompt.
+    Depth in the graph, and the order of the formulas among steps of one depth; 0 for the prompt. With rules,
+    {step: what stands between the two}, a step's words have the rank of its name.
     """
     import networkx as nx
 
@@ -72,25 +73,35 @@ def cot_ranks(mode: str) -> list[int]:
     graph = nx.DiGraph((cause, effect) for effect, causes in cot.GRAPH.items() for cause in causes)
     known = list(nx.lexicographical_topological_sort(graph, key=cot.VARIABLES.index))
     place = {name: number for number, name in enumerate(known, 1)}
-    steps = [rank for name in cot.order(mode) for rank in (2 * place[name], 2 * place[name] + 1)]
+    between = {name: len(f"= {rule} =".split()) for name, rule in (rules or {}).items()}
+    steps = [
+        rank
+        for name in cot.order(mode)
+        for rank in (*[2 * place[name]] * (1 + between.get(name, 0)), 2 * place[name] + 1)
+    ]
     last = 2 * len(known) + 2
     return [0] * (2 * len(cot.SOURCES) + 1) + steps + [last, last + 1, last + 2]
 
 
 def cot_rows(pairs, mode: str, config: dict, seed: int) -> list[dict]:
-    """Rows of COT-OrderPerturb, compact, in the order of a mode; pairs are (Zorin, Vortex)."""
+    """Rows of COT-OrderPerturb in an encoding, compact by default, in the order of a mode.
+
+    pairs are (Zorin, Vortex).
+    """
     from causalnb.tasks import cot_order_perturb as cot
 
     rows, places, steps = [], {}, cot.steps(mode)
     edges = {effect: causes for effect, causes in cot.GRAPH.items() if effect in steps}
+    encoding = config.get("encoding", "compact")
+    ranks = cot_ranks(mode, cot.SPACED if encoding == "formulas" else None)
     if edges and config["graph"] != "none":
         graph, options = concept_graph(edges, config, seed, steps)
     for zorin, vortex in pairs:
-        prompt, response = cot.render(zorin, vortex, mode, "compact")
-        row = {**words.encode(prompt, response), "values": cot.values(zorin, vortex)}
-        row["rank"] = cot_ranks(mode)
+        prompt, response = cot.render(zorin, vortex, mode, encoding)
+        row = {**words.encode(prompt, response, encoding), "values": cot.values(zorin, vortex)}
+        row["rank"] = ranks
         if edges and config["graph"] != "none":
-            spans = cot.spans(zorin, vortex, mode, "compact", config["scope"])
+            spans = cot.spans(zorin, vortex, mode, encoding, config["scope"])
             key = tuple(spans.values())  # the same mask wherever the numbers are as long
             if key not in places:
                 places[key] = masked_by(graph, prompt, response, spans, **options)

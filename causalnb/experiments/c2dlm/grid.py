@@ -75,6 +75,7 @@ class CotSettings(Settings):
 
     task: str = "cot"
     mode: str = "normal"
+    encoding: str = "compact"
     scope: str = "result"
     alpha: float = 3.0
     lam: float = 100.0
@@ -213,6 +214,12 @@ def arms(*names: str) -> dict[str, dict]:
         "c2dlm": {"graph": "causal"},
         "c2dlm_alpha30": {"graph": "causal", "alpha": 30.0},
         "c2dlm_alpha30_gamma3": {"graph": "causal", "alpha": 30.0, "gamma": 3.0},
+        "c2dlm_gamma0_3": {"graph": "causal", "gamma": 0.3},
+        "c2dlm_gamma1": {"graph": "causal", "gamma": 1.0},
+        "c2dlm_gamma3": {"graph": "causal", "gamma": 3.0},
+        "c2dlm_lr3": {"graph": "causal", "learning_rate": 3e-3},
+        "diffusion_lr3": {"learning_rate": 3e-3},
+        "autoregressive_lr3": {"model": "autoregressive", "learning_rate": 3e-3},
         "c2dlm_last": {"graph": "causal", "guided_layers": [Settings.layers - 1]},
         "c2dlm_last_alpha30": {"graph": "causal", "guided_layers": [Settings.layers - 1], "alpha": 30.0},
         "no_v": {"graph": "causal", "norm_index": "none"},
@@ -439,6 +446,7 @@ SCRATCH = {"pretrained": False, "base": {}, "learning_rate": 1e-3, "split_seed":
 
 
 TRIED = ("autoregressive", "diffusion", "c2dlm")
+RATES = ("autoregressive_lr3", "diffusion_lr3")
 SHARP = (  # among many keys three times the mean is little; below the last layer rules have to be read
     "c2dlm_alpha30",
     "c2dlm_alpha30_gamma3",
@@ -452,6 +460,11 @@ def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
     known = arms(
         *GUIDED,
         *SHARP,
+        *RATES,
+        "c2dlm_lr3",
+        "c2dlm_gamma0_3",
+        "c2dlm_gamma1",
+        "c2dlm_gamma3",
         "no_v",
         "isolated",
         "enforced",
@@ -477,6 +490,7 @@ add(
     "sudoku",
     curve_arms(
         *((name, 200, steps) for name in TRIED for steps in (2000, 4000)),
+        *((name, 200, 2000) for name in (*RATES, "c2dlm_gamma1", "c2dlm_gamma3")),
         *((name, 200, 8000) for name in ("diffusion", "c2dlm")),
         *(("diffusion", 50, steps) for steps in (2000, 4000, 8000)),
         *((name, rows, 4000) for name in ("diffusion", "c2dlm") for rows in (500, 1000)),
@@ -494,7 +508,8 @@ add(
     "Learning curves of chains of thought from random weights, on another draw of inputs",
     "cot",
     curve_arms(
-        ("diffusion", 2000, 3000),
+        *((name, 2000, 3000) for name in ("diffusion", "c2dlm", *RATES)),
+        *((name, 2000, 3000) for name in ("c2dlm_lr3", "c2dlm_gamma0_3", "c2dlm_gamma3")),
         *((name, 2000, 6000) for name in (*TRIED, "enforced")),
         ("diffusion", 2000, 12_000),
         ("diffusion_base", 2000, 6000),
@@ -505,6 +520,16 @@ add(
     800,
     **SCRATCH,
 )
+FORMULAS = {"encoding": "formulas", "gen_length": 167, "block_length": 167, "decode_steps": 167}
+add(
+    "c2dlm.curves.formulas",
+    "Learning curves of chains of thought whose steps have their rules, on another draw of inputs",
+    "cot",
+    curve_arms(*((name, 2000, 3000) for name in TRIED)),
+    1,
+    2400,
+    **{**SCRATCH, **FORMULAS, "validation_rows": 50, "batch": 16},
+)
 add(
     "c2dlm.curves.stg",
     "Learning curves of the spurious token game from random weights, on another shift",
@@ -512,8 +537,9 @@ add(
     curve_arms(
         *(
             (name, 1600, 1000)
-            for name in (*TRIED, "placebo", "isolated", "enforced", "half_enforced", "swapped")
+            for name in (*TRIED, "placebo", "isolated", "enforced", "half_enforced", "swapped", *RATES)
         ),
+        *((name, 1600, 1000) for name in ("c2dlm_gamma1", "c2dlm_gamma3")),
         *((name, 1600, 2000) for name in ("diffusion", "half_enforced")),
         ("diffusion_base", 1600, 1000),
         ("swapped", 1600, 4000),
@@ -564,15 +590,15 @@ add(
 # Trained to competence, on the draws that are tested once: from random weights, for as many steps as the
 # curves say. What learns from few rows is stopped where its own curve is highest.
 LONG = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
-for rows, steps, seeds in ((50, 4000, 3), (200, 8000, 5), (500, 4000, 3), (1000, 4000, 3), (5000, 4000, 5)):
-    early = {"autoregressive": {"model": "autoregressive", "steps": 2000}}
+FEW = {"autoregressive": {"model": "autoregressive", "steps": 2000}}
+MORE = {200: arms("placebo") | FEW, 5000: arms("autoregressive", "placebo", "no_v", "enforced")}
+for rows, steps in ((50, 4000), (200, 8000), (500, 4000), (5000, 4000)):
     add(
         f"c2dlm.long.sudoku_n{rows}",
         f"4x4 Sudoku with {rows} training puzzles, trained to competence",
         "sudoku",
-        arms("diffusion", "c2dlm", "placebo")
-        | ({200: early, 5000: arms("autoregressive", "no_v", "enforced")}.get(rows, {})),
-        seeds,
+        arms("diffusion", "c2dlm") | MORE.get(rows, {}),
+        3,
         steps / 8,
         train_rows=rows,
         steps=steps,
@@ -607,13 +633,13 @@ add(
     "cot",
     {
         f"{name}_{mode}": {**changes, "mode": mode, **(NO_COT if mode == "no_cot" else {})}
-        for name, changes in {"autoregressive": EARLY, "diffusion": {}}.items()
+        for name, changes in arms("autoregressive", "diffusion").items()
         for mode in MODES
-        if mode != "normal"
+        if (name, mode) != ("autoregressive", "normal")  # as in c2dlm.long.cot
     },
     3,
-    700,
-    steps=6000,
+    350,
+    steps=3000,
     evaluate_every=AT_THE_END,
     **LONG,
 )
@@ -639,6 +665,38 @@ for size, (more, others, seeds) in LONG_STG.items():
         seeds,
         more["steps"] / 11,
         **{**more, **LONG, "evaluate_every": more["steps"] // 20},
+    )
+
+# C2DLM without one of its parts, and other alphas; its default on STG_L is in c2dlm.long.stg_l.
+PARTS = {"no_schedule": {"gamma_schedule": False}, "query_norm": {"norm_index": "query_as_printed"}}
+OTHER_ALPHAS = {f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4)}  # 5 is the default
+WATCHED = {"watched": 100}
+for task, guided, others, seeds, more in (
+    (
+        "sudoku",
+        PARTS | OTHER_ALPHAS,
+        arms("diffusion", "c2dlm", "no_v"),
+        3,
+        {"train_rows": 200, "steps": 2000},
+    ),
+    ("stg", PARTS | OTHER_ALPHAS, {}, 5, {**SIZES["L"], "steps": 1000, "maps": False}),
+    (
+        "cot",
+        {"no_schedule": PARTS["no_schedule"]},
+        {name: {**changes, **WATCHED} for name, changes in arms("diffusion", "c2dlm").items()} | arms("no_v"),
+        3,
+        {"steps": 3000},
+    ),
+):
+    add(
+        f"c2dlm.parts.{task}",
+        f"C2DLM without one of its parts, trained to competence: {task}",
+        task,
+        others | {name: {"graph": "causal", **changes} for name, changes in guided.items()},
+        seeds,
+        more["steps"] / 8,
+        NOTEBOOKS["reasoning"],
+        **{**more, **LONG, "evaluate_every": AT_THE_END},
     )
 
 # Where guidance pays: the strength of the spurious cue, the number of rows, and what the model is told.

@@ -27,7 +27,7 @@ def small_llama(config: dict):
 
     model = LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(words.VOCABULARY),
+            vocab_size=len(words.vocabulary(config.get("encoding", "compact"))),
             hidden_size=config["hidden_size"],
             intermediate_size=4 * config["hidden_size"],
             num_hidden_layers=config["layers"],
@@ -142,7 +142,7 @@ def decode(
 
     from causalnb.c2dlm import MaskedDiffusionModel, sample
 
-    names, found = list(words.VOCABULARY), [[] for _ in rows]
+    names, found = list(words.vocabulary(config.get("encoding", "compact"))), [[] for _ in rows]
     model.eval()
     prompts = [row["input_ids"][: sum(row["prompt_mask"])] for row in rows]
     by_length = sorted(range(len(rows)), key=lambda i: len(prompts[i]))

@@ -63,6 +63,26 @@ def test_ranks_put_causes_first_in_every_order(mode):
     assert row["rank"][-1] == max(row["rank"]) and "supervision" not in row
 
 
+@pytest.mark.parametrize("graph", ["none", "causal"])
+def test_rules_stand_between_a_steps_name_and_its_number(graph):
+    changes = {"graph": graph, "encoding": "formulas"}
+    (row,) = c2dlm_tasks.cot_rows([(3, 50)], "RE", CONFIG | changes, 0)
+    known = list(words.vocabulary("formulas"))
+    said, values = [known[i] for i in row["input_ids"]], cot.values(3, 50)
+    assert " ".join(said) == f"Zorin 3 Vortex 50 <sep> {cot.render(3, 50, 'RE', 'formulas')[1]} <eos>"
+    begins = {said[at - 1]: at - 1 for at, word in enumerate(said) if word == "=" and said[at - 1] in values}
+    place = {name: at + len(cot.SPACED[name].split()) + 3 for name, at in begins.items()}
+    assert len(row["rank"]) == len(said) and [*place] == list(cot.order("RE"))
+    assert all(said[at] == str(values[name]) for name, at in place.items())
+    for effect, causes in cot.GRAPH.items():
+        start, end = begins[effect], place[effect]
+        assert len({*row["rank"][start:end]}) == 1 and row["rank"][end] == row["rank"][start] + 1
+        assert all(row["rank"][place[cause]] < row["rank"][start] for cause in causes if cause in place)
+        if graph == "causal":
+            mask, asked = row["supervision"].dense(), {"Zorin": 1, "Vortex": 3} | place
+            assert (mask[end] == 1).nonzero()[:, 0].tolist() == sorted(asked[cause] for cause in causes)
+
+
 def test_scores_of_chains():
     rows = c2dlm_tasks.cot_rows([(80, 79), (0, 0)], "normal", {**CONFIG, "graph": "none"}, 0)
     answers = [cot.render(*pair, "normal", "compact")[1].split() for pair in ((80, 79), (0, 0))]

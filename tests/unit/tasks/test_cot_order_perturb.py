@@ -112,6 +112,10 @@ def test_every_rendering_says_the_values(zorin, vortex, mode, encoding):
     if encoding == "compact":
         n = len(words.encode(prompt, response)["input_ids"])
         assert n == (8 if mode == "no_cot" else 34)
+    if encoding == "formulas":
+        row = words.encode(prompt, response, encoding)
+        assert len(row["input_ids"]) == (8 if mode == "no_cot" else 172)
+        assert all(f"{name} = {cot.SPACED[name]} = {values[name]} " in response for name in cot.order(mode))
 
 
 @given(source, source, mode, encoding, st.sampled_from(cot.SCOPES))

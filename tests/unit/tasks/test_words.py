@@ -41,6 +41,12 @@ def test_the_vocabulary():
     assert [*words.VOCABULARY][:6] == [*words.SPECIALS.values()]
     assert words.NUMBER_IDS[-40] == 6 and words.NUMBER_IDS[152] == 6 + 192
     assert not any(" " in word for word in words.VOCABULARY)
+    more = words.vocabulary("formulas")
+    assert list(more.values()) == list(range(len(more))) and len(more) > len(words.VOCABULARY)
+    assert words.vocabulary() == words.VOCABULARY == {word: more[word] for word in words.VOCABULARY}
+    with pytest.raises(DataError, match="Unknown word '1.1'"):
+        words.encode("Zorin 1", "1.1")
+    assert words.encode("Zorin 1", "1.1", "formulas")["input_ids"][-2] == more["1.1"]
 
 
 @pytest.mark.parametrize(
