@@ -591,7 +591,7 @@ add(
 # curves say. What learns from few rows is stopped where its own curve is highest.
 LONG = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
 FEW = {"autoregressive": {"model": "autoregressive", "steps": 2000}}
-MORE = {200: arms("placebo") | FEW, 5000: arms("autoregressive", "placebo", "no_v", "enforced")}
+MORE = {200: arms("placebo") | FEW, 5000: arms("autoregressive", "placebo")}
 for rows, steps in ((50, 4000), (200, 8000), (500, 4000), (5000, 4000)):
     add(
         f"c2dlm.long.sudoku_n{rows}",
@@ -607,26 +607,17 @@ for rows, steps in ((50, 4000), (200, 8000), (500, 4000), (5000, 4000)):
     )
 EARLY = {"model": "autoregressive", "steps": 3000}  # its development curve falls from there on
 ranked = {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()}
-for id, title, wanted, seeds in (
-    ("cot", "Chains of thought in causal order", arms("placebo") | {"autoregressive": EARLY} | ranked, 3),
-    (
-        "cot_controls",
-        "Noise in the order of the graph, the graph enforced, and C2DLM without values",
-        arms("no_v", "enforced", "ordered", "c2dlm_ordered"),
-        2,
-    ),
-):
-    add(
-        f"c2dlm.long.{id}",
-        f"{title}, trained to competence",
-        "cot",
-        wanted,
-        seeds,
-        830,
-        steps=6000,
-        evaluate_every=300,
-        **LONG,
-    )
+add(
+    "c2dlm.long.cot",
+    "Chains of thought in causal order, trained to competence",
+    "cot",
+    arms("placebo") | {"autoregressive": EARLY} | ranked,
+    3,
+    830,
+    steps=6000,
+    evaluate_every=300,
+    **LONG,
+)
 add(
     "c2dlm.long.order",
     "Chains of thought in other orders, and none, trained to competence",
@@ -635,7 +626,7 @@ add(
         f"{name}_{mode}": {**changes, "mode": mode, **(NO_COT if mode == "no_cot" else {})}
         for name, changes in arms("autoregressive", "diffusion").items()
         for mode in MODES
-        if (name, mode) != ("autoregressive", "normal")  # as in c2dlm.long.cot
+        if mode != "normal"  # which is in c2dlm.long.cot, and in c2dlm.parts.cot
     },
     3,
     350,
@@ -667,10 +658,10 @@ for size, (more, others, seeds) in LONG_STG.items():
         **{**more, **LONG, "evaluate_every": more["steps"] // 20},
     )
 
-# C2DLM without one of its parts, and other alphas; its default on STG_L is in c2dlm.long.stg_l.
+# C2DLM without one of its parts, other alphas, and the graph used otherwise; its default on STG_L is in
+# c2dlm.long.stg_l.
 PARTS = {"no_schedule": {"gamma_schedule": False}, "query_norm": {"norm_index": "query_as_printed"}}
 OTHER_ALPHAS = {f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4)}  # 5 is the default
-WATCHED = {"watched": 100}
 for task, guided, others, seeds, more in (
     (
         "sudoku",
@@ -683,7 +674,8 @@ for task, guided, others, seeds, more in (
     (
         "cot",
         {"no_schedule": PARTS["no_schedule"]},
-        {name: {**changes, **WATCHED} for name, changes in arms("diffusion", "c2dlm").items()} | arms("no_v"),
+        {name: {**changes, "watched": 100} for name, changes in ranked.items()}
+        | arms("no_v", "enforced", "ordered", "c2dlm_ordered"),
         3,
         {"steps": 3000},
     ),
