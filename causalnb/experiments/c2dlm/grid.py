@@ -634,6 +634,18 @@ add(
     evaluate_every=AT_THE_END,
     **LONG,
 )
+add(
+    "c2dlm.long.more",
+    "An autoregressive model on most inputs there are, causes first and effects first",
+    "cot",
+    {f"autoregressive_{mode}": {"model": "autoregressive", "mode": mode} for mode in ("normal", "RE")},
+    3,
+    400,
+    train_rows=9000,
+    steps=3000,
+    evaluate_every=AT_THE_END,
+    **LONG,
+)
 LONG_STG = {  # size -> settings, arms beside plain tuning and C2DLM, seeds
     "S": ({**SIZES["S"], "steps": 500}, ("autoregressive", "enforced"), 3),
     "M": ({**SIZES["M"], "steps": 500}, ("autoregressive", "enforced"), 3),
