@@ -360,7 +360,7 @@ add(
     "c2dlm.stg.l",
     "The spurious token game, size L, from the base: what the ablations are compared with",
     "stg",
-    arms("diffusion", "c2dlm", "no_v"),
+    arms("diffusion", "c2dlm", "no_v", "mutual"),
     5,
     50,
     **SIZES["L"],
