@@ -193,17 +193,15 @@ def difference(stored: dict, found: dict, rtol: float, ignored: Iterable[str] = 
         before, after = one.get(name, "nothing"), two.get(name, "nothing")
         told = f"{name}: {_told(before)} stored, {_told(after)} now"
         if isinstance(before, float) or isinstance(after, float):
-            numbers, follows = (
-                all(isinstance(value, (int, float)) for value in (before, after)),
-                "steps[" not in name,
-            )
+            numbers = all(isinstance(value, (int, float)) for value in (before, after))
+            follows = numbers and "steps[" not in name
             if numbers and math.isclose(before, after, rel_tol=rtol, abs_tol=TINY):
                 rounded |= before != after
                 continue
-            if numbers and follows and math.isclose(before, after, rel_tol=ACROSS):
+            if follows and math.isclose(before, after, rel_tol=ACROSS):
                 further.append(told)
                 continue
-            if numbers and follows and _share(before) and _share(after) and abs(before - after) <= TIP:
+            if follows and _share(before) and _share(after) and abs(before - after) <= TIP:
                 tipped.append(told)
                 continue
         if before != after:
