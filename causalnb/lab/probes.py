@@ -36,7 +36,7 @@ STEPS = 3  # of each training at the real settings
 ROWS = 8  # of each part that is scored after them
 LIBRARIES = ("torch", "transformers")
 RTOL, ACROSS = 1e-5, 1e-3  # with the same versions of the libraries, and across versions and processors
-TIPPED, TIP = 2, 0.13  # shares of a few rows that rounding may tip, and by how much: one row of ROWS
+TIPPED = 2  # shares of a few rows that rounding may tip, by a row each
 TINY = 1e-6  # numbers this near are equal: a difference of logits has the rounding of the logits
 PROFILE = "laptop"  # whose settings are probed: all profiles run the same code
 FIELDS = {
@@ -175,7 +175,7 @@ def difference(stored: dict, found: dict, rtol: float, ignored: Iterable[str] = 
 
     `ignored`: patterns of names that are not compared, by their last part. Where numbers differ in their last
     digits, as on another processor, scores after the steps may differ by ACROSS, and TIPPED shares of a few
-    rows by TIP.
+    rows by one row.
     """
 
     def kept(numbers: dict) -> dict:
@@ -201,7 +201,7 @@ def difference(stored: dict, found: dict, rtol: float, ignored: Iterable[str] = 
             if follows and math.isclose(before, after, rel_tol=ACROSS):
                 further.append(told)
                 continue
-            if follows and _share(before) and _share(after) and abs(before - after) <= TIP:
+            if follows and _a_row_apart(before, after):
                 tipped.append(told)
                 continue
         if before != after:
@@ -209,9 +209,14 @@ def difference(stored: dict, found: dict, rtol: float, ignored: Iterable[str] = 
     return next(iter(further + tipped), None) if not rounded or len(tipped) > TIPPED else None
 
 
-def _share(value: float) -> bool:
-    """Whether a number can be the share of a few rows."""
-    return 0 <= value <= 1 and abs(Fraction(value).limit_denominator(4 * ROWS) - Fraction(value)) < TINY
+def _a_row_apart(*values: float) -> bool:
+    """Whether two numbers can be shares of the same few rows, one of which changed sides."""
+    before, after = (Fraction(value).limit_denominator(4 * ROWS) for value in values)
+    for value, share in zip(values, (before, after), strict=True):
+        if not 0 <= value <= 1 or abs(share - Fraction(value)) >= TINY:
+            return False
+    row = Fraction(1, math.lcm(before.denominator, after.denominator))
+    return abs(before - after) <= min(row, Fraction(1, 4))
 
 
 def _rounded(value):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import causalnb
 from causalnb.errors import LabError
 from causalnb.lab import codebase, records
 from causalnb.lab.codebase import Codebase, Index, tree
@@ -244,6 +245,45 @@ def test_lines_that_did_not_run_are_named_once(shop):
     assert [place.rpartition(" ")[2] for place in missed.values()] == [str(taken)]
     assert code.changed([run], lines, set(missed)) == {}
     assert len(code.statements([run])) == 6  # total, for, +=, if, = -, return
+
+
+def test_checks_that_did_not_run_do_not_count(tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "def build(size, more=None):\n"
+        "    if more is not None:\n"
+        "        check_counts(1, more=more)\n"
+        "    if size > 3:\n"
+        "        check_counts(1, size=draw())\n"
+        "    else:\n"
+        "        check_counts(2, size=size)\n"
+        "    if size:\n"
+        "        size = check_counts(1)\n"
+        "    return size\n",
+        encoding="utf-8",
+    )
+    code = read(tmp_path)
+    build = unit(code, "build")
+    places = code.changed([build], {build.file.resolve(): set()}, set()).values()
+    # not the first `if`; the second has two branches, of which one draws; and one keeps what a check returns
+    assert [int(place.rpartition(" ")[2]) for place in places] == [4, 5, 8, 9, 10]
+
+
+def test_what_is_named_check_does_nothing_but_raise():
+    """So that a new check can be verified by probes that never meet it."""
+    found = 0
+    for file in (Path(causalnb.__file__).parent).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef) or not node.name.startswith("check_"):
+                continue
+            if ast.unparse(node.returns or ast.Constant("")) != "None":
+                continue  # it is called for what it returns
+            stores = [n for n in ast.walk(node) if isinstance(getattr(n, "ctx", None), ast.Store | ast.Del)]
+            assert all(isinstance(n, ast.Name | ast.Tuple) for n in stores), (file, node.name)
+            calls = [n for n in ast.walk(node) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)]
+            assert not calls and any(isinstance(n, ast.Raise) for n in ast.walk(node)), (file, node.name)
+            assert not any(isinstance(n, ast.Global | ast.Nonlocal) for n in ast.walk(node))
+            found += 1
+    assert found >= 6
 
 
 def test_recorded_sees_calls_of_ours_only(monkeypatch):

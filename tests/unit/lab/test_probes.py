@@ -299,7 +299,9 @@ def test_a_probe_of_another_arm_is_refused(line, traced):
         # a share of 12 rows: tipped by another processor's last digits, or by other code
         ({"a": 2.3, "b": 4 / 12}, {"a": 2.3 + 1e-7, "b": 5 / 12}, None),
         ({"a": 2.3, "b": 0.3333333}, {"a": 2.3, "b": 5 / 12}, "b: 0.3333333 stored, 0.41666667 now"),
-        ({"a": 2.3, "b": 4 / 12}, {"a": 2.3 + 1e-7, "b": 6 / 12}, "b: 0.33333333 stored, 0.5 now"),
+        ({"a": 2.3, "b": 0.5}, {"a": 2.3 + 1e-7, "b": 0.75}, None),
+        ({"a": 2.3, "b": 4 / 12}, {"a": 2.3 + 1e-7, "b": 7 / 12}, "b: 0.33333333 stored, 0.58333333 now"),
+        ({"a": 2.3, "b": 0.0}, {"a": 2.3 + 1e-7, "b": 0.5}, "b: 0 stored, 0.5 now"),
         ({"a": 2.3, "b": 0.33}, {"a": 2.3 + 1e-7, "b": 0.41}, "b: 0.33 stored, 0.41 now"),
         ({"a": 2.3, "b": [0.5] * 3}, {"a": 2.3 + 1e-7, "b": [0.375] * 3}, "b[0]: 0.5 stored, 0.375 now"),
     ],
