@@ -17,7 +17,7 @@ def _sweep(path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`: a kill at any moment leaves the old or the new file; OSError if it fails."""
+    """Replace `path` by `data`: a kill at any moment leaves the old or the new file; OSError names it."""
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -26,6 +26,9 @@ def write_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a write on a full disk does not know it
+        raise
     finally:
         temporary.unlink(missing_ok=True)
         _sweep(path)

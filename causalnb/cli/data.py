@@ -14,9 +14,11 @@ def fetch(names: Files = None) -> None:
     """
     from causalnb.tasks import files
 
-    wanted = [name for name in files.REGISTRY if any(name.startswith(prefix) for prefix in names or [""])]
-    if not wanted:
-        raise LabError(f"there is no data file {' or '.join(names)}: see causalnb data verify.")
+    asked = names or []
+    found = {name: [known for known in files.REGISTRY if name and known.startswith(name)] for name in asked}
+    if unknown := [name for name in asked if not found[name]]:
+        raise LabError(f"there is no data file {' or '.join(map(repr, unknown))}: see causalnb data verify.")
+    wanted = [name for name in files.REGISTRY if not asked or any(name in some for some in found.values())]
     with steps(len(wanted)) as step:
         states = files.fetch_all(wanted, lambda done, total, name: step(name, "looked at", 1.0, done=True))
     report_data(

@@ -202,7 +202,9 @@ def test_an_artefact_without_needs_is_not_run():
         (["tables", "--format", "docx"], "docx"),
         (["doctor", "--profile", "big"], "there is no profile 'big'"),
         (["reproduce", "--profile", "big"], "there is no profile 'big'"),
-        (["data", "fetch", "nowhere"], "there is no data file nowhere"),
+        (["data", "fetch", "nowhere"], "there is no data file 'nowhere'"),
+        (["data", "fetch", "scan/", "\x1b[31m"], "there is no data file '\\x1b[31m'"),
+        (["data", "fetch", ""], "there is no data file ''"),
         (["frobnicate"], "frobnicate"),
     ],
 )

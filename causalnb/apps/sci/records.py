@@ -31,7 +31,8 @@ def _as_written(name: str, record: dict):
         good = all(isinstance(value.get(text), str) for text in ("base_model", "dataset", "split"))
     elif good and name == "history":
         measured = ("step", "validation", "test_sample")
-        good = all(isinstance(line.get(part), (int, float)) for line in value for part in measured)
+        good = all(isinstance(line, dict) for line in value)
+        good = good and all(isinstance(line.get(part), (int, float)) for line in value for part in measured)
         good = good and bool(value or not record["finished"])
     if not good:
         raise ValueError(f"{name} is not as a training leaves it")

@@ -360,7 +360,7 @@ add(
     "c2dlm.stg.l",
     "The spurious token game, size L, from the base: what the ablations are compared with",
     "stg",
-    arms("diffusion", "c2dlm", "no_v", "mutual"),
+    arms("diffusion", "c2dlm", "no_v"),
     5,
     50,
     **SIZES["L"],
@@ -678,7 +678,7 @@ for task, guided, others, seeds, more in (
     (
         "sudoku",
         PARTS | OTHER_ALPHAS,
-        arms("diffusion", "c2dlm", "no_v"),
+        arms("diffusion", "c2dlm", "no_v", "mutual"),
         3,
         {"train_rows": 200, "steps": 2000},
     ),

@@ -289,7 +289,9 @@ def test_another_training_in_the_folder_is_refused(trained, tmp_path):
     for place in (tmp_path, tmp_path / "notes.txt"):
         with pytest.raises(LabError, match="holds something else"):
             train_sci(SHORT, place)
-    for text in ("{", '{"schema": 9}', '{"schema": 1}', "[]"):
+    kept = json.loads((trained[0] / "training.json").read_text(encoding="utf-8"))
+    broken = json.dumps(kept | {"history": ["x"]})
+    for text in ("{", '{"schema": 9}', '{"schema": 1}', "[]", broken):
         (tmp_path / "training.json").write_text(text, encoding="utf-8")
         with pytest.raises(LabError, match="training.json cannot be read .*: choose another --output"):
             train_sci(SHORT, tmp_path)

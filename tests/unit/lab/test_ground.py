@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -305,6 +306,17 @@ def test_what_a_kill_left_is_swept_by_the_next_write(tmp_path, write):
     write(tmp_path / "x[1].json", b"new")
     assert {*tmp_path.iterdir()} == {tmp_path / "x[1].json", *others}
     assert (tmp_path / "x[1].json").read_bytes() == b"new"
+
+
+def test_a_write_that_fails_names_its_file(tmp_path, monkeypatch):
+    def full(file):
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(os, "fsync", full)  # which, as write, knows a number and no name
+    (tmp_path / "x").write_bytes(b"old")
+    with pytest.raises(OSError, match=re.escape(f"File too large: '{tmp_path / 'x'}'")):
+        writing.write_whole(tmp_path / "x", b"new")
+    assert (tmp_path / "x").read_bytes() == b"old" and len([*tmp_path.iterdir()]) == 1
 
 
 def test_a_kill_during_a_write_leaves_a_whole_file(tmp_path):
