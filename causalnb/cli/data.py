@@ -14,11 +14,12 @@ def fetch(names: Files = None) -> None:
     """
     from causalnb.tasks import files
 
-    asked = names or []
-    found = {name: [known for known in files.REGISTRY if name and known.startswith(name)] for name in asked}
-    if unknown := [name for name in asked if not found[name]]:
+    known = list(files.REGISTRY)
+    if unknown := [
+        name for name in names or () if not name or not any(one.startswith(name) for one in known)
+    ]:
         raise LabError(f"there is no data file {' or '.join(map(repr, unknown))}: see causalnb data verify.")
-    wanted = [name for name in files.REGISTRY if not asked or any(name in some for some in found.values())]
+    wanted = [name for name in known if name.startswith(tuple(names or [""]))]
     with steps(len(wanted)) as step:
         states = files.fetch_all(wanted, lambda done, total, name: step(name, "looked at", 1.0, done=True))
     report_data(

@@ -188,7 +188,7 @@ def difference(stored: dict, found: dict, rtol: float, ignored: Iterable[str] = 
 
     one, two = kept(stored), kept(found)
     # where another processor's last digits differ, what follows the steps differs more, and near ties tip
-    rounded, further, tipped = False, [], []
+    rounded, apart, tipped = False, [], 0
     for name in [*one, *(name for name in two if name not in one)]:
         before, after = one.get(name, "nothing"), two.get(name, "nothing")
         told = f"{name}: {_told(before)} stored, {_told(after)} now"
@@ -198,15 +198,14 @@ def difference(stored: dict, found: dict, rtol: float, ignored: Iterable[str] = 
             if numbers and math.isclose(before, after, rel_tol=rtol, abs_tol=TINY):
                 rounded |= before != after
                 continue
-            if follows and math.isclose(before, after, rel_tol=ACROSS):
-                further.append(told)
-                continue
-            if follows and _a_row_apart(before, after):
-                tipped.append(told)
+            near = follows and math.isclose(before, after, rel_tol=ACROSS)
+            if near or follows and _a_row_apart(before, after):
+                apart.append(told)
+                tipped += not near
                 continue
         if before != after:
             return told
-    return next(iter(further + tipped), None) if not rounded or len(tipped) > TIPPED else None
+    return None if rounded and tipped <= TIPPED else next(iter(apart), None)
 
 
 def _a_row_apart(*values: float) -> bool:

@@ -579,7 +579,6 @@ add(
             (name, 20_000, 4000)
             for name in (*TRIED, *SHARP, "placebo", "isolated", "enforced", "half_enforced")
         ),
-        *((name, 100_000, 16_000) for name in ("autoregressive", "diffusion", "c2dlm_alpha30")),
     ),
     1,
     600,
