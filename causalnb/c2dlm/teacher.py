@@ -253,9 +253,9 @@ def annotate(
 ) -> list[Annotation]:
     """One annotation for each (question, answer), in order.
 
-    A teacher that fails or answers nonsense is asked `retries` times more, after wait, 2 wait, ... seconds;
-    then the item is recorded as failed and the rest goes on. Raises ValueError for retries that are no count
-    and a wait that is no time.
+    A teacher that fails, answers nonsense or graphs another text is asked `retries` times more, after wait,
+    2 wait, ... seconds; then the item is recorded as failed and the rest goes on. Raises ValueError for
+    retries that are no count and a wait that is no time.
     """
     check_counts(0, retries=retries)
     check_finite(wait=wait)
@@ -266,12 +266,14 @@ def annotate(
             try:
                 one.reply = teacher(question, answer)
                 graph = parse_answer(one.reply, one.text)
+                spans = graph.find(one.text)
+                if not any(spans.values()):
+                    raise TeacherFailed(f"the reply's graph names nothing of the text: {one.reply!r:.80}")
             except TeacherFailed as error:
                 one.error = str(error)
                 if one.attempts <= retries:
                     time.sleep(wait * 2 ** (one.attempts - 1))
                 continue
-            spans = graph.find(one.text)
             one.edges, one.error = {effect: list(causes) for effect, causes in graph.edges.items()}, None
             one.missing_effects = [effect for effect in graph.edges if not spans[effect]]
             causes = dict.fromkeys(cause for cause, _ in graph.pairs)

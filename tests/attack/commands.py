@@ -1,6 +1,7 @@
 """Odd words, odd settings in the environment, and an output that cannot be written, for every command."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,6 +38,7 @@ TEXTS = (
     "sci;ls",
     "\x1b[31m",
 )
+TARGETS = tuple(text for text in TEXTS if text != "--")  # which ends the options
 COUNTS = ("", "nan", "inf", "-1", "1.5", "x", "1e3", "9" * 20, "9" * 5000, "0x10", "-" + "9" * 20)
 AMOUNTS = ("", "nan", "inf", "-inf", "-1", "x", "1e999", "1,5", "9" * 400)
 PLACES = (
@@ -54,21 +56,21 @@ OPTIONS = {  # of each command: what is always said, and the odd values of each 
     ("list", "--json"): ([], {"--source": TEXTS}),
     ("run", "--dry-run"): (
         ["sci.leak"],
-        {"": TEXTS, "--profile": TEXTS, "--seeds": (*COUNTS, "0", "50000000"), "--jobs": (*COUNTS, "0")},
+        {"": TARGETS, "--profile": TEXTS, "--seeds": (*COUNTS, "0", "50000000"), "--jobs": (*COUNTS, "0")},
     ),
     ("run",): (
         ["sci.leak"],
-        {"": TEXTS, "--profile": TEXTS, "--seeds": (*COUNTS, "0", "50000000"), "--jobs": (*COUNTS, "0")},
+        {"": TARGETS, "--profile": TEXTS, "--seeds": (*COUNTS, "0", "50000000"), "--jobs": (*COUNTS, "0")},
     ),
-    ("verify", "--dry-run"): (["sci.leak"], {"": TEXTS, "--jobs": (*COUNTS, "0")}),
+    ("verify", "--dry-run"): (["sci.leak"], {"": TARGETS, "--jobs": (*COUNTS, "0")}),
     ("tables",): (
         ["sci.table2", "--out", "{home}/out"],
-        {"": TEXTS, "--profile": TEXTS, "--format": TEXTS, "--columns": TEXTS, "--out": PLACES},
+        {"": TARGETS, "--profile": TEXTS, "--format": TEXTS, "--columns": TEXTS, "--out": PLACES},
     ),
     ("figures",): (
         ["sci.components", "--format", "svg", "--out", "{home}/out"],
         {
-            "": TEXTS,
+            "": TARGETS,
             "--profile": TEXTS,
             "--format": TEXTS,
             "--style": (*TEXTS, *PLACES),
@@ -77,7 +79,7 @@ OPTIONS = {  # of each command: what is always said, and the odd values of each 
         },
     ),
     ("reproduce",): ([], {"--profile": TEXTS, "--jobs": (*COUNTS, "0"), "--cell-timeout": AMOUNTS}),
-    ("data", "fetch"): (["scan/length_split"], {"": TEXTS}),
+    ("data", "fetch"): (["scan/length_split"], {"": TARGETS}),
     ("data", "verify"): ([], {}),
     ("train", "sci"): (
         ["--base-model", "tiny:1", "--max-steps", "1", "--output", "{home}/trained"],
@@ -113,7 +115,7 @@ OPTIONS = {  # of each command: what is always said, and the odd values of each 
 FOLDERS = ("HOME", "RESULTS", "FIGURES", "CACHE", "PROBES", "DATA", "BASES")
 COMMAND = [sys.executable, "-m", "causalnb"]
 VARIABLES = {
-    **{f"CAUSALNB_{name}": (*PLACES, LONG, "\x01") for name in FOLDERS},
+    **{f"CAUSALNB_{name}": (*PLACES, LONG) for name in FOLDERS},
     "CAUSALNB_PROFILE": [text for text in TEXTS if text],
     **dict.fromkeys(("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("x", "-1", "1.5", "9" * 20)),
     **dict.fromkeys(("OMP_NUM_THREADS", "COLUMNS", "LINES", "SOURCE_DATE_EPOCH"), ("x", "-1", "9" * 20, "")),
@@ -289,7 +291,10 @@ def of_parents(random: Random, folder: Path) -> Iterator[Try]:
     signals = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
     def state() -> dict:
-        return {name: data for name, data in left(folder).items() if not name.endswith("seconds.json")}
+        passing = re.compile(
+            r"seconds\.json$|^cache/code-"
+        )  # of a source as it is read, made again by anyone
+        return {name: data for name, data in left(folder).items() if not passing.search(name)}
 
     def clean() -> None:
         for path in place.values():

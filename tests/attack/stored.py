@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from causalnb.lab import codebase, registry, training, weights
+from causalnb.lab import codebase, manifest, registry, training, weights
 from causalnb.tasks import files, scan
 from tests.attack.course import SOURCE, Course
 from tests.attack.damage import ANY, JSON, TEXT, damaged
@@ -83,8 +83,8 @@ def of_probes(random: Random, course: Course, file: Path):
 
 def of_manifest(random: Random, course: Course, file: Path):
     """Commands that read the manifest, and one that writes it."""
-    lines = [LIST, ("list", "--source", SOURCE, "--json"), ("tables", f"{SOURCE}.table2")]
-    return (random.choice(lines),), ()
+    strict = [(*LIST, "--strict"), ("list", "--source", SOURCE, "--json", "--strict")]
+    return (random.choice([*strict, ("tables", f"{SOURCE}.table2")]),), ("changed after it was made",)
 
 
 def of_artefacts(random: Random, course: Course, file: Path):
@@ -93,9 +93,12 @@ def of_artefacts(random: Random, course: Course, file: Path):
 
 
 def of_printed(random: Random, course: Course, file: Path):
-    """Does `list` see that a printed number is another one, where a table does."""
+    """Does `list` see that a printed number is another one, where a table reads it: others do not change."""
     id = random.choice([a.id for a in registry.artefacts(extras=True) if a.source == SOURCE and a.build])
-    return ((*LIST, "--strict"), ("tables", id, "--out", str(course.home / "out"))), (f"{id}\tstale",)
+    tables = ("tables", id, "--out", str(course.home / "out"))
+    if any(read.split()[0] == file.name for read in manifest.entries()[id]["paper"]):
+        return ((*LIST, "--strict"), tables), (f"{id}\tstale",)
+    return (tables,), ()
 
 
 def of_weights(random: Random, folder: Path) -> Iterator[Try]:

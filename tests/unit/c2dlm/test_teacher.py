@@ -147,6 +147,15 @@ def test_misses_and_cycles_are_counted():
     assert counts["cyclic"] == counts["missing_effects"] == counts["missing_causes"] == 1
 
 
+def test_a_graph_of_another_text_is_a_failure():
+    """As a server gives it that repeats what it was asked, demonstrations and all."""
+    repeats = RuleTeacher(lambda question, answer: teacher.DEMONSTRATIONS[0][2])
+    one = c2dlm.annotate(repeats, [ITEM], retries=0)[0]
+    assert one.edges is None and one.error.startswith("the reply's graph names nothing of the text: '{")
+    question, answer, edges = teacher.DEMONSTRATIONS[0]
+    assert c2dlm.annotate(repeats, [(question, answer)], retries=0)[0].edges == edges
+
+
 def test_records_are_kept_and_replayed(tmp_path):
     live = c2dlm.annotate(RuleTeacher(lambda *_: GRAPH), [ITEM])
     failed = c2dlm.annotate(Recorded({}), [("Q", "A")], retries=0)
