@@ -48,6 +48,14 @@ def concept_graph(edges: dict, config: dict, seed: int, steps: dict | None = Non
     return graph, {}
 
 
+def marks(prompt: str, response: str) -> dict[str, tuple[int, int, int]]:
+    """{mark: its span (part, start, end)} of the two marks behind a row's texts."""
+    return {
+        name: (part, len(text) + 1, len(text) + 1 + len(name))
+        for part, (name, text) in enumerate({"<sep>": prompt, "<eos>": response}.items())
+    }
+
+
 def at_test(config: dict) -> dict:
     """The settings of rows that are only read: without a graph, but where it is always enforced."""
     return config if config.get("enforced") == 1 else {**config, "graph": "none"}
@@ -144,14 +152,19 @@ def cot_data(config: dict, seed: int):
 def sudoku_rows(pairs, config: dict, seed: int) -> list[dict]:
     """Rows of (puzzle, solution); the mask is the same for all.
 
-    An answer's causes are the clues of its cell and its peers; a mutual graph adds the peers' answers.
+    An answer's causes are the clues of its cell and its peers; a mutual graph adds the peers' answers, and so
+    does an isolated one, in which a clue and each of the two marks is alone.
     """
     from causalnb.tasks import sudoku4
 
-    mask = None
+    mask, texts, spans = None, sudoku4.render("0" * 16, "1" * 16, "compact"), sudoku4.spans("compact")
     if config["graph"] == "mutual":
         graph, options = concept_graph(sudoku4.GRAPH, config, seed)
         options |= {"reverse": 0, "mutual": 1}  # cells of one unit decide each other
+    elif config["graph"] == "isolated":
+        spans |= marks(*texts)
+        graph, options = concept_graph({**sudoku4.GRAPH, **dict.fromkeys(marks(*texts), ())}, config, seed)
+        options |= {"mutual": 1}
     elif config["graph"] != "none":
         clues = [f"clue {i}" for i in range(sudoku4.CELLS)]
         edges = {
@@ -159,8 +172,7 @@ def sudoku_rows(pairs, config: dict, seed: int) -> list[dict]:
         }
         graph, options = concept_graph(edges, config, seed, among=clues)
     if config["graph"] != "none":
-        texts = sudoku4.render("0" * 16, "1" * 16, "compact")
-        mask = masked_by(graph, *texts, sudoku4.spans("compact"), **options)
+        mask = masked_by(graph, *texts, spans, **options)
     rows = [
         {
             **words.encode(*sudoku4.render(puzzle, solution, "compact")),
@@ -233,8 +245,7 @@ def stg_rows(pairs, config: dict, seed: int) -> list[dict]:
             effect = "Risk" if "Risk" in spans else "Answer"
             causes = stg.CAUSES if effect == "Risk" else stg.CAUSES_H
             if config["graph"] == "isolated":
-                first, last = len(prompt) + 1, len(response) + 1
-                spans |= {"<sep>": (0, first, first + len("<sep>")), "<eos>": (1, last, last + len("<eos>"))}
+                spans |= marks(prompt, response)
             others = {name: () for name in sorted(spans) if name != effect}
             graph, options = concept_graph({effect: causes, **others}, config, seed)
             row = guided(row, masked_by(graph, prompt, response, spans, **options), config)

@@ -491,6 +491,7 @@ add(
     curve_arms(
         *((name, 200, steps) for name in TRIED for steps in (2000, 4000)),
         *((name, 200, 2000) for name in (*RATES, "c2dlm_gamma1", "c2dlm_gamma3")),
+        *((name, rows, 2000) for name in ("enforced", "half_enforced") for rows in (50, 200)),
         *((name, 200, 8000) for name in ("diffusion", "c2dlm")),
         *(("diffusion", 50, steps) for steps in (2000, 4000, 8000)),
         *((name, rows, 4000) for name in ("diffusion", "c2dlm") for rows in (500, 1000)),

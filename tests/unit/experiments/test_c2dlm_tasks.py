@@ -105,6 +105,19 @@ def test_a_cell_attends_to_the_clues_of_its_peers(graph):
     assert not (mask == -1).any() and mask[:17].count_nonzero() == 0
 
 
+def test_an_enforced_cell_sees_its_peers_and_a_mark_itself():
+    pairs = [("3102200002100320", "3142243142131324")]
+    config = {**CONFIG, "graph": "isolated", "enforced": 1.0}
+    (row,) = c2dlm_tasks.sudoku_rows(pairs, config, 0)
+    seen = row["visible"]
+    for cell in range(16):
+        peers = [*sudoku4.PEERS[cell]]
+        wanted = sorted([cell, *peers, 17 + cell, *(17 + peer for peer in peers)])
+        assert seen[17 + cell].nonzero()[:, 0].tolist() == wanted
+    alone = [*range(17), 33]  # the clues, and the two marks
+    assert torch.equal(seen[alone], torch.eye(34, dtype=torch.bool)[alone])
+
+
 def test_a_placebo_has_as_many_causes_elsewhere():
     pairs = [("3102200002100320", "3142243142131324")]
     true, false = (
