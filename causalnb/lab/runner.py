@@ -198,8 +198,13 @@ def execute(
     return result
 
 
+def _log(job: Job, profile: str) -> Path:
+    return cache_dir() / "logs" / f"{profile}.{job.experiment}.{job.arm}.seed{job.seed}.log"
+
+
 def _sweep(job: Job, profile: str) -> None:
-    """Delete the checkpoints of a run that was stopped between storing its result and deleting them."""
+    """Delete checkpoints and log of a run that was stopped between storing its result and deleting them."""
+    _log(job, profile).unlink(missing_ok=True)
     home = _home(job.experiment, job.arm, job.seed, profile)
     if any(home.parent.glob(f"{home.name}-*")):
         with suppress(LabError), _held(job.experiment, job.arm, job.seed, profile):  # or it is made again
@@ -307,7 +312,7 @@ class _Child:
 
     def __init__(self, job: Job, profile: str, fresh: bool, inbox: queue.Queue):
         self.job, self.started, self.said = job, time.monotonic(), {}
-        self.log = cache_dir() / "logs" / f"{profile}.{job.experiment}.{job.arm}.seed{job.seed}.log"
+        self.log = _log(job, profile)
         home = str(Path(__file__).resolve().parents[2])
         env = {
             **os.environ,

@@ -212,6 +212,17 @@ def test_checkpoints_of_a_stored_result_go(lab, monkeypatch):
     assert not other.exists() and results.state("toy.sum", "one", 1)[0] == "fresh"
 
 
+def test_the_log_of_a_stored_result_goes(lab):
+    """As it stays where the parent is killed and the child has stored its result."""
+    runner.execute("toy.sum", "one", 0)
+    log, other = (lab.folder / f"cache/logs/laptop.toy.sum.one.seed{seed}.log" for seed in (0, 9))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    for file in (log, other):
+        file.touch()
+    runner.run(["toy.sum"], reporter=Told())
+    assert not log.exists() and other.exists()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
 def test_a_full_disk_is_said_though_the_log_cannot_be_written(lab, monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
