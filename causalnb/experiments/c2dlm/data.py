@@ -2,7 +2,8 @@
 
 A graph is one of GRAPHS: "none"; "causal", the task's own; "placebo", where every effect keeps its number of
 causes, drawn anew; "isolated", the causal one for the answer, and for every other concept its own tokens
-alone; in Sudoku also "mutual", where an answer depends on its peers' answers, too, as they do on it.
+alone; "isolated_placebo", the same with causes drawn anew; in Sudoku also "mutual", where an answer depends
+on its peers' answers, too, as they do on it (and so it does where it is isolated).
 """
 
 import re
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from causalnb.tasks import words
 
-GRAPHS = ("none", "causal", "placebo", "isolated", "mutual")
+GRAPHS = ("none", "causal", "placebo", "isolated", "isolated_placebo", "mutual")
 BETWEEN = " <sep> "
 
 
@@ -41,11 +42,14 @@ def concept_graph(edges: dict, config: dict, seed: int, steps: dict | None = Non
     from causalnb.c2dlm import ConceptGraph
 
     graph = ConceptGraph(edges, steps or {})
-    if config["graph"] == "placebo":
-        return graph.shuffled(seed, among), {}
-    if config["graph"] == "isolated":
-        return graph, {"rows": "all", "unrelated": -1, "same": 1}
-    return graph, {}
+    if config["graph"].endswith("placebo"):
+        graph = graph.shuffled(seed, among)
+    return graph, {"rows": "all", "unrelated": -1, "same": 1} if isolated(config) else {}
+
+
+def isolated(config: dict) -> bool:
+    """Whether an arm's graph has every concept but the answers alone."""
+    return config["graph"].startswith("isolated")
 
 
 def marks(prompt: str, response: str) -> dict[str, tuple[int, int, int]]:
@@ -161,9 +165,10 @@ def sudoku_rows(pairs, config: dict, seed: int) -> list[dict]:
     if config["graph"] == "mutual":
         graph, options = concept_graph(sudoku4.GRAPH, config, seed)
         options |= {"reverse": 0, "mutual": 1}  # cells of one unit decide each other
-    elif config["graph"] == "isolated":
+    elif isolated(config):
+        edges, cells = {**sudoku4.GRAPH, **dict.fromkeys(marks(*texts), ())}, [*spans]
         spans |= marks(*texts)
-        graph, options = concept_graph({**sudoku4.GRAPH, **dict.fromkeys(marks(*texts), ())}, config, seed)
+        graph, options = concept_graph(edges, config, seed, among=cells)
         options |= {"mutual": 1}
     elif config["graph"] != "none":
         clues = [f"clue {i}" for i in range(sudoku4.CELLS)]
@@ -244,7 +249,7 @@ def stg_rows(pairs, config: dict, seed: int) -> list[dict]:
             spans = stg.spans(prompt, response)
             effect = "Risk" if "Risk" in spans else "Answer"
             causes = stg.CAUSES if effect == "Risk" else stg.CAUSES_H
-            if config["graph"] == "isolated":
+            if isolated(config):
                 spans |= marks(prompt, response)
             others = {name: () for name in sorted(spans) if name != effect}
             graph, options = concept_graph({effect: causes, **others}, config, seed)

@@ -212,7 +212,6 @@ def arms(*names: str) -> dict[str, dict]:
         "autoregressive": {"model": "autoregressive"},
         "diffusion": {},
         "c2dlm": {"graph": "causal"},
-        "c2dlm_alpha30": {"graph": "causal", "alpha": 30.0},
         "c2dlm_alpha30_gamma3": {"graph": "causal", "alpha": 30.0, "gamma": 3.0},
         "c2dlm_gamma0_3": {"graph": "causal", "gamma": 0.3},
         "c2dlm_gamma1": {"graph": "causal", "gamma": 1.0},
@@ -220,13 +219,13 @@ def arms(*names: str) -> dict[str, dict]:
         "c2dlm_lr3": {"graph": "causal", "learning_rate": 3e-3},
         "diffusion_lr3": {"learning_rate": 3e-3},
         "autoregressive_lr3": {"model": "autoregressive", "learning_rate": 3e-3},
-        "c2dlm_last": {"graph": "causal", "guided_layers": [Settings.layers - 1]},
         "c2dlm_last_alpha30": {"graph": "causal", "guided_layers": [Settings.layers - 1], "alpha": 30.0},
         "no_v": {"graph": "causal", "norm_index": "none"},
         "placebo": {"graph": "placebo"},
         "isolated": ISOLATED,
         "enforced": {"graph": "isolated", "enforced": 1.0},
         "half_enforced": {"graph": "isolated", "enforced": 0.5},
+        "half_placebo": {"graph": "isolated_placebo", "enforced": 0.5},
         "mutual": {"graph": "mutual"},
         "swapped": {"swapped": 10},  # of the spurious token game: the graph as augmentation
         "half_swapped": {"graph": "isolated", "enforced": 0.5, "swapped": 10},
@@ -447,12 +446,7 @@ SCRATCH = {"pretrained": False, "base": {}, "learning_rate": 1e-3, "split_seed":
 
 TRIED = ("autoregressive", "diffusion", "c2dlm")
 RATES = ("autoregressive_lr3", "diffusion_lr3")
-SHARP = (  # among many keys three times the mean is little; below the last layer rules have to be read
-    "c2dlm_alpha30",
-    "c2dlm_alpha30_gamma3",
-    "c2dlm_last",
-    "c2dlm_last_alpha30",
-)
+SHARP = ("c2dlm_alpha30_gamma3", "c2dlm_last_alpha30")  # among many keys three times the mean is little
 
 
 def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
@@ -469,6 +463,7 @@ def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
         "isolated",
         "enforced",
         "half_enforced",
+        "half_placebo",
         "swapped",
         "half_swapped",
         "diffusion_base",
@@ -491,12 +486,11 @@ add(
     curve_arms(
         *((name, 200, steps) for name in TRIED for steps in (2000, 4000)),
         *((name, 200, 2000) for name in (*RATES, "c2dlm_gamma1", "c2dlm_gamma3")),
-        *((name, rows, 2000) for name in ("enforced", "half_enforced") for rows in (50, 200)),
+        *((name, n, 2000) for name in ("enforced", "half_enforced", "half_placebo") for n in (50, 200)),
         *((name, 200, 8000) for name in ("diffusion", "c2dlm")),
         *(("diffusion", 50, steps) for steps in (2000, 4000, 8000)),
         *((name, rows, 4000) for name in ("diffusion", "c2dlm") for rows in (500, 1000)),
         *((name, 5000, 2000) for name in (*TRIED, "diffusion_base")),
-        ("diffusion_base", 200, 4000),
         *((name, 5000, 4000) for name in ("diffusion", "c2dlm")),
     ),
     1,
@@ -513,7 +507,6 @@ add(
         *((name, 2000, 3000) for name in ("c2dlm_lr3", "c2dlm_gamma0_3", "c2dlm_gamma3")),
         *((name, 2000, 6000) for name in (*TRIED, "enforced")),
         ("diffusion", 2000, 12_000),
-        ("diffusion_base", 2000, 6000),
         ("autoregressive", 2000, 3000),
         *((name, 9_000, 6000) for name in TRIED),  # of the 10,201 inputs there are
     ),
@@ -524,9 +517,9 @@ add(
 FORMULAS = {"encoding": "formulas", "gen_length": 167, "block_length": 167, "decode_steps": 167}
 add(
     "c2dlm.curves.formulas",
-    "Learning curves of chains of thought whose steps have their rules, on another draw of inputs",
+    "A learning curve of chains of thought whose steps have their rules, on another draw of inputs",
     "cot",
-    curve_arms(*((name, 2000, 3000) for name in TRIED)),
+    curve_arms(("diffusion", 2000, 3000)),
     1,
     2400,
     **{**SCRATCH, **FORMULAS, "validation_rows": 50, "batch": 16},
@@ -546,7 +539,7 @@ add(
         ("swapped", 1600, 4000),
         *(("half_swapped", 1600, steps) for steps in (1000, 2000)),
         *((name, 20_000, 2000) for name in ("diffusion", "enforced", "half_enforced")),
-        *((name, 20_000, 4000) for name in ("diffusion", "c2dlm")),
+        ("diffusion", 20_000, 4000),
     ),
     1,
     80,
@@ -576,10 +569,7 @@ add(
     "Learning curves of chains over a graph that varies by row",
     "chain",
     curve_arms(
-        *(
-            (name, 20_000, 4000)
-            for name in (*TRIED, *SHARP, "placebo", "isolated", "enforced", "half_enforced")
-        ),
+        *((name, 20_000, 4000) for name in ("diffusion", "c2dlm", *SHARP, "enforced", "half_enforced")),
     ),
     1,
     600,
@@ -591,7 +581,12 @@ add(
 # curves say. What learns from few rows is stopped where its own curve is highest.
 LONG = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
 FEW = {"autoregressive": {"model": "autoregressive", "steps": 2000}}
-MORE = {200: arms("placebo") | FEW, 5000: arms("autoregressive", "placebo")}
+OBEYED = arms("half_enforced") | {"enforced": {**arms("enforced")["enforced"], "steps": 2000}}
+MORE = {  # arms beside plain tuning and C2DLM
+    50: arms("half_placebo") | OBEYED,
+    200: arms("placebo") | FEW | OBEYED,
+    5000: arms("autoregressive"),
+}
 for rows, steps in ((50, 4000), (200, 8000), (500, 4000), (5000, 4000)):
     add(
         f"c2dlm.long.sudoku_n{rows}",
@@ -687,7 +682,7 @@ for task, guided, others, seeds, more in (
         "cot",
         {"no_schedule": PARTS["no_schedule"]},
         {name: {**changes, "watched": 100} for name, changes in ranked.items()}
-        | arms("no_v", "enforced", "ordered", "c2dlm_ordered"),
+        | arms("no_v", "enforced", "ordered"),
         3,
         {"steps": 3000},
     ),
@@ -704,7 +699,7 @@ for task, guided, others, seeds, more in (
     )
 
 # Where guidance pays: the strength of the spurious cue, the number of rows, and what the model is told.
-REGIME = {"rows": (400, 1600, 6400), "cue": (0.5, 0.8, 0.95, 1.0)}
+REGIME = {"rows": (400, 1600, 6400), "cue": (0.5, 0.9, 1.0)}
 TOLD = arms("diffusion", "placebo", "c2dlm", "isolated", "half_swapped", "enforced")
 add(
     "c2dlm.regime",
@@ -716,7 +711,7 @@ add(
         for rows in REGIME["rows"]
         for name in TOLD
     },
-    3,
+    1,
     90,
     **{**SIZES["L"], **LONG, "steps": 1000, "evaluate_every": AT_THE_END, "maps": False},
 )

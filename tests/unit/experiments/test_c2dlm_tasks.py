@@ -118,6 +118,17 @@ def test_an_enforced_cell_sees_its_peers_and_a_mark_itself():
     assert torch.equal(seen[alone], torch.eye(34, dtype=torch.bool)[alone])
 
 
+def test_an_enforced_placebo_sees_as_many_cells_elsewhere():
+    pairs = [("3102200002100320", "3142243142131324")]
+    true, false = (
+        c2dlm_tasks.sudoku_rows(pairs, {**CONFIG, "graph": graph, "enforced": 0.5}, 1)[0]["visible"]
+        for graph in ("isolated", "isolated_placebo")
+    )
+    assert torch.equal(true.sum(1), false.sum(1)) and not torch.equal(true, false)
+    alone = [*range(17), 33]
+    assert torch.equal(true[alone], false[alone]) and false[range(34), range(34)].all()
+
+
 def test_a_placebo_has_as_many_causes_elsewhere():
     pairs = [("3102200002100320", "3142243142131324")]
     true, false = (
