@@ -33,15 +33,15 @@ def stored(monkeypatch, tmp_path):
 
 def test_the_map_has_a_cell_for_each_cue_and_number_of_rows():
     plain, guided = (regime.accuracies(name, "quick") for name in ("diffusion", "c2dlm"))
-    assert plain.shape == (3, 4) and plain[0].tolist() == pytest.approx([50.9] * 4)
-    assert (guided - plain)[2].tolist() == pytest.approx([-10, -10, 10, 10])
+    assert plain.shape == (3, 3) and plain[0].tolist() == pytest.approx([50.9] * 3)
+    assert (guided - plain)[2].tolist() == pytest.approx([-10, -10, 10])
 
 
 def test_it_is_built_and_says_where_guidance_pays():
     building.build("c2dlm.regime", "quick")
     assert building.status("c2dlm.regime", "quick")[0] == "built"
     _, alt = regime.regime_figure("quick")
-    assert "C2DLM adds -10 to +10 points, above 0 in 6 of 12 cells" in alt
-    assert "placebo graph adds -10 to -10 points, above 0 in 0 of 12 cells" in alt
+    assert "C2DLM adds -10 to +10 points, above 0 in 3 of 9 cells" in alt
+    assert "placebo graph adds -10 to -10 points, above 0 in 0 of 9 cells" in alt
     rows = [row for row in regime.regime_table("quick").rows if row[0] == "C2DLM"]
     assert [row[1] for row in rows] == ["400", "1,600", "6,400"] and rows[0][2].startswith("40.9 ")
