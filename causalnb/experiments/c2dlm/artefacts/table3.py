@@ -74,9 +74,9 @@ def accuracies(sizes: tuple[int, ...] = ROWS) -> Report:
         "4x4 Sudoku, 500 test puzzles: percent, mean ± half of the 95 % interval (seeds)",
         "cells: empty cells filled as on record; puzzles: all of them; valid: any true completion; "
         "*: of the puzzles with one solution. The paper names no metric: its autoregressive numbers are "
-        "whole 500ths, as puzzles are, its others whole 2048ths, as the 8 cells of 256 puzzles are. Under the "
-        "mask an answer sees its clue and the cells of its row, column and box, clues and answers; a random "
-        "mask shows it as many others. The graph of the loss has clues alone.",
+        "whole 500ths, as puzzles are, its others whole 2048ths, as the 8 cells of 256 puzzles are. Under "
+        "the mask an answer sees its clue and the cells of its row, column and box, clues and answers; a "
+        "random mask shows it as many others. The graph of the loss has clues alone.",
     )
 
 
