@@ -569,9 +569,9 @@ add(
 # curves say. What learns from few rows is stopped where its own curve is highest.
 LONG = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
 FEW = {"autoregressive": {"model": "autoregressive", "steps": 2000}}
-OBEYED = arms("half_enforced") | {"enforced": {**arms("enforced")["enforced"], "steps": 2000}}
+OBEYED = {"enforced": {**arms("enforced")["enforced"], "steps": 2000}}
 MORE = {  # arms beside plain tuning and C2DLM
-    50: arms("half_placebo") | OBEYED,
+    50: arms("half_enforced", "half_placebo") | OBEYED,
     200: arms("placebo") | FEW | OBEYED,
     5000: arms("autoregressive"),
 }
@@ -581,7 +581,7 @@ for rows, steps in ((50, 4000), (200, 8000), (500, 4000), (5000, 4000)):
         f"4x4 Sudoku with {rows} training puzzles, trained to competence",
         "sudoku",
         arms("diffusion", "c2dlm") | MORE.get(rows, {}),
-        3,
+        1,
         steps / 8,
         train_rows=rows,
         steps=steps,
