@@ -1,6 +1,6 @@
 """Tables by declaration: rows of arms and of their paired contrasts, from which a `Table` is made.
 
-    SFT, GUIDED = (arm("c2dlm.sudoku.n200", name) for name in ("diffusion", "c2dlm"))
+    SFT, GUIDED = (arm("c2dlm.long.sudoku_n200", name) for name in ("diffusion", "c2dlm"))
     gains = Report(
         "c2dlm.table3_contrasts",
         ["difference", Printed("paper"), Measured("cells, points", "test_cells"), Reading("reading")],

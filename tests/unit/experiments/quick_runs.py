@@ -15,7 +15,7 @@ from causalnb.lab import probes, registry, results, runner
 
 WHOLE = (
     "c2dlm.base",
-    "c2dlm.sudoku.n200",
+    "c2dlm.long.sudoku_n200",
     "iclm.raven",
     "iclm.controls.acre",
     "iclm.continual",

@@ -14,8 +14,7 @@ from causalnb.lab.report import share
 from causalnb.tasks import stg
 from tests.unit.experiments import made_up
 
-IDS = [f"c2dlm.{task}" for task in ("sudoku.n200", "sudoku.n500", "sudoku.n5000", "sudoku.controls")]
-IDS += ["c2dlm.sudoku.scratch", *map(table4.home, table4.SIZES), table4.MANY]
+IDS = [*map(table3.home, table3.ROWS), *map(table4.home, table4.SIZES), table4.MANY]
 SEEDS = dict.fromkeys(IDS, 3)
 LEVEL = {
     "autoregressive": 0.2,
@@ -24,10 +23,11 @@ LEVEL = {
     "placebo": 0.3,
     "no_v": 0.45,
     "isolated": 0.6,
-    "mutual": 0.35,
     "enforced": 0.7,
     "swapped": 0.55,
     "half_swapped": 0.65,
+    "half_enforced": 0.62,
+    "half_placebo": 0.35,
 }
 
 
@@ -93,7 +93,7 @@ def rows_of(made, *start):
 @pytest.mark.parametrize(
     "id, files",
     [
-        ("c2dlm.table3", {"table3.csv", "table3_contrasts.md"}),
+        ("c2dlm.table3", {"table3.csv", "table3_contrasts.md", "table3.svg"}),
         ("c2dlm.table4", {"table4.csv", "table4_contrasts.md"}),
         ("c2dlm.fig5", {"fig5.png", "fig5.svg"}),
         ("c2dlm.fig6", {"fig6.png", "fig6_shares.md"}),
@@ -114,8 +114,9 @@ def test_each_is_built_from_its_results_and_stale_after(id, files, stored):
 @pytest.mark.parametrize(
     "make, need",
     [
-        (table3.accuracies(), "c2dlm.sudoku.n500"),
-        (table3.contrasts(), "c2dlm.sudoku.controls"),
+        (table3.accuracies(), "c2dlm.long.sudoku_n500"),
+        (table3.contrasts(), "c2dlm.long.sudoku_n50"),
+        (table3.efficiency_figure, "c2dlm.long.sudoku_n50"),
         (table4.accuracies(), "c2dlm.long.stg_m"),
         (table4.contrasts(), "c2dlm.long.stg_h"),
         (fig5.curves_figure, "c2dlm.long.stg_h"),
@@ -135,15 +136,24 @@ def test_what_is_missing_is_named(make, need, stored):
 
 def test_table_3_has_every_arm_and_the_papers_number(stored):
     made = table3.accuracies()("quick")
-    assert len(made.rows) == 4 + 4 + 10
+    assert len(made.rows) == 5 + 5 + 2 + 3
     (row,) = rows_of(made, "500", "C2DLM")
     assert row[2] == "cells 91.21%"
-    cells = [number("c2dlm.sudoku.n500", "c2dlm", seed, "test_cells") for seed in range(3)]
+    cells = [number("c2dlm.long.sudoku_n500", "c2dlm", seed, "test_cells") for seed in range(3)]
     assert row[3] == share(cells) and row[3].endswith("(3)")
     (row,) = rows_of(made, "200", "autoregressive")
     assert row[2].startswith("puzzles 3.00% (Llama-3.2-1B), 67.40%")
     few = table3.accuracies((200,))("quick")
     assert {row[0] for row in table(few)} == {"200"}
+
+
+def test_solved_puzzles_are_drawn_by_how_many_were_trained_on(stored):
+    fig, alt = table3.efficiency_figure("quick")
+    (ax,) = fig.axes
+    few = [number("c2dlm.long.sudoku_n50", "c2dlm", seed, "test_solved_unique") for seed in range(3)]
+    assert f"C2DLM: 50 puzzles {100 * sum(few) / 3:.1f}, 200 puzzles" in alt
+    assert "autoregressive: 200 puzzles" in alt and len(ax.lines) == len(table3.LOOKS)
+    assert len(ax.collections[2].get_offsets()) == 4 * 3  # of C2DLM, a dot a seed
 
 
 def test_differences_are_paired_by_seed(stored):
@@ -152,8 +162,10 @@ def test_differences_are_paired_by_seed(stored):
     assert row[2:] == ["+0.83%", "+10.0 [+10.0, +10.0] (3)", "+10.0 [+10.0, +10.0] (3)", "reproduced"]
     (row,) = rows_of(made, "200", "placebo graph - SFT")
     assert row[3] == "-10.0 [-10.0, -10.0] (3)" and row[5] == "below 0"
-    (row,) = rows_of(made, "5000", "C2DLM - C2DLM without V")
-    assert row[5] == "above 0"
+    (row,) = rows_of(made, "50", "graph enforced, at test too (ours) - SFT")
+    assert row[3] == "+30.0 [+30.0, +30.0] (3)"
+    (row,) = rows_of(made, "50", "C2DLM - SFT")
+    assert row[2] == "none" and row[5] == "above 0"
     (row,) = rows_of(made, "200", "SFT - autoregressive")
     assert row[2] == "+9.65%" and row[5] == "reproduced"
     (row,) = rows_of(made, "200 - 5000")

@@ -358,8 +358,8 @@ def quick(experiment, arm, folder, **changes):
 @pytest.mark.parametrize(
     ("experiment", "arm"),
     [
-        ("c2dlm.sudoku.n200", "autoregressive"),
-        ("c2dlm.sudoku.scratch", "placebo_scratch"),
+        ("c2dlm.long.sudoku_n200", "autoregressive"),
+        ("c2dlm.parts.sudoku", "mutual"),
         ("c2dlm.long.stg_l", "isolated"),
         ("c2dlm.cot.normal", "c2dlm"),
         ("c2dlm.cot.controls", "c2dlm_ordered"),

@@ -9,7 +9,7 @@ from causalnb.lab.report import Claim, Contrast, Decided, Measured, Ours, Printe
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate, percent, points
 
-A, B = arm("c2dlm.sudoku.n200", "c2dlm"), arm("c2dlm.sudoku.n200", "diffusion")
+A, B = arm("c2dlm.long.sudoku_n200", "c2dlm"), arm("c2dlm.long.sudoku_n200", "diffusion")
 SCORES = {"c2dlm": [0.5, 0.62, 0.7], "diffusion": [0.3, 0.41], "placebo": [0.1, 0.2, 0.35]}
 
 
@@ -55,7 +55,7 @@ def test_labels_fill_the_columns_of_texts_and_may_depend_on_the_profile():
 
 def test_metrics_are_names_patterns_or_functions():
     columns = [Measured("x", "{which}", report.number(2)), Measured("y", report.mean_of("score", "half"))]
-    (row,) = cells(columns, Row((), arm("c2dlm.sudoku.n200", "c2dlm", which="half")))
+    (row,) = cells(columns, Row((), arm("c2dlm.long.sudoku_n200", "c2dlm", which="half")))
     assert row[0] == "0.30 ± 0.13 (3)" and row[1] == percent(mean_ci([0.375, 0.465, 0.525]))
     ((own,),) = cells([Measured("x", "score", report.first("{:,.0f}"))], Row((), arm("a.b", "c2dlm", "size")))
     assert own == "7"
@@ -70,14 +70,14 @@ def test_columns_may_have_an_experiment_of_their_own():
     columns = [
         "",
         Measured("x", "score", experiment="c2dlm.long.stg_l"),
-        Measured("y", "score", experiment="c2dlm.cot.normal"),
+        Measured("y", "score", experiment="c2dlm.long.cot"),
     ]
     rows = Row("a", arm(None, "c2dlm")), Row("b", arm(None, "no_v")), Row("a-b", arm(None, "c2dlm") - B)
     made = table(columns, rows[:1] + rows[2:])
     assert made("quick").rows[1][1] == points(mean_ci([0.2, 0.21]))
-    assert registry.arms("c2dlm.long.stg_l", ["no_v"]) and "no_v" not in registry.arms("c2dlm.cot.normal")
-    assert rows[1].value.within("c2dlm.cot.normal") is None
-    assert made.needed() == ("c2dlm.sudoku.n200", "c2dlm.long.stg_l", "c2dlm.cot.normal")
+    assert registry.arms("c2dlm.long.stg_l", ["no_v"]) and "no_v" not in registry.arms("c2dlm.long.cot")
+    assert rows[1].value.within("c2dlm.long.cot") is None
+    assert made.needed() == ("c2dlm.long.sudoku_n200", "c2dlm.long.stg_l", "c2dlm.long.cot")
 
 
 def test_columns_of_differences():
@@ -110,7 +110,7 @@ def test_values_of_a_function_and_means():
     both = report.mean(made, A)
     (row, other) = cells([Measured("x", "score")], Row((), made), Row((), both))
     assert row == [percent(mean_ci([0.5, 0.7]))] and other == [percent(mean_ci([0.5, 0.7]))]
-    assert both.needs == ("a.b", "c2dlm.sudoku.n200")
+    assert both.needs == ("a.b", "c2dlm.long.sudoku_n200")
     assert report.tested([0.1, 0.2]) == f"{points(mean_ci([0.1, 0.2]))}, p 0.5"
 
 
@@ -118,7 +118,7 @@ def test_what_a_diverged_run_leaves_says_so(monkeypatch):
     monkeypatch.setitem(SCORES, "c2dlm", [0.5, float("nan"), 0.7])
     formats = (None, report.tested, report.number(2), lambda values: f"{max(values)}")
     columns = [Measured(str(at), "score", format) for at, format in enumerate(formats)]
-    (row,) = cells([*columns, Reading("reading")], Row((), A - arm("c2dlm.sudoku.n200", "placebo")))
+    (row,) = cells([*columns, Reading("reading")], Row((), A - arm("c2dlm.long.sudoku_n200", "placebo")))
     assert row == ["diverged (3)"] * 4 + ["not attempted: a run diverged among those of 3 seeds"]
     assert cells([Measured("x", "half", report.first("{:.2f}"))], Row((), A)) == [["diverged (3)"]]
     lost = [float("nan"), 0.5]
@@ -130,7 +130,7 @@ def test_diverged_runs_are_named_in_the_notes_of_a_table(monkeypatch):
     def read(experiment, profile=None, arms=None):
         (name,) = arms
         found = pd.DataFrame({"seed": [0, 1], "score": [0.5, 0.6]})
-        found.attrs["diverged"] = ["c2dlm.sudoku.n200 c2dlm seed 1"] if name == "c2dlm" else []
+        found.attrs["diverged"] = ["c2dlm.long.sudoku_n200 c2dlm seed 1"] if name == "c2dlm" else []
         return found
 
     monkeypatch.setattr(evidence, "require", lambda *asked: evidence._complete(read, *asked))
@@ -141,7 +141,7 @@ def test_diverged_runs_are_named_in_the_notes_of_a_table(monkeypatch):
     reports = [table(columns, [Row("", part)], notes="Ours.") for part in (A, B, A)]
     with evidence.unchanged():
         report.save("quick", *reports, lambda profile: A.of("score") and table([""], [["made"]])())
-    named = "Diverged: c2dlm.sudoku.n200 c2dlm seed 1."
+    named = "Diverged: c2dlm.long.sudoku_n200 c2dlm seed 1."
     assert [one.notes for one in saved] == [f"Ours. {named}", "Ours.", f"Ours. {named}", named]
     assert A.of("score") == [0.5, 0.6]
 
@@ -183,7 +183,7 @@ def test_claims_are_decided_by_their_row_or_by_values(monkeypatch):
     assert decided[:4] == ["c2dlm.claim13", "higher 10.84 pp", "accuracy", estimate(mean_ci([20, 21, 20]), 1)]
     assert computed[1:4] == ["higher 10.01 pp", "few - many", "11.0 ± 12.7 (2)"]
     assert [str(row[-1]) for row in (decided, computed)] == ["reproduced", "undecided"]
-    assert made.needed() == ("c2dlm.sudoku.n200",)
+    assert made.needed() == ("c2dlm.long.sudoku_n200",)
     assert report.deciding("c2dlm", "c2dlm.fig6") == ("c2dlm.long.stg_l",)
     shown = [*VERDICTS[:3], Ours("ours", lambda summary: f"{summary.mean:.2f}"), *VERDICTS[4:]]
     assert [row[3] for row in table(shown, made.rows)("quick").rows] == ["20.33", "11.00"]
@@ -230,7 +230,7 @@ def test_an_artefact_is_registered_with_what_its_reports_need(monkeypatch, tmp_p
         report.draw(profile, "c2dlm.made_up", figure, "Nothing")
 
     item = registry.find("c2dlm.made_up")
-    assert item.needs == ("c2dlm.sudoku.n200", "c2dlm.long.stg_l") and item.build.__name__ == "made_up"
+    assert item.needs == ("c2dlm.long.sudoku_n200", "c2dlm.long.stg_l") and item.build.__name__ == "made_up"
     files = {path.name for path in building.build("c2dlm.made_up", "quick")}
     assert {"made_up.md", "made_up.svg"} <= files
     plt.close("all")
@@ -250,7 +250,7 @@ def test_values_for_figures_and_prose_and_what_columns_share():
     assert bare == percent(mean_ci(SCORES["c2dlm"]))
     found = table(VERDICTS, [Row("x", A - B, claim="c2dlm.claim13"), ["finished"] * 5]).verdicts("quick")
     assert [*found] == ["c2dlm.claim13"] and found["c2dlm.claim13"].summary.n == 2
-    with pytest.raises(LabError, match="the arm c2dlm of c2dlm.sudoku.n200 is read in no metric"):
+    with pytest.raises(LabError, match="the arm c2dlm of c2dlm.long.sudoku_n200 is read in no metric"):
         table(VERDICTS, [Row("x", A, claim="c2dlm.claim16")]).verdicts("quick")
 
 

@@ -10,6 +10,8 @@ NAMES = {
     "no_v": "C2DLM without V",
     "isolated": "every concept isolated (ours)",
     "enforced": "graph enforced, at test too (ours)",
+    "half_enforced": "half the rows under the mask (ours)",
+    "half_placebo": "half under a random mask (ours)",
     "swapped": "swapped rows (ours)",
     "half_swapped": "swapped rows, half enforced (ours)",
     "diffusion_s2000": "diffusion, SFT, twice the steps",

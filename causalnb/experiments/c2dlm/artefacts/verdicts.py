@@ -1,5 +1,6 @@
 """Every claim of C2DLM with what decides it here, and the verdict."""
 
+from causalnb.experiments.c2dlm.artefacts import table1, table3
 from causalnb.lab.report import Claim, Contrast, Decided, Ours, Report, builds, claim_rows, higher
 from causalnb.lab.verdicts import LABELS
 
@@ -18,6 +19,7 @@ def _contrast(claim) -> str:
     return f"{arms(claim['our_treatment'])} − {arms(claim['our_baseline'])}, {ours}"
 
 
+OF_TABLES = {row.claim: row for row in (table1.SPREAD_OF_ORDERS, table3.GAIN_OF_FEW)}
 verdict_table = Report(
     "c2dlm.verdicts",
     [
@@ -28,7 +30,7 @@ verdict_table = Report(
         Ours("ours"),
         Decided("verdict"),
     ],
-    lambda: claim_rows("c2dlm"),
+    lambda: claim_rows("c2dlm", beside=OF_TABLES),
     "C2DLM's claims and what was measured here at small scale: difference of paired seeds, mean ± half "
     "of the 95 % interval (seeds)",
     "Claims in points (pp) are compared in points. Small models and synthetic tasks: a verdict is about "
