@@ -291,9 +291,7 @@ def of_parents(random: Random, folder: Path) -> Iterator[Try]:
     signals = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
     def state() -> dict:
-        passing = re.compile(
-            r"seconds\.json$|^cache/code-"
-        )  # of a source as it is read, made again by anyone
+        passing = re.compile(r"seconds\.json$|^cache/code-")  # what any command makes again
         return {name: data for name, data in left(folder).items() if not passing.search(name)}
 
     def clean() -> None:

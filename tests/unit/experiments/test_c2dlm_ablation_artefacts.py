@@ -327,6 +327,21 @@ def test_verdicts_cover_every_claim(stored):
     ]
     assert row[4] == estimate(mean_ci(values), 1) and row[2] == "lower 2.95 pp"
     assert row[3] == "no_schedule − c2dlm, test_cells"
+    gains = [
+        sum(
+            sign * 100 * number(f"c2dlm.long.sudoku_n{n}", name, seed, "test_cells")
+            for n, name, sign in (
+                (200, "c2dlm", 1),
+                (200, "diffusion", -1),
+                (5000, "c2dlm", -1),
+                (5000, "diffusion", 1),
+            )
+        )
+        for seed in range(3)
+    ]
+    assert abs(sum(gains)) > 0.3  # or its sign would not show
+    (row,) = (row for row in table.rows if row[0] == "claim16")
+    assert row[4] == estimate(mean_ci(gains), 1) and row[2] == "higher 10.01 pp"
     counts = verdicts.tally("quick")
     assert sum(counts.values()) == len(known) and counts["no result yet"] == 0
     assert counts["not attempted"] == known.experiment.isna().sum() - len(verdicts.OF_TABLES)

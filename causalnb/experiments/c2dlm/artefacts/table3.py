@@ -17,15 +17,15 @@ from causalnb.lab.report import (
 
 ROWS = (50, 200, 500, 5000)
 FEW, MANY = 200, 5000
-ARMS = (
-    "autoregressive",
-    "diffusion",
-    "c2dlm",
-    "placebo",
-    "half_placebo",
-    "half_enforced",
-    "enforced",
-)
+LOOKS = {  # arm -> colour, line, marker
+    "autoregressive": ("orange", ":", "D"),
+    "diffusion": ("black", "--", "s"),
+    "c2dlm": ("blue", "-", "o"),
+    "placebo": ("vermillion", "-.", "^"),
+    "half_placebo": ("yellow", "-.", "v"),
+    "half_enforced": ("green", "-", "P"),
+    "enforced": ("purple", "--", "*"),
+}
 SCORES = {
     "test_cells": "cells",
     "test_solved": "puzzles",
@@ -43,7 +43,7 @@ def home(rows: int) -> str:
 
 def trained(rows: int) -> list[str]:
     """The arms on so many training puzzles."""
-    return [name for name in ARMS if name in registry.arms(home(rows))]
+    return [name for name in LOOKS if name in registry.arms(home(rows))]
 
 
 def _printed(n: int, name: str):
@@ -134,17 +134,6 @@ def contrasts(sizes: tuple[int, ...] = ROWS) -> Report:
     )
 
 
-LOOKS = {  # colour, line, marker
-    "autoregressive": ("orange", ":", "D"),
-    "diffusion": ("black", "--", "s"),
-    "c2dlm": ("blue", "-", "o"),
-    "placebo": ("vermillion", "-.", "^"),
-    "half_placebo": ("yellow", "-.", "v"),
-    "half_enforced": ("green", "-", "P"),
-    "enforced": ("purple", "--", "*"),
-}
-
-
 def efficiency_figure(profile: str | None = None, sizes: tuple[int, ...] = ROWS):
     """(figure, alt): share of the puzzles with one solution that are solved, by training puzzles."""
     import matplotlib.pyplot as plt
@@ -158,10 +147,11 @@ def efficiency_figure(profile: str | None = None, sizes: tuple[int, ...] = ROWS)
             if name in trained(n)
         }
         for name in LOOKS
+        if any(name in trained(n) for n in sizes)
     }
     fig, ax = plt.subplots(figsize=(5.2, 3.2))
     told = []
-    for name, found in ((name, found) for name, found in solved.items() if found):
+    for name, found in solved.items():
         colour, line, marker = LOOKS[name]
         means = [sum(values) / len(values) for values in found.values()]
         look = {"color": COLOURS[colour], "markeredgecolor": "black", "markeredgewidth": 0.4}
