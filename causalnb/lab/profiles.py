@@ -28,6 +28,7 @@ PROFILES = {
         Profile("paper", "the size of the published setting", "cuda", 1),
     )
 }
+DEVICES = ("cpu", "cuda")
 FALLBACK = {
     "quick": ("quick", "laptop"),
     "laptop": ("laptop",),
@@ -57,12 +58,21 @@ def pick(profile: str | Profile | None = None, **values):
     raise LabError(f"no value for profile {name!r} among {sorted(values)}: give one for laptop.")
 
 
+def wanted_device(profile: str | Profile | None = None) -> str:
+    """$CAUSALNB_DEVICE, else the profile's device: "cpu" or "cuda"; LabError for another word."""
+    asked = os.environ.get("CAUSALNB_DEVICE") or current(profile).device
+    if asked not in DEVICES:
+        raise LabError(f"CAUSALNB_DEVICE is {asked!r}: set it to one of {', '.join(DEVICES)}.")
+    return asked
+
+
 def device(profile: str | Profile | None = None) -> str:
-    """The profile's device, "cpu" or "cuda"; LabError if it needs a GPU and there is none."""
-    wanted = current(profile)
-    if wanted.device == "cuda":
+    """`wanted_device`; LabError if that is a GPU and there is none."""
+    asked = wanted_device(profile)
+    if asked == "cuda":
         import torch
 
         if not torch.cuda.is_available():
-            raise LabError(f"there is no GPU for the {wanted.name} profile: use --profile laptop.")
-    return wanted.device
+            instead = "unset CAUSALNB_DEVICE" if os.environ.get("CAUSALNB_DEVICE") else "use --profile laptop"
+            raise LabError(f"there is no GPU for the {current(profile).name} profile: {instead}.")
+    return asked

@@ -227,13 +227,16 @@ def lock(experiment: str, arm: str, seed: int, profile: str | None = None, wait:
 
 
 def estimate(experiment: str, arm: str, profile: str | None = None) -> float:
-    """Core-seconds of one result: the median measured for this arm, else its experiment, else the guess."""
-    spec, measured = registry.experiment(experiment), {}
+    """Core-seconds of one result: the median measured for this arm, else its experiment, else the guess.
+
+    What was measured on another kind of device does not count.
+    """
+    spec, measured, device = registry.experiment(experiment), {}, profiles.wanted_device(profile)
     for other in spec.arms:
         for file in path(experiment, other, 0, profile).parent.glob("seed*.json"):
             if file.stem[4:].isdecimal():
                 kind, reason, result = _look(experiment, other, int(file.stem[4:]), profile)
-                if result and "settings" not in reason:
+                if result and result.device.startswith(device) and "settings" not in reason:
                     measured.setdefault(other, []).append(result.cpu_seconds)
     times = measured.get(arm) or [seconds for some in measured.values() for seconds in some]
     return median(times) if times else float(profiles.pick(profile, **spec.cost))

@@ -505,9 +505,9 @@ add(
 FORMULAS = {"encoding": "formulas", "gen_length": 167, "block_length": 167, "decode_steps": 167}
 add(
     "c2dlm.curves.formulas",
-    "A learning curve of chains of thought whose steps have their rules, on another draw of inputs",
+    "Learning curves of chains of thought whose steps have their rules, on another draw of inputs",
     "cot",
-    curve_arms(("diffusion", 2000, 3000)),
+    curve_arms(*((name, 2000, 3000) for name in TRIED), ("diffusion", 2000, 6000)),
     1,
     2400,
     **{**SCRATCH, **FORMULAS, "validation_rows": 50, "batch": 16},
@@ -572,7 +572,7 @@ FEW = {"autoregressive": {"model": "autoregressive", "steps": 2000}}
 OBEYED = {"enforced": {**arms("enforced")["enforced"], "steps": 2000}}
 MORE = {  # arms beside plain tuning and C2DLM
     50: arms("half_enforced", "half_placebo") | OBEYED,
-    200: arms("placebo") | FEW | OBEYED,
+    200: arms("placebo", "half_enforced", "half_placebo") | FEW | OBEYED,
     5000: arms("autoregressive"),
 }
 for rows, steps in ((50, 4000), (200, 8000), (500, 4000), (5000, 4000)):
