@@ -15,7 +15,8 @@ os.environ |= {
     "TOKENIZERS_PARALLELISM": "false",
     "MPLBACKEND": "agg",
 }
-os.environ.pop("FRESH", None)
+for name in ("FRESH", "CAUSALNB_DEVICE"):
+    os.environ.pop(name, None)
 
 import hypothesis  # noqa: E402
 import numpy  # noqa: E402

@@ -116,7 +116,7 @@ FOLDERS = ("HOME", "RESULTS", "FIGURES", "CACHE", "PROBES", "DATA", "BASES")
 COMMAND = [sys.executable, "-m", "causalnb"]
 VARIABLES = {
     **{f"CAUSALNB_{name}": (*PLACES, LONG) for name in FOLDERS},
-    "CAUSALNB_PROFILE": [text for text in TEXTS if text],
+    **dict.fromkeys(("CAUSALNB_PROFILE", "CAUSALNB_DEVICE"), [text for text in TEXTS if text]),
     **dict.fromkeys(("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("x", "-1", "1.5", "9" * 20)),
     **dict.fromkeys(("OMP_NUM_THREADS", "COLUMNS", "LINES", "SOURCE_DATE_EPOCH"), ("x", "-1", "9" * 20, "")),
     "MPLBACKEND": ("x",),

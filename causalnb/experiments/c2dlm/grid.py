@@ -581,7 +581,7 @@ for rows, steps in ((50, 4000), (200, 8000), (500, 4000), (5000, 4000)):
         f"4x4 Sudoku with {rows} training puzzles, trained to competence",
         "sudoku",
         arms("diffusion", "c2dlm") | MORE.get(rows, {}),
-        1,
+        3,
         steps / 8,
         train_rows=rows,
         steps=steps,
@@ -637,7 +637,7 @@ LONG_STG = {  # size -> settings, arms beside plain tuning and C2DLM, seeds
         ("autoregressive", "placebo", "no_v", "isolated", "enforced", "swapped", "half_swapped"),
         5,
     ),
-    "H": ({**SIZES["H"], "steps": 4000}, ("placebo",), 2),
+    "H": ({**SIZES["H"], "steps": 4000}, ("placebo",), 3),
 }
 for size, (more, others, seeds) in LONG_STG.items():
     tried = arms("diffusion", "c2dlm", *others)

@@ -233,8 +233,16 @@ def test_a_missing_gpu_is_said(monkeypatch):
     for name in ("gpu", "paper"):
         with pytest.raises(LabError, match=f"no GPU for the {name} profile: use --profile laptop"):
             profiles.device(name)
+    monkeypatch.setenv("CAUSALNB_DEVICE", "cuda")
+    with pytest.raises(LabError, match="no GPU for the laptop profile: unset CAUSALNB_DEVICE"):
+        profiles.device("laptop")
     cuda.is_available = lambda: True
-    assert profiles.device("gpu") == "cuda"
+    assert profiles.device("gpu") == profiles.device("laptop") == "cuda"
+    monkeypatch.setenv("CAUSALNB_DEVICE", "cpu")
+    assert profiles.device("gpu") == "cpu"
+    monkeypatch.setenv("CAUSALNB_DEVICE", "gpu")
+    with pytest.raises(LabError, match="CAUSALNB_DEVICE is 'gpu': set it to one of cpu, cuda"):
+        profiles.device("laptop")
 
 
 @pytest.mark.parametrize("step", ["open", "fsync", "replace"])

@@ -230,6 +230,14 @@ def test_a_file_of_an_odd_name_is_no_result(stored, name):
     assert results.estimate("toy.sum", "one") == before
 
 
+def test_times_of_another_device_are_no_estimate(stored, monkeypatch):
+    before = results.estimate("toy.sum", "one")
+    results.write(replace(stored, seed=1, device="cuda:a card", cpu_seconds=1e4))
+    assert results.estimate("toy.sum", "one") == before
+    monkeypatch.setenv("CAUSALNB_DEVICE", "cuda")
+    assert results.estimate("toy.sum", "one") == 1e4
+
+
 @pytest.mark.parametrize("what", ["a folder", "a file"])
 def test_what_stands_in_the_place_of_a_result_or_its_folder_is_named(stored, what):
     place = results.path("toy.sum", "one", 0)
