@@ -136,7 +136,7 @@ def test_what_is_missing_is_named(make, need, stored):
 
 def test_table_3_has_every_arm_and_the_papers_number(stored):
     made = table3.accuracies()("quick")
-    assert len(made.rows) == 5 + 5 + 2 + 3
+    assert len(made.rows) == 5 + 7 + 2 + 3
     (row,) = rows_of(made, "500", "C2DLM")
     assert row[2] == "cells 91.21%"
     cells = [number("c2dlm.long.sudoku_n500", "c2dlm", seed, "test_cells") for seed in range(3)]
