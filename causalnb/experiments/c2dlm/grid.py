@@ -505,9 +505,9 @@ add(
 FORMULAS = {"encoding": "formulas", "gen_length": 167, "block_length": 167, "decode_steps": 167}
 add(
     "c2dlm.curves.formulas",
-    "Learning curves of chains of thought whose steps have their rules, on another draw of inputs",
+    "A learning curve of chains of thought whose steps have their rules, on another draw of inputs",
     "cot",
-    curve_arms(*((name, 2000, 3000) for name in TRIED), ("diffusion", 2000, 6000)),
+    curve_arms(("diffusion", 2000, 3000)),
     1,
     2400,
     **{**SCRATCH, **FORMULAS, "validation_rows": 50, "batch": 16},
