@@ -23,8 +23,9 @@ MAY = {room: {room, "attention", "checkpoints", "network", "wrapping", "writing"
     "tasks": SHARED | {"network", "tasks", "writing"},
     "apps": SHARED | {"apps", "lab", "tasks", "attention", "checkpoints", "wrapping", *ROOMS},
 }
+MAY["course"] = SHARED | {"course", "lab"}
 MAY["experiments"] = MAY["apps"] | {"experiments"}
-MAY["cli"] = MAY["__main__"] = MAY["experiments"] | {"cli"}
+MAY["cli"] = MAY["__main__"] = MAY["experiments"] | {"cli", "course"}
 
 
 def wrong_imports(source: str, module: str) -> list[str]:
