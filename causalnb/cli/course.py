@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import shutil
 import subprocess
 import sys
@@ -16,26 +15,15 @@ import typer
 
 from causalnb.cli.common import EXIT_FAILED, Fresh, Jobs, Profile, app, show, steps, stoppable
 from causalnb.cli.reports import buildable
+from causalnb.course.source import stated
 from causalnb.errors import CausalnbError, LabError
 from causalnb.lab import building, evidence, files, profiles, registry, results
 from causalnb.lab.records import parsed
 from causalnb.paths import TEMPORARY, cache_dir, notebooks_dir, shown
 
-NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 CellTimeout = Annotated[
     float | None, typer.Option(min=1, help="Seconds that a cell of a notebook may run; default: an hour.")
 ]
-
-
-def stated(book: Path) -> float:
-    """The seconds that a notebook says it takes in its first cell, 60 where it does not say."""
-    try:
-        text = "".join(parsed(book.read_bytes())["cells"][0]["source"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return 60.0
-    said = re.search(r"(\w{1,9}) minutes?\b( and a half)?", text)
-    number = said and (NUMBERS.get(said[1]) or (int(said[1]) if said[1].isdecimal() else 1))
-    return 60.0 * (number + bool(said[2]) / 2) if said else 60.0
 
 
 class Schedule:

@@ -110,12 +110,12 @@ def _gaps(source: Source, cell, tasks: list[Task], checked: list[str]) -> list:
     parts: list[tuple[str, Task | None]] = []
     for node in source.trees[tasks[0].cell].body:
         if isinstance(node, ast.FunctionDef) and node.name in functions:
-            gap, part = functions[node.name], stub(source, node, functions[node.name], lines)
+            written, task = stub(source, node, functions[node.name], lines), functions[node.name]
         elif exercise and answers(node):
-            gap, part = exercise, "\n".join(lines[node.lineno - 1 : node.end_lineno])
+            written, task = "\n".join(lines[node.lineno - 1 : node.end_lineno]), exercise
         else:
             continue
-        parts += [("\n".join(lines[start : node.lineno - 1]), None), (part, gap)]
+        parts += [("\n".join(lines[start : node.lineno - 1]), None), (written, task)]
         start = node.end_lineno or start
     parts.append(("\n".join(lines[start:]), None))
     made = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from causalnb.errors import LabError
+from causalnb.lab.records import parsed
 from causalnb.paths import notebooks_dir, shown
 
 LITERAL = re.compile(
@@ -21,6 +22,7 @@ LEVEL = re.compile(r"\((easy|medium|hard|open)\b[^)]*\)")
 LEVELS = {"easy": (1, 5), "medium": (3, 10), "hard": (4, 20), "open": (5, 30)}  # difficulty, minutes
 # of a function, by the nodes in the syntax tree of the course's version: at most, difficulty, minutes
 SIZES = ((25, 1, 3), (50, 2, 5), (80, 3, 10), (120, 4, 15), (math.inf, 5, 20))
+NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 WORDS_A_MINUTE, LINES_A_MINUTE = 200, 10
 
 
@@ -79,6 +81,19 @@ def asserts(tree: ast.AST) -> bool:
     return any(isinstance(node, ast.Assert) for node in ast.walk(tree))
 
 
+def stated(book: Path) -> float:
+    """The seconds that a notebook says it takes in its first cell, 60 where it does not say."""
+    try:
+        first = text(parsed(book.read_bytes())["cells"][0])
+    except (OSError, ValueError, LookupError, TypeError):
+        return 60.0
+    said = re.search(r"(\w{1,9}) minutes?\b( and a half)?", first)
+    if not said:
+        return 60.0
+    number = NUMBERS.get(said[1]) or (int(said[1]) if said[1].isdecimal() else 1)
+    return 60.0 * (number + bool(said[2]) / 2)
+
+
 class Source:
     """A notebook of the course, read; LabError where there is none of that name or it is no notebook."""
 
@@ -111,6 +126,11 @@ class Source:
             elif "solution" not in tags(cell):
                 minutes += sum(bool(line.strip()) for line in text(cell).splitlines()) / LINES_A_MINUTE
         return max(1, round(minutes))
+
+    @cached_property
+    def writing(self) -> int:
+        """Minutes to write all its tasks."""
+        return sum(task.minutes for task in self.tasks)
 
     @cached_property
     def trees(self) -> dict[int, ast.Module]:

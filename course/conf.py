@@ -1,0 +1,36 @@
+"""The site's configuration, for Sphinx; `causalnb course build --to site` adds the notebooks and results."""
+
+project = "causalnb"
+author = "the causalnb authors"
+language = "en"
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinxcontrib.bibtex",
+    "sphinx-mathjax-offline",
+]
+html_theme = "furo"
+html_title = "Causality in four language models"
+html_static_path = ["_static"]
+html_css_files = ["course.css"]
+html_js_files = ["claims.js"]
+html_copy_source = False
+html_show_sphinx = False
+bibtex_bibfiles = ["references.bib"]
+bibtex_default_style = "plain"
+exclude_patterns = ["README.md"]
+myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_heading_anchors = 4
+myst_heading_slug_func = "causalnb.course.site.slug"
+nb_execution_mode = "off"  # the stored outputs are the evidence
+nb_merge_streams = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+suppress_warnings = [
+    "mystnb.unknown_mime_type",
+    "docutils",
+    "autodoc.import_object",
+    "ref.python",
+    "app.add_directive",
+]
