@@ -1,15 +1,13 @@
 """Copies for students, with gaps, and for tutors, with notes."""
 
 import ast
-import base64
 import copy
 import re
-from html import escape
 from pathlib import Path
 
 from causalnb.course.desk import BLANK
 from causalnb.course.source import DETAILS, Source, Task, answers, tags, text
-from causalnb.lab import files
+from causalnb.lab import files, pictures
 
 OWN = "causalnb"  # in the metadata of a cell: what it is to a task
 PREDICT = re.compile(r"\*\*Predict\b")
@@ -25,22 +23,10 @@ def write(notebook, path: Path) -> None:
 
 
 def described(notebook) -> None:
-    """Turn each stored picture into an `<img alt>`, its alt text lifted from the output's metadata.
-
-    JupyterLab, nbconvert and the site show that; the alt text of a PNG's metadata none of them does.
-    """
+    """Turn each stored picture into an `<img>` with its alt text, which readers are shown."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            data, told = output.get("data", {}), output.get("metadata", {})
-            if "image/png" in data and "text/html" not in data:
-                alt = told.get("image/png", {}).get("alt") or told.get("alt", "")
-                data["text/html"] = image("".join(data.pop("image/png")), alt)
-
-
-def image(png: str | bytes, alt: str) -> str:
-    """A PNG, as bytes or in base64, as HTML with its alt text."""
-    coded = base64.b64encode(png).decode() if isinstance(png, bytes) else png.strip()
-    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{coded}">'
+            pictures.to_html(output)
 
 
 def table_row(source: Source, cell: dict) -> None:

@@ -152,6 +152,7 @@ def build(source: Source, out: Path) -> Path:
         extra_template_basedirs=[str(HERE)],
         template_file=str(HERE / "slides.html.j2"),
         reveal_url_prefix="beside/reveal",
+        reveal_theme="white",  # other themes load their letters from elsewhere
         mathjax_url="beside/mathjax/tex-chtml.js",
         exclude_input=True,
     )
