@@ -1,12 +1,13 @@
 """The site's configuration, for Sphinx; `causalnb course build --to site` adds the notebooks and results."""
 
+import re
+
 project = "causalnb"
 author = "the causalnb authors"
 language = "en"
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinxcontrib.bibtex",
     "sphinx-mathjax-offline",
 ]
@@ -16,6 +17,7 @@ html_static_path = ["_static"]
 html_css_files = ["course.css"]
 html_js_files = ["claims.js"]
 html_copy_source = False
+html_show_sourcelink = False
 html_show_sphinx = False
 bibtex_bibfiles = ["references.bib"]
 bibtex_default_style = "plain"
@@ -27,10 +29,18 @@ nb_execution_mode = "off"  # the stored outputs are the evidence
 nb_merge_streams = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-suppress_warnings = [
-    "mystnb.unknown_mime_type",
-    "docutils",
-    "autodoc.import_object",
-    "ref.python",
-    "app.add_directive",
-]
+suppress_warnings = ["mystnb.unknown_mime_type"]
+
+
+def plain(app, what, name, obj, options, lines):
+    """Docstrings are plain text, with code between backticks: say so in reStructuredText."""
+    parts = re.split(r"(`[^`]+`)", "\n".join(lines))
+    escaped = [
+        f"`{part}`" if at % 2 else re.sub(r"([*|_\\])", r"\\\1", part) for at, part in enumerate(parts)
+    ]
+    lines[:] = "".join(escaped).splitlines()
+
+
+def setup(app):
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", plain)

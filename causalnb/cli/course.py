@@ -19,7 +19,7 @@ from causalnb.course.source import stated
 from causalnb.errors import CausalnbError, LabError
 from causalnb.lab import building, evidence, files, profiles, registry, results
 from causalnb.lab.records import parsed
-from causalnb.paths import TEMPORARY, cache_dir, notebooks_dir, shown
+from causalnb.paths import TEMPORARY, cache_dir, notebooks_dir, shown, work_dir
 
 CellTimeout = Annotated[
     float | None, typer.Option(min=1, help="Seconds that a cell of a notebook may run; default: an hour.")
@@ -147,13 +147,24 @@ def execute(
 
 
 @app.command()
-def lab() -> None:
-    """Open the course in JupyterLab."""
+def lab(
+    source: Annotated[
+        bool, typer.Option("--source", help="The course's own files, not copies to work in.")
+    ] = False,
+) -> None:
+    """Open the course in JupyterLab: copies with gaps, in work/; those that are there stay as they are."""
     from importlib.util import find_spec
+
+    from causalnb.course import copies
+    from causalnb.course.source import books
 
     if not find_spec("jupyterlab"):
         raise LabError("JupyterLab is not installed in this environment: run make setup.")
-    start = notebooks_dir() / "00_start_here.ipynb"
+    folder = notebooks_dir() if source else work_dir()
+    for book in () if source else books():
+        if not (folder / book.path.name).exists():
+            copies.write(copies.student(book), folder / book.path.name)
+    start = folder / "00_start_here.ipynb"
     if not start.exists():
         raise LabError(f"there is no {shown(start)}: run causalnb in its checkout.")
     raise typer.Exit(subprocess.call([sys.executable, "-m", "jupyterlab", str(start)]))

@@ -9,7 +9,7 @@ from causalnb.errors import LabError, sentence
 from causalnb.lab import evidence, manifest, registry, report, verdicts
 
 BESIDE = re.compile(r"^(?P<why>.*\b(decided|settled|counted|computed|differentiated)\b.*)$")
-HEADINGS = ("claim", "source", "stated", "ours", "seeds", "verdict", "where")
+HEADINGS = ("claim", "source", "stated", "ours", "verdict", "where")
 
 
 class Judged(NamedTuple):
@@ -76,7 +76,11 @@ def _judged(claim, verdict: verdicts.Verdict, items: dict) -> Judged:
     )
     summary = verdict.summary
     digits = 1 if unit == "pp" else 3
-    ours = "" if summary is None else f"{summary.mean:.{digits}f} ± {summary.half:.{digits}f} {unit}".strip()
+    ours = (
+        ""
+        if summary is None
+        else f"{summary.mean:.{digits}f} ± {summary.half:.{digits}f} {unit}".strip().replace("-", "−")
+    )
     artefact = claim.artefact if isinstance(claim.artefact, str) else ""
     item = items.get(artefact)
     named, notebook = (item.printed_as, item.notebook) if item else ("", "")
@@ -139,8 +143,7 @@ def _row(row: Judged, names: dict[str, str]) -> str:
         escape(row.claim),
         escape(names[row.source]),
         escape(row.stated),
-        escape(row.ours),
-        row.seeds,
+        escape(row.ours) + (f"<br><small>{row.seeds} seeds</small>" if row.seeds else ""),
         f"<b>{row.verdict}</b>{why}",
         "<br>".join(where),
     )

@@ -19,6 +19,7 @@ from causalnb.paths import figures_dir, root, shown
 STATIC = Path(__file__).parent / "static"
 PICTURE = re.compile(r"\]\(\.\./figures/([\w./]+)\)")
 ROUTE = re.compile(r"<!-- route (.+?) -->")
+MATHJAX = ("tex-chtml.js", "input", "output")
 NEEDS = ("sphinx", "myst_nb", "furo", "sphinxcontrib.bibtex", "sphinx-mathjax-offline")
 SOURCES = {
     "causal_transformer": "Causal Transformer",
@@ -58,6 +59,9 @@ def build(books: list[Source], out: Path) -> Path:
         with docutils_namespace():
             app = Sphinx(pages, pages, out, Path(folder) / "trees", "html", status=None, warning=warnings)
             app.build()
+    for path in (out / "_static/mathjax").iterdir():  # of 20 MB, the pages use five
+        if path.name not in MATHJAX:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     if said := warnings.getvalue().strip():
         raise LabError(f"Sphinx warns of {len(said.splitlines())} things, first: {said.splitlines()[0]}.")
     if wrong := broken(out):

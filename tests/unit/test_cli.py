@@ -417,12 +417,12 @@ def test_doctor_without_torch(monkeypatch):
 def test_lab_opens_the_first_notebook(home, monkeypatch):
     asked = []
     monkeypatch.setattr(subprocess, "call", lambda words: asked.append(words) or 3)
-    call("lab", code=3)
+    call("lab", "--source", code=3)
     assert asked == [[sys.executable, "-m", "jupyterlab", str(home / "notebooks/00_start_here.ipynb")]]
     (home / "notebooks/00_start_here.ipynb").unlink()
-    assert "there is no notebooks/00_start_here.ipynb" in call("lab", code=2)[1]
+    assert "there is no notebooks/00_start_here.ipynb" in call("lab", "--source", code=2)[1]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "run make setup" in call("lab", code=2)[1]
+    assert "run make setup" in call("lab", "--source", code=2)[1]
 
 
 def test_on_a_terminal_it_draws(monkeypatch, capsys):
