@@ -33,12 +33,19 @@ suppress_warnings = ["mystnb.unknown_mime_type"]
 
 
 def plain(app, what, name, obj, options, lines):
-    """Docstrings are plain text, with code between backticks: say so in reStructuredText."""
+    """Docstrings are plain text, with code between backticks: say so in reStructuredText.
+
+    A paragraph with indented lines keeps its lines.
+    """
     parts = re.split(r"(`[^`]+`)", "\n".join(lines))
-    escaped = [
+    escaped = "".join(
         f"`{part}`" if at % 2 else re.sub(r"([*|_\\])", r"\\\1", part) for at, part in enumerate(parts)
-    ]
-    lines[:] = "".join(escaped).splitlines()
+    )
+    paragraphs = [paragraph.split("\n") for paragraph in re.split(r"\n\s*\n", escaped.strip("\n"))]
+    lines[:] = []
+    for paragraph in paragraphs:
+        indented = any(line.startswith(" ") for line in paragraph)
+        lines += [f"| {line}" if indented else line for line in paragraph] + [""]
 
 
 def setup(app):

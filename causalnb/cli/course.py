@@ -151,6 +151,9 @@ def lab(
     source: Annotated[
         bool, typer.Option("--source", help="The course's own files, not copies to work in.")
     ] = False,
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- OPTION]...", help="For JupyterLab.")
+    ] = None,
 ) -> None:
     """Open the course in JupyterLab: copies with gaps, in work/; those that are there stay as they are."""
     from importlib.util import find_spec
@@ -167,4 +170,4 @@ def lab(
     start = folder / "00_start_here.ipynb"
     if not start.exists():
         raise LabError(f"there is no {shown(start)}: run causalnb in its checkout.")
-    raise typer.Exit(subprocess.call([sys.executable, "-m", "jupyterlab", str(start)]))
+    raise typer.Exit(subprocess.call([sys.executable, "-m", "jupyterlab", str(start), *(options or ())]))
