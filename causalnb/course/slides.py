@@ -34,7 +34,8 @@ def slides(source: Source) -> list[Slide]:
     """
     made, exercises, summary = [], None, None
     for level, title, cells in _sections(source):
-        notes = "\n\n".join(DETAILS.sub("", text(cell)) for cell in cells if cell["cell_type"] == "markdown")
+        told = "\n\n".join(DETAILS.sub("", text(cell)) for cell in cells if cell["cell_type"] == "markdown")
+        notes = re.sub(r"!\[([^]]*)\]\([^)]*\)", r"\1", told)  # a speaker is told what pictures show
         if level == 1:
             made.append((4, Slide(f"# {title}\n\n{_header(notes)}", notes=notes)))
         elif "exercise" in title.lower():
