@@ -10,6 +10,7 @@ from causalnb.course.source import DETAILS, Source, Task, answers, tags, text
 from causalnb.lab import files, pictures
 
 OWN = "causalnb"  # in the metadata of a cell: what it is to a task
+CHECKED = "nbval-check-output"  # a tag: the stored output is compared
 PREDICT = re.compile(r"\*\*Predict\b")
 WRONG = re.compile(r"assert .*(?:!= \"Right\.\"|\bnot right_\d+\().*")
 
@@ -101,7 +102,8 @@ def _gaps(source: Source, cell, tasks: list[Task], checked: list[str]) -> list:
             written, task = "\n".join(lines[node.lineno - 1 : node.end_lineno]), exercise
         else:
             continue
-        parts += [("\n".join(lines[start : node.lineno - 1]), None), (written, task)]
+        first = min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", []))])
+        parts += [("\n".join(lines[start : first - 1]), None), (written, task)]
         start = node.end_lineno or start
     parts.append(("\n".join(lines[start:]), None))
     made = []
@@ -119,7 +121,10 @@ def _gaps(source: Source, cell, tasks: list[Task], checked: list[str]) -> list:
     last = made[-1]
     if OWN not in last.metadata:
         last.metadata.update({key: value for key, value in cell.metadata.items() if key != OWN})
-        last.outputs, last.execution_count = cell.outputs, cell.execution_count
+        if OWN in made[0].metadata:  # else a part before the gap may have printed some of it
+            last.outputs, last.execution_count = cell.outputs, cell.execution_count
+        elif CHECKED in tags(last):
+            last.metadata["tags"] = [tag for tag in tags(last) if tag != CHECKED]
         _mark(last, check=checked)
     return made
 
@@ -141,7 +146,8 @@ def stub(source: Source, node: ast.FunctionDef, task: Task, lines: list[str]) ->
             '    """',
         ]
     note = f'# difficulty {task.difficulty} of 5, about {task.minutes} minutes; hint("{task.name}") helps'
-    return "\n".join([note, "@write", *head, *inner, f"    {BLANK}"])
+    above = [f"@{ast.unparse(decorator)}" for decorator in node.decorator_list]
+    return "\n".join([note, *above, "@write", *head, *inner, f"    {BLANK}"])
 
 
 def _code(id: str, source: str):
