@@ -61,11 +61,20 @@ def frontier_table(families=tuple(FAMILIES)) -> Report:
 
     def rows():
         for name, settings in FRONTIER.items():
-            label = NAMES[side(name)], f"{settings['lora_rank']}", f"{settings['learning_rate']:g}", used(name)
-            yield Row(label, {head: tried(family, name, shifted) for head, (family, shifted) in heads.items()})
+            label = (
+                NAMES[side(name)],
+                f"{settings['lora_rank']}",
+                f"{settings['learning_rate']:g}",
+                used(name),
+            )
+            yield Row(
+                label, {head: tried(family, name, shifted) for head, (family, shifted) in heads.items()}
+            )
 
     def notes(profile):
-        configs = [registry.config(f"iclm.frontier.{family}", "iclm_r16_1e-3", profile) for family in families]
+        configs = [
+            registry.config(f"iclm.frontier.{family}", "iclm_r16_1e-3", profile) for family in families
+        ]
         steps = ", ".join(
             f"{one['steps'] * one['length']:,} for {family.upper()}"
             for family, one in zip(families, configs, strict=True)
@@ -107,7 +116,9 @@ def frontier_figure(families=tuple(FAMILIES), profile: str | None = None):
                 ax.plot(inside, shifted, label=f"{NAMES[one]}, rank {rank}", **look)
                 for rate, *place in zip(RATES, inside, shifted, strict=True):
                     ax.annotate(rate, place, (3, 3), textcoords="offset points", fontsize=text_size(6))
-            ax.scatter(*found[used[one]], s=120, facecolors="none", edgecolors=COLOURS[colour], linewidths=1.4)
+            ax.scatter(
+                *found[used[one]], s=120, facecolors="none", edgecolors=COLOURS[colour], linewidths=1.4
+            )
             told.append(
                 f"{FAMILIES[family]}, {NAMES[one]}: used {used[one].replace('_', ' ')}, i.i.d. "
                 f"{found[used[one]][0]:.3f}, shifted {found[used[one]][1]:.3f}"
