@@ -81,8 +81,8 @@ def frontier_table(families=tuple(FAMILIES)) -> Report:
         )
         return (
             "Mirrored: trained on what the true shift asks for, tested on what it trains on, with "
-            f"{configs[0]['test_rows']:,} questions a cell; steps: {steps}. ACRE's score under shift is of text, "
-            "as symbols have no unseen objects. Used on the true shift: of the arms whose i.i.d. score is "
+            f"{configs[0]['test_rows']:,} questions a cell; steps: {steps}. ACRE's score under shift is of "
+            "text, as symbols have no unseen objects. Used on the true shift: of the arms whose i.i.d. score is "
             f"within {100 * WITHIN:g} point of what both sides reach, the best under shift."
         )
 
@@ -127,8 +127,8 @@ def frontier_figure(families=tuple(FAMILIES), profile: str | None = None):
     axes[0][0].set_ylabel("accuracy under the mirrored shift")
     axes[0][-1].legend(fontsize=text_size(7), loc="best")
     return fig, (
-        "Accuracy under a mirrored shift against i.i.d. accuracy, a point for each learning rate, a line for each "
-        f"size; a ring marks the setting that is used. {'; '.join(told)}."
+        "Accuracy under a mirrored shift against i.i.d. accuracy, a point for each learning rate, a line for "
+        f"each size; a ring marks the setting that is used. {'; '.join(told)}."
     )
 
 
