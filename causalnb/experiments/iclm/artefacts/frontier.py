@@ -82,8 +82,8 @@ def frontier_table(families=tuple(FAMILIES)) -> Report:
         return (
             "Mirrored: trained on what the true shift asks for, tested on what it trains on, with "
             f"{configs[0]['test_rows']:,} questions a cell; steps: {steps}. ACRE's score under shift is of "
-            "text, as symbols have no unseen objects. Used on the true shift: of the arms whose i.i.d. score is "
-            f"within {100 * WITHIN:g} point of what both sides reach, the best under shift."
+            "text, as symbols have no unseen objects. Used on the true shift: of the arms within "
+            f"{100 * WITHIN:g} point of the i.i.d. score that both sides reach, the best under shift."
         )
 
     scores = (Measured(head, format=first("{:.3f}")) for head in heads)
