@@ -292,6 +292,11 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         handed to forward. Raises ValueError for a prompt_mask of another shape or without a token.
         """
         mask = self._router_mask(input_ids, attention_mask, labels, prompt_mask)
+        end = int(mask.any(0).nonzero()[-1]) + 1  # what follows does not reach the states of a causal decoder
+        input_ids, mask = input_ids[:, :end], mask[:, :end]
+        attention_mask = None if attention_mask is None else attention_mask[:, :end]
+        if kwargs.get("position_ids") is not None:
+            kwargs["position_ids"] = kwargs["position_ids"][:, :end]
         if self.config.router_trainable:
             return mean_pooled(self.states(input_ids, attention_mask, "router", **kwargs), mask)
         training = self.base.training

@@ -294,6 +294,30 @@ def test_answers_do_not_route_and_prompts_may_be_pooled_beforehand(settings):
     )
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_the_router_runs_on_prompts_alone_and_finds_what_it_finds_on_all(name):
+    """Against states of whole texts, gradients too: a causal decoder's do not depend on what follows."""
+    model = wrapped(name, base(name, torch.float64), router_trainable=True)
+    batch, widths = batch_of(), []
+    ids, seen, prompt = batch["input_ids"], batch["attention_mask"], (batch["labels"] == -100).long()
+    place = (seen.cumsum(1) - 1).clamp(min=0)
+    with model.base.base_model.register_forward_hook(lambda *passed: widths.append(passed[2][0].shape[1])):
+        found = model.router_states(ids, seen, prompt_mask=prompt, position_ids=place)
+    assert widths == [6] and ids.shape[1] == 9
+    states = model.states(ids, seen, "router", position_ids=place)
+    where = (prompt * seen).to(states)[..., None]
+    expected = (states * where).sum(1) / where.sum(1)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    weights = torch.randn_like(found)
+    adapters = [layer.A for layer in model._adapted.values()]
+    for one, other in zip(
+        torch.autograd.grad((found * weights).sum(), adapters),
+        torch.autograd.grad((expected * weights).sum(), adapters),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("settings", [{}, dict(shared_layers=1), dict(router_trainable=True)])
 def test_the_router_reads_the_same_prompt_however_much_of_it_is_supervised(settings):
     model, batch = wrapped(**settings), batch_of()
