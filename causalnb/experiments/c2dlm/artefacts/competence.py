@@ -113,9 +113,9 @@ def scores(profile: str | None = None) -> list[dict]:
                 name: f"{model}_n{n}_s{number}"
                 for name, number in (("half", steps // 2), ("used", steps), ("twice", 2 * steps))
             }
-            tried = {name: arm for name, arm in tried.items() if arm in known}
+            tried = {name: its for name, its in tried.items() if its in known}
             lines = evidence.require(home, profile, tried.values()).set_index("arm")[measure]
-            found = {name: 100 * float(lines[arm]) for name, arm in tried.items()}
+            found = {name: 100 * float(lines[its]) for name, its in tried.items()}
             rows.append(
                 {"task": task, "model": model, "steps": steps, **found, "printed": printed.get(model)}
             )
@@ -153,8 +153,8 @@ def curves_figure(profile: str | None = None):
     for ax, (title, (home, measure, arms)) in zip(axes, PANELS.items(), strict=True):
         evidence.require(home, profile, arms.values())
         history = results.curves(home, profile, arms.values())
-        for model, arm in arms.items():
-            end = draw_curve(ax, history[history.arm == arm], measure, 1, NAMES[model], *LOOKS[model])
+        for model, name in arms.items():
+            end = draw_curve(ax, history[history.arm == name], measure, 1, NAMES[model], *LOOKS[model])
             told.append(f"{title}, {NAMES[model]} ends at {end:.2f}")
         ax.set(title=title, xlabel="training step", ylim=(0, 1.03))
         ax.locator_params(axis="x", nbins=4)
@@ -194,8 +194,8 @@ tried = Report(
     ],
     _tried,
     "Learning rates and weights of the guidance on a development draw: percent right, one seed",
-    "Sudoku: empty cells; chain: the answer. In the tables all models have 0.001, and C2DLM γ = 0.3 on Sudoku "
-    "and the token game, 1 on the chain of thought.",
+    "Sudoku: empty cells; chain: the answer. In the tables all models have 0.001, and C2DLM γ = 0.3 on "
+    "Sudoku and the token game, 1 on the chain of thought.",
 )
 
 
