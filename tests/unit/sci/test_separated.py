@@ -322,9 +322,9 @@ def test_bad_input():
         separated(abstraction_noise=-0.1)
     with pytest.raises(ValueError, match="class_width is 0.0: choose more than 0"):
         separated(class_width=0.0)
-    with pytest.raises(ValueError, match="labels came without a prompt_mask"):
+    with pytest.raises(ValueError, match="row 0 has no token before its first label"):
         given = batch()
-        separated()(given["input_ids"], labels=given["labels"])
+        separated()(given["input_ids"], labels=given["input_ids"])
     with pytest.raises(ValueError, match="call generate"):
         separated()(batch()["input_ids"], past_key_values=object())
     seen = torch.ones_like(given["input_ids"]) * torch.tensor([[1], [1], [0]])
