@@ -1,5 +1,6 @@
 """The Causal Transformer as Hugging Face models: an encoder that classifies, and an encoder-decoder."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 from transformers.utils import ModelOutput, can_return_tuple
 
+from causalnb.cards import write_card
 from causalnb.checkpoints import whole
 
 from .configuration import CausalTransformerConfig
@@ -55,6 +57,7 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True  # attention is scaled_dot_product_attention where no map is asked for
     accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
+    card: Mapping | None = None  # data, metrics and command of a training, as `cards.write_card` takes them
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
@@ -65,6 +68,12 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
         passing = r"^(losses\..*multipliers|classes)$"
         load = super().from_pretrained
         return whole(load, pretrained_model_name_or_path, *arguments, passing=passing, **keywords)
+
+    def save_pretrained(self, save_directory, *arguments, **keywords):
+        """As in transformers, with a model card, for which .card says what the model cannot know."""
+        super().save_pretrained(save_directory, *arguments, **keywords)
+        if keywords.get("is_main_process", True):
+            write_card(save_directory, self.config, (type(self).__doc__ or "").split("\n")[0], told=self.card)
 
     def _build(self, *stacks: str) -> None:
         """The stacks and, for those that are held to a blanket, a loss for each layer."""

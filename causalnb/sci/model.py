@@ -23,19 +23,18 @@ COLLATOR = "causalnb.lab.training.PromptAnswerCollator"
 HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder", "proxies")
 
 
-def prompt_before_labels(
-    labels: torch.Tensor, attention_mask: torch.Tensor | None = None
-) -> torch.Tensor:
+def prompt_before_labels(labels: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
     """The prompt (B, T) that stands before each row's first label of labels (B, T), padding left out.
 
-    Raises ValueError for a row without one, as where every token is a label: the encoders would read the answer.
+    Raises ValueError for a row without one, as where every token is a label: encoders would read the answer.
     """
     seen = torch.ones_like(labels) if attention_mask is None else attention_mask.to(labels.dtype)
     prompt = seen * ((labels != -100).cumsum(1) == 0)
     empty = ~prompt.bool().any(1)
     if empty.any():
         raise ValueError(
-            f"row {int(empty.nonzero()[0])} has no token before its first label, and so no prompt: set labels to "
+            f"row {int(empty.nonzero()[0])} has no token before its first label, and so no prompt: set "
+            "labels to "
             f"-100 on the prompt, as {COLLATOR} does, or pass a prompt_mask"
         )
     return prompt
