@@ -14,6 +14,9 @@ from causalnb.lab.records import installed
 from causalnb.paths import models_dir, results_dir, root, shown
 
 
+OPTIONAL = {"text"}  # extras that a user adds; without them all of the course runs
+
+
 def packages() -> list[dict]:
     """Each package pyproject.toml asks for: {name, extra ("" for the core), range, installed, ok}."""
     from packaging.requirements import Requirement
@@ -35,7 +38,7 @@ def packages() -> list[dict]:
                 "extra": extra,
                 "range": str(need.specifier),
                 "installed": version,
-                "ok": inside,
+                "ok": inside or version is None and extra in OPTIONAL,
             }
         )
     return found

@@ -32,7 +32,7 @@ class _ContrastiveLoss(torch.autograd.Function):
         pull.diagonal().zero_()
         count = pull.sum(1, keepdim=True)
         anchors = pull.amax(1, keepdim=True) if len(pull) else count  # 1 with a positive, 0 without
-        total = anchors.sum(dtype=torch.float32).clamp_(min=1e-12)
+        total = anchors.sum(dtype=torch.get_default_dtype()).clamp_(min=1e-12)
         pull.div_(count.clamp_(min=1e-12)).mul_(anchors)
         log_softmax = similarity.log_softmax(1)
         log_softmax.diagonal().zero_()  # -inf * 0 would be nan

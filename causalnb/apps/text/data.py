@@ -107,12 +107,13 @@ def _json(path: Path) -> Iterator[tuple[str, object]]:
 
 
 def _parquet(path: Path) -> Iterable[dict]:
-    from pyarrow import ArrowException, parquet
+    import pandas as pd
 
     try:
-        return parquet.read_table(path).to_pylist()
-    except ArrowException as error:
+        table = pd.read_parquet(path)
+    except ValueError as error:
         raise DataError(f"{path} cannot be read ({sentence(error)[:120]}): give a Parquet file.") from error
+    return table.astype(object).where(table.notna(), None).to_dict("records")
 
 
 def _numbered(rows: Iterable, source: object, word: str) -> Iterator[tuple[str, object]]:

@@ -19,9 +19,9 @@ MOST_WORDS = 20_000  # of a tiny base, and of a vocabulary whose kinship SCI sep
 SCORED = 200  # rows of the validation that are scored on the way
 
 
-def word_tokenizer(texts: Sequence[str]):
-    """A tokenizer of the words and marks of texts, numbered as scan's special tokens first."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+def word_tokenizer(texts: Sequence[str], pairs: bool = False):
+    """A tokenizer of the words and marks of texts, beginning with <bos>; pairs: it tells two texts apart."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     from causalnb.tasks import scan
@@ -33,7 +33,13 @@ def word_tokenizer(texts: Sequence[str]):
         vocab_size=MOST_WORDS, special_tokens=specials, show_progress=False, min_frequency=1
     )
     core.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=core, **scan.SPECIALS)
+    core.post_processor = processors.TemplateProcessing(
+        single="<bos> $A",
+        pair="<bos> $A <sep> $B:1",
+        special_tokens=[(name, core.token_to_id(name)) for name in ("<bos>", "<sep>")],
+    )
+    names = ["input_ids", "attention_mask", *["token_type_ids"] * pairs]
+    return PreTrainedTokenizerFast(tokenizer_object=core, model_input_names=names, **scan.SPECIALS)
 
 
 class System:
@@ -79,19 +85,19 @@ class System:
         """The model that a training saved in `folder`."""
         from transformers import AutoModelForCausalLM
 
-        return AutoModelForCausalLM.from_pretrained(folder)
+        return AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
 
     def rows(self, rows: list[dict], tokenizer, model) -> list[dict]:
-        """Encoded rows: ids of prompt and answer, what marks them, and `at`; DataError for one too long."""
-        begin = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
-        prompts = tokenizer([row["prompt"] for row in rows], add_special_tokens=False)
-        answers = tokenizer([f" {row['answer']}" for row in rows], add_special_tokens=False)
+        """Encoded rows: ids of prompt and answer, what marks them, and `at`; DataError for one too long.
+
+        A prompt is what tokenizer(prompt) gives, without an end; an answer follows a space, and ends.
+        """
+        prompts, answers = self.encoded(rows, tokenizer)
+        ends = {tokenizer.eos_token_id, tokenizer.sep_token_id}
         made = []
         for i, row in enumerate(rows):
-            prompt, answer = (
-                begin + prompts["input_ids"][i],
-                answers["input_ids"][i] + [tokenizer.eos_token_id],
-            )
+            prompt, answer = prompts["input_ids"][i], answers["input_ids"][i] + [tokenizer.eos_token_id]
+            prompt = prompt[:-1] if len(prompt) > 1 and prompt[-1] in ends else prompt
             made.append(
                 {
                     "input_ids": prompt + answer,
@@ -103,6 +109,12 @@ class System:
             )
         self.check_lengths(made, model)
         return made
+
+    @staticmethod
+    def encoded(rows: list[dict], tokenizer, **more):
+        """(prompts, answers) of rows as the tokenizer gives them, prompts with its special tokens."""
+        prompts = tokenizer([row["prompt"] for row in rows], **more)
+        return prompts, tokenizer([f" {row['answer']}" for row in rows], add_special_tokens=False, **more)
 
     def check_lengths(self, rows: list[dict], model) -> None:
         """DataError that names a row of more tokens than the model has positions."""
@@ -205,14 +217,12 @@ class SCI(System):
         for row, structure in zip(made, self.structures(rows), strict=True):
             row["structure"] = structure
         if self.settings.options["separated"]:
-            prompts = tokenizer([row["prompt"] for row in rows], add_special_tokens=False)
-            answers = tokenizer([f" {row['answer']}" for row in rows], add_special_tokens=False)
+            prompts, answers = self.encoded(rows, tokenizer)
             for i, row in enumerate(made):
-                words = prompts.word_ids(i)
-                first = max((word for word in words if word is not None), default=-1) + 1
-                words = words + [first + word for word in answers.word_ids(i)]
-                begin = len(row["input_ids"]) - len(words) - 1
-                row["word_ids"] = [-1] * begin + words + [max(words) + 1]
+                words = [-1 if word is None else word for word in prompts.word_ids(i)]
+                words, first = words[: sum(row["prompt_mask"])], max(words) + 1
+                words += [first + word for word in answers.word_ids(i)]
+                row["word_ids"] = [*words, max(words) + 1]
         return made
 
     def collator(self, tokenizer):
@@ -311,7 +321,7 @@ class C2DLM(System):
         """The model that a training saved in `folder`."""
         from transformers import AutoModelForMaskedLM
 
-        return AutoModelForMaskedLM.from_pretrained(folder)
+        return AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=False)
 
     def rows(self, rows, tokenizer, model):
         """Rows whose answers are filled up with ends, as `sample` fills them."""
@@ -328,17 +338,15 @@ class C2DLM(System):
         from causalnb.c2dlm import supervision
 
         made = self.rows(rows, tokenizer, model)
-        for one, row in zip(made, rows, strict=True):
+        if not self.settings.options["graphs"]:
+            return made
+        prompts, answers = self.encoded(rows, tokenizer, return_offsets_mapping=True)
+        for i, (one, row) in enumerate(zip(made, rows, strict=True)):
             if (graph := row.get("graph")) is None:
                 continue
             text, start = f"{row['prompt']} {row['answer']}", len(row["prompt"])
-            parts = (
-                tokenizer(said, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-                for said in (row["prompt"], f" {row['answer']}")
-            )
-            prompt, answer = parts
-            begin = sum(one["prompt_mask"]) - len(prompt)
-            places = [(0, 0)] * begin + prompt + [(start + a, start + b) for a, b in answer]
+            prompt = prompts["offset_mapping"][i][: sum(one["prompt_mask"])]
+            places = [*prompt, *((start + a, start + b) for a, b in answers["offset_mapping"][i])]
             one["supervision"] = supervision(graph, text, places, response_start=start)
             if not one["supervision"].report.kept:
                 raise DataError(
@@ -414,7 +422,8 @@ class CausalTransformer(System):
         name = self.settings.base_model
         if not (depth := tiny_depth(name)):
             return self._encoder(name, names)
-        tokenizer = word_tokenizer([text for row in rows for text in (row["prompt"], row.get("second", ""))])
+        texts = [text for row in rows for text in (row["prompt"], row.get("second", ""))]
+        tokenizer = word_tokenizer(texts, pairs=True)
         ids = {f"{kind}_token_id": getattr(tokenizer, f"{kind}_token_id") for kind in ("pad", "bos", "eos")}
         config = CausalTransformerConfig(
             vocab_size=len(tokenizer),
@@ -460,7 +469,7 @@ class CausalTransformer(System):
 
         from causalnb.checkpoints import whole
 
-        return whole(AutoModelForSequenceClassification.from_pretrained, folder)
+        return whole(AutoModelForSequenceClassification.from_pretrained, folder, trust_remote_code=False)
 
     def rows(self, rows, tokenizer, model):
         """Ids and the label of each row; DataError for a label that was not trained on."""
@@ -470,16 +479,17 @@ class CausalTransformer(System):
                 f"{rows[seconds.index(None)]['at']} has no second text and others have: give it to all."
             )
         pairs = (seconds,) if all(seconds) else ()
-        encoded = tokenizer([row["prompt"] for row in rows], *pairs)["input_ids"]
+        encoded = tokenizer([row["prompt"] for row in rows], *pairs, return_attention_mask=False)
         known = model.config.label2id
         made = []
-        for row, ids in zip(rows, encoded, strict=True):
+        for i, row in enumerate(rows):
             if row["label"] not in known:
                 raise DataError(
                     f"{row['at']} has the label {row['label']!r}, none of those trained on: "
                     f"{', '.join(known)}."
                 )
-            made.append({"input_ids": ids, "labels": known[row["label"]], "at": row["at"]})
+            ids = {name: values[i] for name, values in encoded.items()}
+            made.append({**ids, "labels": known[row["label"]], "at": row["at"]})
         self.check_lengths(made, model)
         return made
 
@@ -488,7 +498,7 @@ class CausalTransformer(System):
         from transformers import DataCollatorWithPadding
 
         pad = DataCollatorWithPadding(tokenizer)
-        return lambda rows: pad([{name: row[name] for name in ("input_ids", "labels")} for row in rows])
+        return lambda rows: pad([{name: row[name] for name in row if name != "at"} for row in rows])
 
     def within(self, model):
         """The penalty on a model that has none of its own."""

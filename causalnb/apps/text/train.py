@@ -2,7 +2,8 @@
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -171,7 +172,6 @@ def train_text(
     report_to: "trackio" or "tensorboard" gets loss and scores. DataError for data, LabError for settings,
     that do not fit, and for data that have changed since the training began.
     """
-    report = reporter(report_to, output)
     rows = read(settings)
     whole = blake2b("".join(map(digest, rows)).encode(), digest_size=8).hexdigest()
     asked = settings.record() | {"contents": whole}
@@ -179,35 +179,51 @@ def train_text(
     before = record["settings"] if record else asked
     if before.get("contents") != whole and before | {"contents": whole} == asked:
         raise LabError(
-            f"the rows of {settings.data} have changed since the training in {shown(output)} began: "
-            "restore them, or "
-            "choose another --output."
+            f"the rows of {settings.data} have changed since the training in {shown(output)} began: restore "
+            "them, or choose another --output."
         )
-    return train_prepared(
-        lambda processes: prepare(settings, rows, processes),
-        asked,
-        output,
-        said,
-        say,
-        progress,
-        device,
-        report,
-    )
+    with reporter(report_to, output) as report:
+        return train_prepared(
+            lambda processes: prepare(settings, rows, processes),
+            asked,
+            output,
+            said,
+            say,
+            progress,
+            device,
+            report,
+        )
 
 
-def reporter(name: str, output: Path) -> Callable[[dict, int], None] | None:
-    """What takes (values, step) to trackio or tensorboard; LabError for another, and where it is missing."""
+@contextmanager
+def reporter(name: str, output: Path) -> Iterator[Callable[[dict, int], None] | None]:
+    """Yields what takes (values, step) to trackio or tensorboard, which starts when first it is told.
+
+    LabError for another name, and where it is not installed.
+    """
     if name not in REPORTS:
         raise LabError(f"--report-to is {name!r}: choose one of {', '.join(REPORTS)}.")
     if name == "none":
-        return None
+        yield None
+        return
     if find_spec(name) is None:
         raise LabError(f"--report-to {name} needs the package {name}: pip install {name}, or choose none.")
     from accelerate import PartialState
     from accelerate.tracking import TensorBoardTracker, TrackioTracker
 
-    PartialState()
-    run = output.name or "causalnb"
-    tracker = TrackioTracker(run) if name == "trackio" else TensorBoardTracker("logs", str(output))
-    tracker.start()
-    return lambda values, step: tracker.log(values, step=step)
+    started: list = []
+
+    def report(values: dict, step: int) -> None:
+        if not started:
+            PartialState()
+            run = output.name or "causalnb"
+            tracker = TrackioTracker(run) if name == "trackio" else TensorBoardTracker("logs", str(output))
+            tracker.start()
+            started.append(tracker)
+        started[0].log(values, step=step)
+
+    try:
+        yield report
+    finally:
+        for tracker in started:
+            tracker.finish()

@@ -371,7 +371,7 @@ def test_checksums_that_say_nothing_are_refused(sums, trained, tmp_path):
     file.unlink()
     if sums is None:
         return refused(
-            file.parent, "sci has no checksums.json, in which causalnb train sci writes what it saved: re"
+            file.parent, "sci has no checksums.json, in which causalnb train writes what it saved: re"
         )
     file.write_bytes(sums.encode("latin1"))
     refused(file.parent, "sci/.*(cannot be read .*|names no file|is missing or damaged.*); restore")

@@ -26,7 +26,7 @@ from causalnb.apps import records
 from causalnb.apps.text import Settings, columns, evaluate_text, load_text, train_text
 from causalnb.apps.text.data import rows_of
 from causalnb.apps.text.systems import word_tokenizer
-from causalnb.c2dlm import sample
+from causalnb.c2dlm import ConceptGraph, sample
 from causalnb.errors import CausalnbError, DataError, LabError
 
 ROOT = Path(__file__).parents[3]
@@ -114,8 +114,8 @@ def test_sci_from_a_file_to_an_answer(files, tmp_path):
     train_text(Settings("sci", str(files / "commands.jsonl"), max_steps=3), tmp_path / "sci")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "sci")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "sci")
-    prompt = tokenizer("<bos> jump twice", return_tensors="pt", add_special_tokens=False)
-    ids = model.generate(prompt["input_ids"], max_new_tokens=3)
+    prompt = tokenizer("jump twice", return_tensors="pt")
+    ids = model.generate(**prompt, max_new_tokens=3)
     assert isinstance(tokenizer.decode(ids[0]), str) and ids.shape[1] <= 3 + 3
 
 
@@ -123,8 +123,8 @@ def test_iclm_from_a_file_to_an_answer(files, tmp_path):
     train_text(Settings("iclm", str(files / "commands.jsonl"), max_steps=3), tmp_path / "iclm")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "iclm").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "iclm")
-    prompt = tokenizer("<bos> jump twice", return_tensors="pt", add_special_tokens=False)
-    ids = model.generate(prompt["input_ids"], max_new_tokens=3)
+    prompt = tokenizer("jump twice", return_tensors="pt")
+    ids = model.generate(**prompt, max_new_tokens=3)
     assert isinstance(tokenizer.decode(ids[0]), str)
     assert model(prompt["input_ids"]).module.tolist()[0] in (0, 1)
 
@@ -136,7 +136,7 @@ def test_c2dlm_from_a_file_to_an_answer(files, tmp_path):
     train_text(settings, tmp_path / "c2dlm")
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "c2dlm")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "c2dlm")
-    prompt = tokenizer("<bos> jump twice", return_tensors="pt", add_special_tokens=False)["input_ids"]
+    prompt = tokenizer("jump twice", return_tensors="pt")["input_ids"]
     length = model.config.answer_tokens
     ids = sample(model, prompt, length, length, length)
     assert isinstance(tokenizer.decode(ids[0]), str) and ids.shape[1] == 3 + length
@@ -149,8 +149,25 @@ def test_the_causal_transformer_from_a_file_to_a_label(files, tmp_path):
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "ct").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ct")
     given = tokenizer("jump twice", "JUMP JUMP", return_tensors="pt")
-    label = model(given["input_ids"], given["attention_mask"]).logits.argmax(-1).item()
+    label = model(**given).logits.argmax(-1).item()
     assert model.config.id2label[label] in ("long", "short")
+
+
+@pytest.mark.parametrize("name", ["c2dlm", "sci"])
+def test_rows_are_what_the_tokenizer_gives_and_what_is_marked_in_them(name, files, trained):
+    folder = trained(name, separated=True) if name == "sci" else trained(name)
+    system, model, tokenizer = load_text(folder)
+    given = {"prompt": "jump twice", "answer": "JUMP JUMP", "structure": "V twice", "at": "here"}
+    given |= {"graph": ConceptGraph({"JUMP JUMP": ["jump"]}), "graph_at": "there"}
+    (row,) = system.training_rows([given], tokenizer, model)
+    prompt, ids = tokenizer("jump twice")["input_ids"], row["input_ids"]
+    assert ids[: len(prompt)] == prompt and row["prompt_mask"] == [1] * 3 + [0] * (len(ids) - 3)
+    assert tokenizer.decode(ids[3:6]).split() == ["JUMP", "JUMP", "<eos>"]
+    if name == "sci":
+        assert row["word_ids"] == [-1, 0, 1, 2, 3, 4]
+    else:
+        assert len(ids) == 3 + model.config.answer_tokens
+        assert row["supervision"].dense()[3:5].tolist() == [[0, 1, 0, 0, 0]] * 2
 
 
 # what is saved, said and scored
