@@ -49,8 +49,14 @@ def check_depth(config: object) -> None:
 def classifier(where, **keywords):
     """A model that classifies sequences, its head drawn anew where there is none; ValueError as others."""
     check_depth(_own_code(AutoConfig.from_pretrained, where, trust_remote_code=False))
-    load = AutoModelForSequenceClassification.from_pretrained
-    return _own_code(whole, load, where, passing=HEADS, trust_remote_code=False, **keywords)
+    return _own_code(
+        whole,
+        AutoModelForSequenceClassification.from_pretrained,
+        where,
+        passing=HEADS,
+        trust_remote_code=False,
+        **keywords,
+    )
 
 
 def decoder(where, **keywords):

@@ -115,7 +115,6 @@ class DecoderWrapper(PreTrainedModel):
     base_model_prefix = "base"
     supports_gradient_checkpointing = True
     accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
-    card: Mapping | None = None  # data, metrics and command of a training, as `cards.write_card` takes them
     _trained: set[str] | None = None  # what the base's adapter trains
 
     def __init__(self, config: PretrainedConfig, base_model: nn.Module | None = None):
@@ -191,8 +190,9 @@ class DecoderWrapper(PreTrainedModel):
         self.config.base_config.vocab_size = self.base.config.vocab_size  # where the base was resized itself
         super().save_pretrained(save_directory, *arguments, **keywords)
         if keywords.get("is_main_process", True):
+            told = getattr(self, "card", None)  # of the training: data, metrics, command
             method = (type(self).__doc__ or "").split("\n")[0]
-            write_card(save_directory, self.config, method, self.config.base_config.name_or_path, self.card)
+            write_card(save_directory, self.config, method, self.config.base_config.name_or_path, told)
 
     def get_input_embeddings(self) -> nn.Module:
         """The base's."""

@@ -1,6 +1,5 @@
 """The Causal Transformer as Hugging Face models: an encoder that classifies, and an encoder-decoder."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -57,7 +56,6 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True  # attention is scaled_dot_product_attention where no map is asked for
     accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
-    card: Mapping | None = None  # data, metrics and command of a training, as `cards.write_card` takes them
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
@@ -73,7 +71,8 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
         """As in transformers, with a model card, for which .card says what the model cannot know."""
         super().save_pretrained(save_directory, *arguments, **keywords)
         if keywords.get("is_main_process", True):
-            write_card(save_directory, self.config, (type(self).__doc__ or "").split("\n")[0], told=self.card)
+            told = getattr(self, "card", None)  # of the training: data, metrics, command
+            write_card(save_directory, self.config, (type(self).__doc__ or "").split("\n")[0], told=told)
 
     def _build(self, *stacks: str) -> None:
         """The stacks and, for those that are held to a blanket, a loss for each layer."""

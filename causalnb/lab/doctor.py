@@ -13,7 +13,6 @@ from causalnb.lab import building, probes, profiles, registry, results, runner, 
 from causalnb.lab.records import installed
 from causalnb.paths import models_dir, results_dir, root, shown
 
-
 OPTIONAL = {"text"}  # extras that a user adds; without them all of the course runs
 
 
