@@ -172,17 +172,17 @@ def train_text(
     report_to: "trackio" or "tensorboard" gets loss and scores. DataError for data, LabError for settings,
     that do not fit, and for data that have changed since the training began.
     """
-    rows = read(settings)
-    whole = blake2b("".join(map(digest, rows)).encode(), digest_size=8).hexdigest()
-    asked = settings.record() | {"contents": whole}
-    record = read_record(output)
-    before = record["settings"] if record else asked
-    if before.get("contents") != whole and before | {"contents": whole} == asked:
-        raise LabError(
-            f"the rows of {settings.data} have changed since the training in {shown(output)} began: restore "
-            "them, or choose another --output."
-        )
     with reporter(report_to, output) as report:
+        rows = read(settings)
+        whole = blake2b("".join(map(digest, rows)).encode(), digest_size=8).hexdigest()
+        asked = settings.record() | {"contents": whole}
+        record = read_record(output)
+        before = record["settings"] if record else asked
+        if before.get("contents") != whole and before | {"contents": whole} == asked:
+            raise LabError(
+                f"the rows of {settings.data} have changed since the training in {shown(output)} began: "
+                "restore them, or choose another --output."
+            )
         return train_prepared(
             lambda processes: prepare(settings, rows, processes),
             asked,
