@@ -12,10 +12,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import causalnb
+from causalnb.lab.doctor import OPTIONAL
 from tests.repo.tree import ROOT, imports, named, sources
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = PROJECT["optional-dependencies"]
+EXTRAS = {name: lines for name, lines in PROJECT["optional-dependencies"].items() if name not in OPTIONAL}
+ADDED = {Requirement(line).name for name in OPTIONAL for line in PROJECT["optional-dependencies"][name]}
 NEEDS = [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]
 RANGES = {canonicalize_name(need.name): need.specifier for need in map(Requirement, NEEDS)}
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
@@ -58,7 +60,7 @@ def pin_problems(pins: list[str]) -> list[str]:
 def undeclared(source: str) -> set[str]:
     """Top-level modules a source imports that Python, this project and declared packages do not provide."""
     tops = {name.split(".")[0] for name in imports(source, "causalnb._._")}
-    tops -= {"causalnb", "tests"} | sys.stdlib_module_names
+    tops -= {"causalnb", "tests"} | ADDED | sys.stdlib_module_names
     return {top for top in tops if not set(map(canonicalize_name, PROVIDERS.get(top, []))) & set(RANGES)}
 
 
