@@ -33,6 +33,19 @@ from causalnb.errors import LabError
 from causalnb.paths import given
 
 OUTPUTS = Path("outputs")
+SHARED = (  # options of every training on a user's own rows
+    "base_model",
+    "epochs",
+    "learning_rate",
+    "batch_size",
+    "max_steps",
+    "evaluate_every",
+    "validation",
+    "bf16",
+    "lora",
+    "seed",
+)
+SCI_OPTIONS = ("separated", "structure_level", "n_structural_slots", "cbm_layers", "scl_weight")
 Seed = Annotated[int, typer.Option(help="Of the first weights, the order of the rows and the noise.")]
 
 
@@ -84,20 +97,8 @@ def train_sci(
     if data is not None:
         if dataset or split:
             raise LabError("--data is your own and --dataset and --split are SCAN's: give one of the two.")
-        options = _said(structure_level=structure_level)
-        options |= {"separated": separated, "n_structural_slots": n_structural_slots}
-        options |= {"cbm_layers": None if layers is None else list(layers), "scl_weight": scl_weight}
-        known = _said(epochs=epochs, batch_size=batch_size) | {
-            "base_model": base_model,
-            "learning_rate": learning_rate,
-            "max_steps": max_steps,
-            "evaluate_every": evaluate_every,
-            "validation": validation,
-            "bf16": bf16,
-            "lora": lora,
-            "seed": seed,
-        }
-        return _train("sci", data, columns, known, options, output, report_to)
+        asked = locals() | {"cbm_layers": None if layers is None else list(layers)}
+        return _train("sci", asked, *SCI_OPTIONS)
     if columns or separated or report_to != "none":
         raise LabError("--columns, --separated and --report-to are for your own rows: give them with --data.")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -146,18 +147,7 @@ def train_iclm(
     report_to: ReportTo = "none",
 ) -> None:
     """ICLM's modules on a frozen decoder and your own data; interrupted, the same command resumes."""
-    known = {
-        "base_model": base_model,
-        "learning_rate": learning_rate,
-        "max_steps": max_steps,
-        "evaluate_every": evaluate_every,
-        "validation": validation,
-        "bf16": bf16,
-        "lora": lora,
-        "seed": seed,
-    }
-    known |= _said(epochs=epochs, batch_size=batch_size)
-    _train("iclm", data, columns, known, {"num_modules": num_modules}, output, report_to)
+    _train("iclm", locals(), "num_modules")
 
 
 @train.command("c2dlm")
@@ -185,19 +175,7 @@ def train_c2dlm(
     report_to: ReportTo = "none",
 ) -> None:
     """C2DLM's masked diffusion on a decoder and your own data; interrupted, the same command resumes."""
-    known = {
-        "base_model": base_model,
-        "learning_rate": learning_rate,
-        "max_steps": max_steps,
-        "evaluate_every": evaluate_every,
-        "validation": validation,
-        "bf16": bf16,
-        "lora": lora,
-        "seed": seed,
-    }
-    known |= _said(epochs=epochs, batch_size=batch_size)
-    options = {"graphs": graphs, "alpha": alpha, "lam": lam, "gamma": gamma}
-    _train("c2dlm", data, columns, known, options, output, report_to)
+    _train("c2dlm", locals(), "graphs", "alpha", "lam", "gamma")
 
 
 @train.command("causal-transformer")
@@ -219,18 +197,7 @@ def train_causal_transformer(
     report_to: ReportTo = "none",
 ) -> None:
     """A classifier under the Markov-blanket loss on your own data; interrupted, the same command resumes."""
-    known = {
-        "base_model": base_model,
-        "learning_rate": learning_rate,
-        "max_steps": max_steps,
-        "evaluate_every": evaluate_every,
-        "validation": validation,
-        "bf16": bf16,
-        "lora": lora,
-        "seed": seed,
-    }
-    known |= _said(epochs=epochs, batch_size=batch_size)
-    _train("causal-transformer", data, columns, known, {"causal_weight": causal_weight}, output, report_to)
+    _train("causal-transformer", locals(), "causal_weight")
 
 
 def _said(**options) -> dict:
@@ -238,16 +205,21 @@ def _said(**options) -> dict:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _train(
-    system: str, data: str, columns: str | None, known: dict, options: dict, output: Path, report_to: str
-):
+def _train(system: str, asked: dict, *options: str) -> None:
+    """Train a system on a user's own rows; asked: all options of its command, `options` those of it alone."""
     from causalnb.apps import text
 
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    settings = text.Settings(system, data, text.columns(columns), **known, options=options)
-    output = given(output, "--output")
+    settings = text.Settings(
+        system,
+        asked["data"],
+        text.columns(asked["columns"]),
+        **_said(**{name: asked[name] for name in SHARED}),
+        options=_said(**{name: asked[name] for name in options}),
+    )
+    output = given(asked["output"], "--output")
     with one_training() as (say, progress):
-        text.train_text(settings, output, say, progress, report_to=report_to)
+        text.train_text(settings, output, say, progress, report_to=asked["report_to"])
         say(f"saved in {output}; now: causalnb evaluate {output} --data FILE --challenge FILE")
 
 
