@@ -34,8 +34,7 @@ def prompt_before_labels(labels: torch.Tensor, attention_mask: torch.Tensor | No
     if empty.any():
         raise ValueError(
             f"row {int(empty.nonzero()[0])} has no token before its first label, and so no prompt: set "
-            "labels to "
-            f"-100 on the prompt, as {COLLATOR} does, or pass a prompt_mask"
+            f"labels to -100 on the prompt, as {COLLATOR} does, or pass a prompt_mask"
         )
     return prompt
 

@@ -188,8 +188,7 @@ def _pieces(ids: list[int], mask: list, word_ids: list) -> tuple[list, list, lis
         if known.setdefault(structure, len(row)) != len(row):
             raise ValueError(
                 f"a row of {len(row)} words shares its structure with one of {known[structure]}: words "
-                "align only "
-                "where a structure fixes their number; give such rows different structure_ids"
+                "align only where a structure fixes their number; give such rows different structure_ids"
             )
         for number, word in enumerate(row):
             cuts.setdefault((structure, number), set()).update(

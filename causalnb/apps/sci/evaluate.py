@@ -29,8 +29,7 @@ def load_sci(checkpoint: Path):
     if "system" in record["settings"]:
         raise LabError(
             f"{shown(checkpoint)} was trained on your own data: call causalnb evaluate {shown(checkpoint)} "
-            "--data "
-            "FILE."
+            "--data FILE."
         )
     if not record["finished"]:
         raise LabError(f"the training in {shown(checkpoint)} is not finished: run the same command again.")

@@ -77,8 +77,7 @@ def said(scores: dict) -> str:
     """An evaluation in words, "exact match 0.81 on validation, 0.02 on a sample ..."."""
     return (
         f"exact match {scores['validation']:.3f} on validation, {scores['test_sample']:.3f} on a sample of "
-        "the "
-        "test rows"
+        "the test rows"
     )
 
 

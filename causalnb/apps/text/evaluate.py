@@ -25,8 +25,7 @@ def load_text(folder: Path):
     if record is None:
         raise LabError(
             f"{shown(folder)} holds no training: give the --output of causalnb train, which has a {RECORD} "
-            "and a "
-            f"{CHECKSUMS}."
+            f"and a {CHECKSUMS}."
         )
     if "system" not in record["settings"]:
         raise LabError(
@@ -43,8 +42,7 @@ def load_text(folder: Path):
     except Exception as error:  # whatever files that another program wrote make transformers raise
         raise FileError(
             f"the model in {shown(folder)} cannot be loaded ({sentence(error).rstrip('.')}): restore the "
-            "folder, or "
-            "delete it and train again."
+            "folder, or delete it and train again."
         ) from error
     return system, model.eval(), tokenizer
 

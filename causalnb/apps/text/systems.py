@@ -124,8 +124,7 @@ class System:
             if room is not None and len(row["input_ids"]) > room:
                 raise DataError(
                     f"{row['at']} has {len(row['input_ids'])} tokens and {self.settings.base_model} reads "
-                    f"{room}: "
-                    "shorten it, or choose another --base-model."
+                    f"{room}: shorten it, or choose another --base-model."
                 )
 
     def training_rows(self, rows: list[dict], tokenizer, model) -> list[dict]:
@@ -187,8 +186,7 @@ class SCI(System):
         if separated and (words := base.config.vocab_size) > MOST_WORDS:
             raise LabError(
                 f"SCI separated compares all {words:,} tokens of {self.settings.base_model} with each "
-                "other: leave "
-                f"--separated out, or choose a base of at most {MOST_WORDS:,}."
+                f"other: leave --separated out, or choose a base of at most {MOST_WORDS:,}."
             )
         try:
             kind = SeparatedSCI if separated else SCITransformer
@@ -256,8 +254,7 @@ class SCI(System):
         except ValueError as error:
             raise DataError(
                 f"{self.settings.data} has no structure with two different prompts ({sentence(error)}): "
-                "give rows "
-                "that share a structure, or another --structure-level."
+                "give rows that share a structure, or another --structure-level."
             ) from error
 
 
@@ -351,8 +348,7 @@ class C2DLM(System):
             if not one["supervision"].report.kept:
                 raise DataError(
                     f"{row['graph_at']} names no cause and effect of the text of {row['at']}: quote "
-                    "phrases of its "
-                    f"prompt and answer, not {', '.join(map(repr, graph.concepts[:3]))}."
+                    f"phrases of its prompt and answer, not {', '.join(map(repr, graph.concepts[:3]))}."
                 )
         return made
 
@@ -412,8 +408,7 @@ class CausalTransformer(System):
         if len(classes) < 2:
             raise DataError(
                 f"all {len(rows)} rows of {self.settings.data} have the label {classes[0]!r}: give rows of "
-                "at least "
-                "two classes."
+                "at least two classes."
             )
         names = {
             "id2label": dict(enumerate(classes)),

@@ -50,8 +50,7 @@ def with_graphs(rows: list[dict], source: str) -> list[dict]:
     if len(graphs) != len(rows):
         raise DataError(
             f"{source} has {len(graphs)} graphs and the data {len(rows)} rows: give one line for each row, "
-            "null "
-            "where there is none."
+            "null where there is none."
         )
     return [row | {"graph": graph, "graph_at": at} for row, (at, graph) in zip(rows, graphs, strict=True)]
 
@@ -93,8 +92,7 @@ def prepare(settings: Settings, rows: list[dict], processes: int = 1) -> Prepare
     if processes > 1 and settings.system not in SHARED:
         raise LabError(
             f"{settings.system} has losses over a whole batch, which {processes} processes do not share: "
-            "start it "
-            "without accelerate launch."
+            "start it without accelerate launch."
         )
     if settings.batch_size % processes:
         raise LabError(
