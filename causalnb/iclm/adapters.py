@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 from transformers.pytorch_utils import Conv1D
 
 
@@ -30,7 +31,8 @@ class RowLoRA(nn.Module):
     """A frozen linear map plus alpha/r B_m A_m x, where m is the module of the row that x stands in.
 
     A is (M, r, in), B (M, out, r) and 0 at first, as in LoRA; both are float32 where the base is of less or
-    quantised. All rows of a batch go through the frozen map at once; adapters take two batched products.
+    quantised. All rows of a batch go through the frozen map at once; adapters take two batched products. A
+    module alone, of a rank so high that its two products cost more than one by W + alpha/r B A, takes that.
     Modules marked in the buffer frozen (M,) get no gradient.
     """
 
@@ -48,12 +50,14 @@ class RowLoRA(nn.Module):
         self.B = nn.Parameter(torch.zeros(modules, outside, rank, **made))
         nn.init.uniform_(self.A, -1 / math.sqrt(inside), 1 / math.sqrt(inside))
         self.register_buffer("frozen", torch.zeros(modules, dtype=torch.bool, device=base.weight.device))
+        same = type(base) in (nn.Linear, Conv1D) and base.weight.dtype == made["dtype"]  # nor quantised
+        self.merges = same and dropout == 0 and 3 * rank * (inside + outside) > inside * outside
 
     def forward(self, x: Tensor) -> Tensor:
         """(R, T, in) to (R, T, out). Raises ValueError where a batch has another number of rows."""
-        out, module = self.base(x), self.rows.module
+        module = self.rows.module
         if module is None:
-            return out
+            return self.base(x)
         if isinstance(module, Tensor) and (x.dim() != 3 or len(x) != len(module)):
             raise ValueError(
                 f"an adapted layer of {len(module)} rows was given {tuple(x.shape)}: name only "
@@ -61,12 +65,20 @@ class RowLoRA(nn.Module):
             )
         hold = self.frozen[:, None, None]
         A, B = (torch.where(hold, weight.detach(), weight) for weight in (self.A, self.B))
-        x = self.dropout(x).to(A.dtype)
+        B = self.scaling * B
+        if isinstance(module, Tensor) and len(self.A) == 1:
+            module = 0
+        if isinstance(module, int) and self.merges:
+            added = B[module] @ A[module]  # (out, in)
+            weight = self.base.weight + (added.mT if isinstance(self.base, Conv1D) else added)
+            return functional_call(self.base, {"weight": weight}, x)
+        out, x = self.base(x), self.dropout(x).to(A.dtype)
         if isinstance(module, int):
-            added = F.linear(self.scaling * F.linear(x, A[module]), B[module])
-        else:
-            added = (self.scaling * (x @ A[module].mT)) @ B[module].mT
-        return out + added.to(out.dtype)
+            return out + F.linear(F.linear(x, A[module]), B[module]).to(out.dtype)
+        thin = x @ A[module].mT  # (R, T, r)
+        if out.dtype == thin.dtype:
+            return torch.baddbmm(out, thin, B[module].mT)
+        return out + (thin @ B[module].mT).to(out.dtype)
 
 
 def adapt(

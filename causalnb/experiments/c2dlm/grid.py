@@ -230,7 +230,6 @@ def arms(*names: str) -> dict[str, dict]:
         "swapped": {"swapped": 10},  # of the spurious token game: the graph as augmentation
         "half_swapped": {"graph": "isolated", "enforced": 0.5, "swapped": 10},
         "ordered": {"in_order": True},
-        "c2dlm_ordered": {"graph": "causal", "in_order": True},
     }
     alone = {"pretrained": False, "base": {}, "learning_rate": 1e-3}
     scratch = {f"{name}_scratch": {**changes, **alone} for name, changes in known.items()}
@@ -266,92 +265,7 @@ def add(
     )
 
 
-def tried(gammas: tuple[float, ...], *graphs: str) -> dict[str, dict]:
-    """The arms of a search: two rates for both models, and every gamma for every graph at the rate 1e-3."""
-    rates = {"lr1": 1e-3, "lr3": 3e-3}
-    both = {
-        f"{model}_{name}": {"model": model, "learning_rate": rate}
-        for model in MODELS
-        for name, rate in rates.items()
-    }
-    guided = {
-        f"{graph}_gamma{gamma:g}".replace(".", "_"): {"graph": graph, "gamma": gamma}
-        for graph in graphs
-        for gamma in gammas
-    }
-    return both | guided
-
-
-add(
-    "c2dlm.search.sudoku",
-    "Rates and gammas, tried on another draw of puzzles",
-    "sudoku",
-    tried((0.3, 1.0, 3.0), "causal"),
-    1,
-    120,
-    split_seed=7,
-    source="generator",
-)
-add(
-    "c2dlm.search.stg",
-    "Rates and gammas, tried on another draw of people and another shift",
-    "stg",
-    tried((0.3, 1.0, 3.0), "causal")
-    | {
-        "isolated_as_c2dlm": {"graph": "isolated"},
-        "isolated_constant": {**ISOLATED, "gamma": 1.0},
-        "isolated_growing": ISOLATED,
-    },
-    1,
-    50,
-    split_seed=7,
-    shift="reversed",
-    gamma=1.0,
-    **SIZES["L"],
-)
-faster = {f"{model}_lr10": {"model": model, "learning_rate": 1e-2} for model in MODELS}
-faster |= {
-    f"{name}_lr3": {**changes, "learning_rate": 3e-3}
-    for name, changes in tried((0.3, 1.0, 3.0), "causal").items()
-    if changes.get("graph")
-}
-add(
-    "c2dlm.search.cot",
-    "Rates and gammas, tried on another draw of inputs",
-    "cot",
-    tried((0.3, 1.0, 3.0), "causal") | faster,
-    1,
-    130,
-    split_seed=7,
-    learning_rate=1e-3,
-)
-
 GUIDED = ("autoregressive", "diffusion", "c2dlm", "placebo")
-add(
-    "c2dlm.sudoku.n5000",
-    "4x4 Sudoku with 5,000 training puzzles, from the base: what the ablations are compared with",
-    "sudoku",
-    arms(*GUIDED),
-    5,
-    120,
-)
-add(
-    "c2dlm.sudoku.controls",
-    "C2DLM on Sudoku without values, from the base",
-    "sudoku",
-    arms("no_v"),
-    3,
-    120,
-)
-add(
-    "c2dlm.stg.l",
-    "The spurious token game, size L, from the base: what the ablations are compared with",
-    "stg",
-    arms("diffusion", "c2dlm", "no_v"),
-    5,
-    50,
-    **SIZES["L"],
-)
 add(
     "c2dlm.stg.many",
     "The spurious token game with 20,000 people, without a pre-trained base",
@@ -361,62 +275,6 @@ add(
     130,
     **MANY,
 )
-ranked = {name: {**changes, "also_ranked": True} for name, changes in arms("diffusion", "c2dlm").items()}
-add(
-    "c2dlm.cot.normal",
-    "Chains of thought in causal order, guided and not",
-    "cot",
-    arms("autoregressive", "placebo") | ranked,
-    5,
-    130,
-)
-add(
-    "c2dlm.cot.controls",
-    "Noise in the order of the graph, and C2DLM without values",
-    "cot",
-    arms("no_v", "ordered", "c2dlm_ordered"),
-    3,
-    90,
-    evaluate_every=AT_THE_END,
-)
-add(
-    "c2dlm.cot.order",
-    "Chains of thought in other orders, and none",
-    "cot",
-    {
-        f"{name}_{mode}": {**changes, "mode": mode, **(NO_COT if mode == "no_cot" else {})}
-        for name, changes in arms("autoregressive", "diffusion").items()
-        for mode in MODES
-        if mode != "normal"
-    },
-    3,
-    80,
-    evaluate_every=AT_THE_END,
-)
-add(
-    "c2dlm.cot.scratch",
-    "Chains of thought in causal order, without a pre-trained base",
-    "cot",
-    arms("autoregressive_scratch", "diffusion_scratch", "c2dlm_scratch"),
-    3,
-    90,
-    evaluate_every=AT_THE_END,
-)
-for task, more in (("sudoku", {}), ("cot", {}), ("stg", SIZES["L"])):
-    others = {
-        f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4, 5) if alpha != SETTINGS[task].alpha
-    }
-    parts = {"no_schedule": {"gamma_schedule": False}, "query_norm": {"norm_index": "query_as_printed"}}
-    add(
-        f"c2dlm.ablation.{task}",
-        f"C2DLM without one of its parts, and other alphas: {task}",
-        task,
-        {name: {"graph": "causal", **changes} for name, changes in (others | parts).items()},
-        3,
-        100,
-        NOTEBOOKS["reasoning"],
-        **{**more, "evaluate_every": AT_THE_END},
-    )
 add(
     "c2dlm.downstream",
     "Six synthetic reasoning tasks, tuned on 686 rows of all",
@@ -662,7 +520,7 @@ for task, guided, others, seeds, more in (
         "sudoku",
         PARTS | OTHER_ALPHAS,
         arms("diffusion", "c2dlm", "no_v", "mutual"),
-        3,
+        1,
         {"train_rows": 200, "steps": 2000},
     ),
     ("stg", PARTS | OTHER_ALPHAS, {}, 5, {**SIZES["L"], "steps": 1000, "maps": False}),

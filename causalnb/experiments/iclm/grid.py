@@ -57,6 +57,7 @@ class Settings:
     batch: int = 16
     steps: int = 900
     length: int = 1  # of training, in times of these steps
+    by_length: bool = False  # whether rows of like lengths meet in a batch
     learning_rate: float = 3e-3
     weight_decay: float = 0.0  # it would shrink modules that are frozen or idle
     evaluate_every: int = 50
@@ -213,6 +214,18 @@ TRIES = {  # for the true shifts, as many for each side; tried on MIRRORED
         {"aggregation": "probability"},
     ],
 }
+RATES = {"5e-4": 5e-4, "1e-3": 1e-3, "2e-3": 2e-3, "4e-3": 4e-3}
+SIDES = {  # ranks at which both train as many parameters: 0.31 and 0.59 million
+    "single": (ALONE, (35, 67)),
+    "iclm": ({"aggregation_settings": {"start": "base"}}, (8, 16)),
+}
+FRONTIER = {
+    f"{side}_r{rank}_{name}": {**settings, "lora_rank": rank, "learning_rate": rate}
+    for side, (settings, ranks) in SIDES.items()
+    for rank in ranks
+    for name, rate in RATES.items()
+}
+LENGTHS = {"acre": 2, "raven": 1}  # of the frontier, in times of TRAINED's steps
 USED = {"acre": {"finetuned_wide": 0, "strong": 0}, "raven": {"finetuned_wide": 1, "strong": 1}}  # the best
 TABLE_1 = {
     "base": {**ALONE, "steps": 0},
@@ -340,6 +353,23 @@ for family, changes in MIRRORED.items():
         1,
         300,
         **{"source": "generator", "split_seed": 4242, "test_rows": 500, **changes},
+    )
+    add(
+        f"iclm.frontier.{family}",
+        f"{family.upper()}: rates and sizes of one module and of ICLM, on a mirrored shift",
+        family,
+        FRONTIER,
+        1,
+        500,
+        **{
+            "source": "generator",
+            "split_seed": 4242,
+            "test_rows": 500,
+            "length": LENGTHS[family],
+            "by_length": True,
+            "alone_choices": 0,
+            **changes,
+        },
     )
 
 register(

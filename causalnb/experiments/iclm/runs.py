@@ -16,6 +16,7 @@ from causalnb.experiments.iclm.models import (
     on_device,
     row_order,
 )
+from causalnb.lab.batches import grouped
 from causalnb.lab.probes import scored
 from causalnb.lab.registry import Run
 from causalnb.tasks import icl_words
@@ -146,7 +147,12 @@ def candidates_told(model, prompts: list[list[int]], said: list[list[list[int]]]
     seen = before & ((part[:, None] == 0) | (part[:, None] == part[..., None]))  # (B, T, T)
     given = {} if routing is None else {"routing": routing}
     logits = model(
-        input_ids=ids, attention_mask=seen[:, None], position_ids=place, labels=labels, **given
+        input_ids=ids,
+        attention_mask=seen[:, None],
+        position_ids=place,
+        labels=labels,
+        answers_only=True,
+        **given,
     ).logits
     where = labels[:, 1:] != -100
     targets, many = labels[:, 1:][where], len(said[0])
@@ -232,7 +238,8 @@ def tuned(run: Run, model, config: dict) -> list[dict]:
         found = {"exact": mean(answers_right(model, validation))}
         return found | (independence(model, validation) if config["invariant"] else {})
 
-    batches = row_order(len(rows), config["batch"], config["steps"], run.seed)
+    wanted = config["batch"], config["steps"], run.seed
+    batches = grouped(rows, *wanted) if config["by_length"] else row_order(len(rows), *wanted)
     return fit(replace(run, config=config), model, rows, batches, measure)
 
 

@@ -20,8 +20,8 @@ from causalnb.tasks.reasoning import SYNTHETIC
 from tests.unit.experiments import made_up
 from tests.unit.experiments.made_up import number
 
-MORE = {"c2dlm.sudoku.n5000": 5, "c2dlm.cot.normal": 5, "c2dlm.stg.l": 5}  # as registered: pairs are cut
-DEFAULT = ("c2dlm.sudoku.n5000", "c2dlm")
+MORE = {"c2dlm.long.stg_l": 5, "c2dlm.parts.stg": 4}  # pairs are cut
+DEFAULT = ("c2dlm.parts.sudoku", "c2dlm")
 
 
 # ------------------------------------------------------------------------------------------- by hand
@@ -240,12 +240,12 @@ def test_our_table_5_holds_the_means_and_paired_differences(stored):
 
 def test_our_table_6_pairs_every_setting_with_the_default(stored):
     rows, gaps = {row[0]: row for row in table6.ablation("quick").rows}, table6.gaps("quick")
-    assert len(rows) == 8 and [len(column) for column in gaps.values()] == [8] * 4
+    assert len(rows) == 9 and [len(column) for column in gaps.values()] == [9, 4, 8, 8]
     homes = {
-        "w/o V-aware": ("c2dlm.sudoku.controls", "no_v"),
-        "α=2": ("c2dlm.ablation.sudoku", "alpha2"),
-        "diffusion (SFT)": ("c2dlm.sudoku.n5000", "diffusion"),
-        "w/o schedule of γ": ("c2dlm.ablation.sudoku", "no_schedule"),
+        "w/o V-aware": ("c2dlm.parts.sudoku", "no_v"),
+        "α=2": ("c2dlm.parts.sudoku", "alpha2"),
+        "diffusion (SFT)": ("c2dlm.parts.sudoku", "diffusion"),
+        "w/o schedule of γ": ("c2dlm.parts.sudoku", "no_schedule"),
     }
     for name, (id, arm) in homes.items():
         many = registry.seeds(id, "quick")
@@ -266,13 +266,19 @@ def test_a_row_differs_from_the_default_in_what_its_name_says(task):
         "w/o schedule of γ": {"gamma_schedule": False},
         "w/o V-aware": {"norm_index": "none"},
         "norm of the query, as printed": {"norm_index": "query_as_printed"},
+        "mutual graph (ours)": {"graph": "mutual"},
         "diffusion (SFT)": {"graph": "none"},
     }
     named |= {f"α={alpha}": {"alpha": float(alpha)} for alpha in made.ALPHAS}
     for name, place in table6.settings(task).items():
         config = registry.config(place.experiment, place.name, "laptop")
         changed = {key for key, value in (default | named[name]).items() if config[key] != value}
-        measured = {"also_ranked", "maps", "evaluate_every"}  # what is measured, not what is trained
+        measured = {
+            "also_ranked",
+            "watched",
+            "maps",
+            "evaluate_every",
+        }  # what is measured, not what is trained
         assert changed <= measured, (name, changed)
 
 
@@ -296,13 +302,13 @@ def test_remarks_are_read_off_the_intervals(stored):
     assert remark.endswith("without it: +0.0 ± 0.0 points (3 seeds), not to be told from 0.")
     for seed in range(3):
         put(
-            "c2dlm.ablation.sudoku",
+            "c2dlm.parts.sudoku",
             "alpha2",
             seed,
             {"test_cells": metrics(*DEFAULT, seed)["test_cells"] - 0.3 - seed / 1000},
         )
     said = next(line for line in table6.ablation_remarks("quick") if line.startswith("α=2"))
-    assert re.search(r"below 0 on \d of 4 measures \(.*Sudoku: cells", said)
+    assert re.search(r"below 0 on \d of 3 measures \(.*Sudoku: cells", said)
 
 
 def test_figures_of_results_say_what_they_show(stored):
@@ -311,6 +317,16 @@ def test_figures_of_results_say_what_they_show(stored):
     assert f"C2DLM on mean {summary.mean:+.1f} ± {summary.half:.1f}" in alt
     fig, alt = table6.ablation_figure("quick")
     assert len(fig.axes) == 4 and "Sudoku: cells, α=2 " in alt
+    assert fig.get_supxlabel().endswith("95 % interval)") and "one seed" not in alt
+
+
+def test_a_gap_of_one_seed_is_told_from_a_narrow_interval(stored, monkeypatch):
+    found = table6.gaps("quick")
+    found["Sudoku: cells"]["α=2"] = mean_ci([4.7])
+    monkeypatch.setattr(table6, "gaps", lambda profile: found)
+    fig, alt = table6.ablation_figure("quick")
+    assert fig.get_supxlabel().endswith("no bar: one seed)")
+    assert "Sudoku: cells, α=2 +4.7 (one seed)" in alt and "nan" not in alt
 
 
 def test_verdicts_cover_every_claim(stored):
@@ -320,7 +336,7 @@ def test_verdicts_cover_every_claim(stored):
     values = [
         100
         * (
-            metrics("c2dlm.ablation.sudoku", "no_schedule", seed)["test_cells"]
+            metrics("c2dlm.parts.sudoku", "no_schedule", seed)["test_cells"]
             - metrics(*DEFAULT, seed)["test_cells"]
         )
         for seed in range(3)
@@ -369,6 +385,6 @@ def test_missing_results_are_said_and_not_hidden(empty):
 
 def test_the_experiments_that_decide_are_read_from_the_claims():
     found = report.deciding("c2dlm")
-    assert {"c2dlm.ablation.sudoku", "c2dlm.sudoku.controls", "c2dlm.sudoku.n5000"} <= set(found)
+    assert {"c2dlm.parts.sudoku", "c2dlm.long.sudoku_n200", "c2dlm.long.order"} <= set(found)
     assert set(registry.find("c2dlm.verdicts").needs) == set(found)
     assert all(registry.experiment(id) for id in found)

@@ -16,13 +16,12 @@ from causalnb.tasks import cot_order_perturb as cot
 from tests.unit.experiments import made_up
 from tests.unit.experiments.made_up import number
 
-SEEDS = {made.NORMAL: 4, made.CONTROLS: 3, made.ORDER: 3, made.SCRATCH: 3, made.BASE: 1}
+SEEDS = {made.NORMAL: 4, made.PARTS: 3, made.ORDER: 3, made.MORE: 3, made.VARYING: 1}
 
 
 def metrics(experiment: str, arm: str, seed: int) -> dict:
-    if experiment == made.BASE:
-        return {"skills": number(arm, "s"), "stories": number(arm, "t"), "parameters": 7, "megabytes": 1.0}
     names = [f"{way}test_{name}" for way in ("", "ranked_") for name in made.SPED]
+    names += [f"flow_weighted_{name}" for name in table2.LOOKED_AT]
     return {name: number(experiment, arm, seed, name) for name in names}
 
 
@@ -59,7 +58,9 @@ def test_table_1_has_the_papers_rows_and_ours():
     assert llama["mean ± std over the 7 orders"] == "23.43 ± 13.20"  # as printed, here recomputed
     assert rows["paper: Qwen3-8B"]["mean ± std over the 7 orders"] == "19.37 ± 18.32"
     ours = rows["ours, diffusion (SFT)"]
-    assert ours["normal"] == estimate(mean_ci(percent(made.NORMAL, "diffusion", seeds=4)), 1)
+    assert ours["normal"] == estimate(mean_ci(percent(made.PARTS, "diffusion")), 1)
+    left = rows["ours, autoregressive"]["normal"]
+    assert left == estimate(mean_ci(percent(made.NORMAL, "autoregressive", seeds=4)), 1)
     assert ours["RE"] == estimate(mean_ci(percent(made.ORDER, "diffusion_RE")), 1)
     assert ours["no COT"] == estimate(mean_ci(percent(made.ORDER, "diffusion_no_cot")), 1)
     each = [percent(made.ORDER, f"diffusion_{mode}") for mode in made.SHUFFLED]
@@ -90,11 +91,16 @@ def test_table_2_pairs_seeds_with_plain_diffusion():
     gain = "exact, minus SFT"
     assert rows["diffusion (SFT)"][gain] == "" and rows["C2DLM"]["paper, exact"] == "50.6"
     assert rows["C2DLM"][gain] == estimate(mean_ci(paired(guided, plain)), 1)
-    less = paired(percent(made.CONTROLS, "no_v"), plain[:3])
-    assert rows["C2DLM without values"][gain] == estimate(mean_ci(less), 1)
-    alone = paired(percent(made.SCRATCH, "c2dlm_scratch"), percent(made.SCRATCH, "diffusion_scratch"))
-    assert rows["from scratch: C2DLM"][gain] == estimate(mean_ci(alone), 1)
-    assert rows["from scratch: diffusion (SFT)"][gain] == ""
+    less = paired(percent(made.PARTS, "no_v"), percent(made.PARTS, "diffusion"))
+    assert rows["half the steps: C2DLM without values"][gain] == estimate(mean_ci(less), 1)
+    ranked = percent(made.PARTS, "diffusion", "ranked_test_exact")
+    noised = paired(percent(made.PARTS, "ordered"), ranked)
+    label = "half the steps: ordered noise, filled in order (ours)"
+    assert rows[label][gain] == estimate(mean_ci(noised), 1)
+    assert rows["half the steps: diffusion (SFT)"][gain] == ""
+    steps = {id: registry.config(id, "diffusion", "laptop")["steps"] for id in (made.NORMAL, made.PARTS)}
+    left = registry.config(made.NORMAL, "autoregressive", "laptop")["steps"]
+    assert 2 * steps[made.PARTS] == 2 * left == steps[made.NORMAL]  # half the steps, as the rows say
 
 
 def test_table_2_ends_with_shortcuts_for_steps():
@@ -119,9 +125,9 @@ def test_filled_in_order_reads_the_ranked_scores():
 
 def test_claims_are_decided_by_their_contrast():
     found, rows = table1.claims.verdicts(), claims("c2dlm").set_index("id", drop=False)
-    assert set(found) == {f"c2dlm.claim{number}" for number in (1, 3, 4, 5, 6, 7, 8, 9)}
+    assert set(found) == {f"c2dlm.claim{number}" for number in (1, 3, 4, 5, 6, 7, 8, 9, 11, 12)}
     verdict = found["c2dlm.claim8"]
-    wanted = mean_ci(paired(percent(made.ORDER, "diffusion_no_cot"), percent(made.NORMAL, "diffusion")))
+    wanted = mean_ci(paired(percent(made.ORDER, "diffusion_no_cot"), percent(made.PARTS, "diffusion")))
     size = rows.loc["c2dlm.claim8", "size"]
     assert (verdict.summary.mean, verdict.size) == (pytest.approx(wanted.mean), size)
     spread = []
@@ -132,6 +138,28 @@ def test_claims_are_decided_by_their_contrast():
     shown = {row[0]: row for row in table1.claims().rows}
     claim = rows.loc["c2dlm.claim6"]
     assert shown[claim.claim][2] == "-9.82" and len(shown) == len(found)
+    assert shown[rows.loc["c2dlm.claim11"].claim][2] == "+, no size"
+
+
+def test_more_inputs_stand_beside_few():
+    few, many = table1.more().rows
+    assert [few[0], many[0]] == ["2,000", "9,000"]
+    normal, last = percent(made.NORMAL, "autoregressive"), percent(made.ORDER, "autoregressive_RE")
+    assert few[3] == estimate(mean_ci(paired(normal, last)), 1)
+    first, last = (percent(made.MORE, f"autoregressive_{mode}") for mode in ("normal", "RE"))
+    assert many[1:] == [estimate(mean_ci(one), 1) for one in (first, last, paired(first, last))]
+    few, many = (registry.config(home, "autoregressive_RE", "laptop") for home in (made.ORDER, made.MORE))
+    assert {name for name in few if few[name] != many[name]} == {"train_rows"}
+
+
+def test_attention_and_varying_graphs_are_read_from_their_runs():
+    plain, guided = table2.attention().rows
+    assert guided[2] == estimate(mean_ci(percent(made.PARTS, "c2dlm", "flow_weighted_against")), 1)
+    assert plain[1] == estimate(mean_ci(percent(made.PARTS, "diffusion", "flow_weighted_causes")), 1)
+    rows = by_label(table2.varying())
+    assert len(rows) == len(registry.arms(made.VARYING))
+    (share,) = percent(made.VARYING, "enforced_n20000_s4000", "test_steps", 1)
+    assert rows["graph enforced, at test too"]["steps right"] == f"{share:.1f} (1)"
 
 
 def test_words_of_contrasts_say_what_claims_csv_names():
@@ -166,7 +194,7 @@ def test_curves_are_drawn_for_every_arm():
 def test_orders_are_drawn_for_the_paper_and_for_ours():
     fig, alt = table1.orders_figure()
     left, right = fig.axes
-    lines = {line.get_label(): line.get_ydata() for line in left.lines}
+    lines = {line.get_label(): line.get_ydata() for line in left.lines if line.get_linestyle() == "None"}
     assert (
         set(lines) == set(made.printed_rows())
         and lines["Qwen3-8B"][0] == 60.6
@@ -176,17 +204,11 @@ def test_orders_are_drawn_for_the_paper_and_for_ours():
     assert len(right.containers) == 2
 
 
-def test_the_bases_are_shown():
-    rows = by_label(made.base_table())
-    assert rows["single skills, answers right, %"]["diffusion"] == f"{100 * number('diffusion', 's'):.1f}"
-    assert rows["parameters"]["autoregressive"] == "7"
-
-
 def test_every_artefact_is_built_and_a_missing_arm_is_named():
     for id in ("c2dlm.table1", "c2dlm.table2", "c2dlm.fig4", "c2dlm.fig3", "c2dlm.fig7", "c2dlm.algorithm1"):
         assert all(file.is_file() for file in building.build(id))
     results.path(made.ORDER, "diffusion_R2", 1).unlink()
-    with pytest.raises(LabError, match="c2dlm.cot.order"):
+    with pytest.raises(LabError, match="c2dlm.long.order"):
         table1.orders()
-    with pytest.raises(LabError, match="c2dlm.cot.order"):
+    with pytest.raises(LabError, match="c2dlm.long.order"):
         table1.claims()

@@ -16,7 +16,8 @@ def steps_of(arm: str) -> int:
 
 def metrics(experiment, arm, seed):
     score = steps_of(arm) / 100_000
-    return {"": {"test_cells": score, "test_exact": score + 0.1, "iid_accuracy": score + 0.2}}
+    scores = {"test_cells": score, "test_exact": score + 0.1, "iid_accuracy": score + 0.2}
+    return {"": scores | {"ood_accuracy": registry.config(experiment, arm, "laptop")["learning_rate"]}}
 
 
 def history(arm):
@@ -47,6 +48,20 @@ def test_a_row_has_the_scores_around_the_steps_used_and_what_the_source_has():
         (task, model) for task, (_, used, *_) in competence.TASKS.items() for model in registry.arms(used)
     ]
     assert len(rows) == sum(model in competence.MODELS for _, model in tried)
+
+
+def test_what_was_tried_is_shown_for_every_task_that_tried_it():
+    rows = {tuple(row[:3]): row[3:] for row in competence.tried("quick").rows}
+    assert rows["diffusion, SFT", "0.003", ""] == ["2.0 (1)", "13.0 (1)", "21.0 (1)", "0.3 (1)"]
+    assert rows["autoregressive", "0.001", ""][3] == "0.1 (1)"
+    assert rows["C2DLM", "0.003", "1"] == ["", "13.0 (1)", "", ""]
+    assert [row[:2] for row in rows if row[0] == "C2DLM"].count(("C2DLM", "0.001")) == 3
+    used = {
+        home: registry.config(home, "c2dlm", "laptop")
+        for home in ("c2dlm.long.sudoku_n200", "c2dlm.long.stg_l", "c2dlm.long.cot")
+    }
+    assert [config["gamma"] for config in used.values()] == [0.3, 0.3, 1.0]  # as the table's note says
+    assert {config["learning_rate"] for config in used.values()} == {0.001}
 
 
 def test_it_is_built_and_a_missing_curve_is_named():

@@ -361,9 +361,9 @@ def quick(experiment, arm, folder, **changes):
         ("c2dlm.long.sudoku_n200", "autoregressive"),
         ("c2dlm.parts.sudoku", "mutual"),
         ("c2dlm.long.stg_l", "isolated"),
-        ("c2dlm.cot.normal", "c2dlm"),
-        ("c2dlm.cot.controls", "c2dlm_ordered"),
-        ("c2dlm.cot.order", "diffusion_no_cot"),
+        ("c2dlm.long.cot", "c2dlm"),
+        ("c2dlm.parts.cot", "ordered"),
+        ("c2dlm.long.order", "diffusion_no_cot"),
         ("c2dlm.downstream", "placebo"),
     ],
 )

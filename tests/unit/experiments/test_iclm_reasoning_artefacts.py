@@ -10,7 +10,17 @@ import pytest
 
 from causalnb.errors import LabError
 from causalnb.experiments.iclm import grid as iclm_grid
-from causalnb.experiments.iclm.artefacts import gate, scores, search, shift_rows, shifts, table1, table1_paper
+from causalnb.experiments.iclm import models, runs
+from causalnb.experiments.iclm.artefacts import (
+    frontier,
+    gate,
+    scores,
+    search,
+    shift_rows,
+    shifts,
+    table1,
+    table1_paper,
+)
 from causalnb.lab import building, evidence, registry, results
 from causalnb.lab.statistics import mean_ci, sign_flip, wilson
 from causalnb.lab.tables import estimate, percent, points
@@ -40,7 +50,9 @@ def stored(tmp_path_factory):
                 ),
                 SEEDS,
             )
-            | dict.fromkeys(("iclm.search.acre", "iclm.search.raven"), 1),
+            | dict.fromkeys(
+                [f"iclm.{kind}.{family}" for kind in ("search", "frontier") for family in scores.FAMILIES], 1
+            ),
         )
         with evidence.stored_only():
             yield
@@ -365,11 +377,62 @@ def test_each_side_uses_its_best_try(monkeypatch):
         assert told.index(max(told)) == iclm_grid.USED[family][arm]
 
 
+def test_sides_meet_at_a_level_that_both_reach():
+    found = {
+        "single_r35_5e-4": (0.80, 0.9),  # best under shift, and not able i.i.d.
+        "single_r35_1e-3": (0.945, 0.5),
+        "single_r67_1e-3": (0.96, 0.4),
+        "iclm_r8_1e-3": (0.94, 0.3),
+        "iclm_r8_2e-3": (0.95, 0.2),
+        "iclm_r16_2e-3": (0.93, 0.8),
+    }
+    assert frontier.matched(found) == {"single": "single_r35_1e-3", "iclm": "iclm_r8_1e-3"}
+    found["iclm_r16_2e-3"] = (0.97, 0.8)  # now both reach 0.96
+    assert frontier.matched(found) == {"single": "single_r67_1e-3", "iclm": "iclm_r16_2e-3"}
+
+
+def test_both_sides_are_tried_at_the_same_rates_and_with_as_many_parameters():
+    assert {frontier.side(name) for name in iclm_grid.FRONTIER} == {*iclm_grid.SIDES} == {*frontier.NAMES}
+    config = registry.config("iclm.acre", "iclm", "laptop") | {"pretrained": False}
+    for ranks in zip(*(ranks for _, ranks in iclm_grid.SIDES.values()), strict=True):
+        sizes = [
+            runs.trained_parameters(models.build_model(config | settings | {"lora_rank": rank}))
+            for rank, (settings, _) in zip(ranks, iclm_grid.SIDES.values(), strict=True)
+        ]
+        assert max(sizes) / min(sizes) < 1.02
+
+
+def test_the_frontier_has_every_setting_and_marks_what_is_used():
+    table = frontier.frontier_table()()
+    assert len(table.rows) == len(iclm_grid.FRONTIER) == 16
+    for family, title in scores.FAMILIES.items():
+        used = frontier.matched(frontier.points(family))
+        marked = [name for name, row in zip(iclm_grid.FRONTIER, table.rows, strict=True) if title in row[-1]]
+        assert {frontier.side(name): name for name in marked} == used and len(marked) == 2
+    inside = mean(
+        number("iclm.frontier.acre", "iclm_r8_2e-3", 0, f"comp_true_{format}", "exact")
+        for format in scores.FORMATS
+    )
+    shifted = number("iclm.frontier.acre", "iclm_r8_2e-3", 0, "comp_iid_text", "exact")
+    assert frontier.points("acre")["iclm_r8_2e-3"] == pytest.approx((inside, shifted))
+    fig, alt = frontier.frontier_figure()
+    assert [line.get_label() for line in fig.axes[0].lines] == [
+        f"{frontier.NAMES[side]}, rank {rank}"
+        for side, (_, ranks) in iclm_grid.SIDES.items()
+        for rank in ranks
+    ]
+    for family, title in scores.FAMILIES.items():
+        for side, name in frontier.matched(frontier.points(family)).items():
+            inside, shifted = frontier.points(family)[name]
+            told = f"{title}, {frontier.NAMES[side]}: used {name.replace('_', ' ')}, i.i.d. {inside:.3f}"
+            assert f"{told}, shifted {shifted:.3f}" in alt
+
+
 # Built
 
 
 def test_the_tables_are_built_and_a_missing_arm_is_named():
-    for id in ("iclm.table1", "iclm.shifts", "iclm.shift_rows", "iclm.search"):
+    for id in ("iclm.table1", "iclm.shifts", "iclm.shift_rows", "iclm.search", "iclm.frontier"):
         assert all(file.is_file() for file in building.build(id))
     gone = results.path("iclm.shift.raven", "strong", 1)
     kept = gone.read_bytes()

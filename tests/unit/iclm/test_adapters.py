@@ -67,6 +67,32 @@ def test_the_literal_sum_and_its_gradients(double, transposed):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("module, modules", [(1, 2), (torch.zeros(4, dtype=torch.long), 1)])
+def test_a_module_alone_of_high_rank_takes_one_product(double, transposed, module, modules):
+    linear, rows = Conv1D(5, 4) if transposed else nn.Linear(4, 5), Rows()
+    nn.init.normal_(linear.weight)
+    linear.weight.requires_grad_(False)
+    layer, products = RowLoRA(linear, modules, rows, 3, 6.0, 0.0), []
+    layer.B.data.normal_()
+    assert layer.merges and not RowLoRA(nn.Linear(40, 50), 1, rows, 2, 6.0, 0.0).merges
+    assert not RowLoRA(linear, modules, rows, 3, 6.0, 0.1).merges  # dropout acts on what A reads alone
+    linear.register_forward_hook(lambda base, given, out: products.append(base.weight))
+    x, m = torch.randn(4, 6, 4, requires_grad=True), module if isinstance(module, int) else 0
+    with rows.of(module):
+        found = layer(x)
+    assert len(products) == 1 and products[0] is not linear.weight  # the frozen map was not applied as well
+    expected = linear(x) + 6 / 3 * x @ layer.A[m].mT @ layer.B[m].mT
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    weights, leaves = torch.randn_like(found), [x, layer.A, layer.B]
+    for one, other in zip(
+        torch.autograd.grad((found * weights).sum(), leaves),
+        torch.autograd.grad((expected * weights).sum(), leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
 @every_base
 def test_every_row_is_answered_by_its_own_peft_model(name):
     decoder, rows, found = adapted(name)

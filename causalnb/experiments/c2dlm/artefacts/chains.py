@@ -1,12 +1,12 @@
 """What the tables and figures on chains of thought share: experiments, the paper's numbers, shortcuts."""
 
-from causalnb.lab import evidence, registry
+from causalnb.lab import registry
 from causalnb.lab.report import Arm, Reader, arm
-from causalnb.lab.tables import Table, paper
+from causalnb.lab.tables import paper
 from causalnb.tasks import cot_order_perturb as cot
 
-NORMAL, CONTROLS = "c2dlm.cot.normal", "c2dlm.cot.controls"
-ORDER, SCRATCH, BASE = "c2dlm.cot.order", "c2dlm.cot.scratch", "c2dlm.base"
+NORMAL, PARTS, ORDER = "c2dlm.long.cot", "c2dlm.parts.cot", "c2dlm.long.order"
+MORE, VARYING = "c2dlm.long.more", "c2dlm.curves.chain"
 SHUFFLED = ("DFS", "LR", "OF", "RE", "R1", "R2", "R3")
 MODES = ("normal", *SHUFFLED, "no_cot")
 TWINS = {"autoregressive": "ours, autoregressive", "diffusion": "ours, diffusion (SFT)"}
@@ -16,7 +16,9 @@ SPED = {"exact": "exact", "within_1": "within 1", "steps": "steps right"}  # sco
 
 def trained(twin: str, mode: str) -> Arm:
     """A model that learned chains in one order; "no_cot" without any."""
-    return arm(NORMAL, twin) if mode == "normal" else arm(ORDER, f"{twin}_{mode}")
+    if mode != "normal":
+        return arm(ORDER, f"{twin}_{mode}")
+    return arm(NORMAL if twin == "autoregressive" else PARTS, twin)  # where it has as many steps
 
 
 def scores(profile: str | None = None, metric: str = "test_exact") -> dict:
@@ -85,23 +87,3 @@ def _polynomial(degree: int):
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
     return make_pipeline(StandardScaler(), PolynomialFeatures(degree), LinearRegression())
-
-
-def base_table(profile: str | None = None):
-    """What the two bases can do before any task."""
-    arms = ("diffusion", "autoregressive")
-    lines = evidence.require(BASE, profile, arms).set_index("arm").loc[[*arms]]
-    config = registry.config(BASE, "diffusion", profile)
-    rows = [
-        ["single skills, answers right, %", *(f"{100 * share:.1f}" for share in lines.skills)],
-        ["stories, answers right, %", *(f"{100 * share:.1f}" for share in lines.stories)],
-        ["parameters", *(f"{int(count):,}" for count in lines.parameters)],
-        ["rows read", *[f"{config['steps'] * config['batch']:,}"] * len(arms)],
-    ]
-    return Table(
-        "c2dlm.base",
-        ["", *arms],
-        rows,
-        "The two bases after pre-training, on rows drawn anew",
-        f"One seed; {config['evaluation_rows']} rows drawn, two thirds of them skills.",
-    )

@@ -3,6 +3,7 @@
 from causalnb.experiments.c2dlm.artefacts import chains
 from causalnb.experiments.c2dlm.artefacts.chains import (
     MODES,
+    MORE,
     ORDER,
     SHUFFLED,
     TWINS,
@@ -10,7 +11,7 @@ from causalnb.experiments.c2dlm.artefacts.chains import (
     scores,
     trained,
 )
-from causalnb.lab import report
+from causalnb.lab import registry, report
 from causalnb.lab.report import Claim, Contrast, Decided, Measured, Ours, Report, Row, builds, draw
 from causalnb.lab.statistics import mean_ci
 from causalnb.tasks import cot_order_perturb as cot
@@ -85,14 +86,22 @@ CONTRASTS = {  # those of claims.csv, in words
     7: "normal order: diffusion - autoregressive",
     8: "diffusion: no COT - normal",
     9: "autoregressive: normal - no COT",
+    11: "autoregressive, more inputs: normal - RE",
+    12: "attention to later steps: C2DLM - diffusion",
 }
 SPREAD_OF_ORDERS = Row(CONTRASTS[6], report.values(_spreads, ORDER), claim="c2dlm.claim6")
+
+
+def _stated(claim) -> str:
+    return claim["direction"] + (f"{claim['size']:g}" if claim["size"] == claim["size"] else ", no size")
+
+
 claims = Report(
     "c2dlm.table1_verdicts",
     [
         Claim("the paper's claim"),
         Contrast("contrast"),
-        Claim("paper, points", lambda claim: f"{claim['direction']}{claim['size']:g}"),
+        Claim("paper, points", _stated),
         Ours("ours, points", 1),
         Decided("verdict"),
     ],
@@ -102,40 +111,64 @@ claims = Report(
     ],
     "Claims on Tables 1 and 2: mean ± half of the 95 % interval (seeds)",
 )
-LOOKS = {  # the paper's models, and ours: colour, line, marker
-    "Llama-3.2-1B": ("yellow", "-", "v"),
-    "Qwen3-8B": ("orange", "--", "s"),
-    "Llama-3.1-8B": ("vermillion", "-.", "D"),
-    "LLaDA-8B-Instruct (SFT)": ("blue", "-", "o"),
-    "autoregressive": ("vermillion", "-.", "D"),
-    "diffusion": ("blue", "-", "o"),
+
+
+def _more():
+    for home in (ORDER, MORE):
+        last, first = report.arm(home, "autoregressive_RE"), report.arm(home, "autoregressive_normal")
+        first = first if home == MORE else trained("autoregressive", "normal")
+        count = registry.config(home, "autoregressive_RE", "laptop")["train_rows"]
+        yield Row(f"{count:,}", {"causes first": first, "effects first": last, "difference": first - last})
+
+
+more = Report(
+    "c2dlm.table1_more",
+    [
+        "training inputs",
+        *(Measured(head, "test_exact", PERCENT) for head in ("causes first", "effects first", "difference")),
+    ],
+    _more,
+    "The autoregressive model in two orders, in %, by the number of training inputs",
+    "Causes first is the normal order, effects first is RE. Mean ± half of the 95 % interval (seeds).",
+)
+LOOKS = {  # the paper's models, and ours: colour, marker, place beside the order's mark
+    "Llama-3.2-1B": ("yellow", "v", -0.24),
+    "Qwen3-8B": ("orange", "s", -0.08),
+    "Llama-3.1-8B": ("vermillion", "D", 0.08),
+    "LLaDA-8B-Instruct (SFT)": ("blue", "o", 0.24),
+    "autoregressive": ("vermillion", "D", -0.1),
+    "diffusion": ("blue", "o", 0.1),
 }
 
 
 def orders_figure(profile: str | None = None):
     """(figure, alt): accuracy by order, the paper's models on the left, our twins over seeds on the right."""
     import matplotlib.pyplot as plt
+    import numpy as np
 
     from causalnb.lab.figures import COLOURS, intervals, text_size
 
     modes = ("normal", "LR", "DFS", "R2", "R1", "OF", "R3", "RE", "no_cot")  # by the place of the answer
     ours, nearest = scores(profile), 100 * baselines(profile)["nearest training input"]
     fig, axes = plt.subplots(1, 2, figsize=(9.2, 3.3), sharey=True)
-    places, told = range(len(modes)), []
+    places, told = np.arange(len(modes)), []
     for model, row in printed_rows().items():
-        colour, line, marker = LOOKS[model]
-        look = {"color": COLOURS[colour], "linestyle": line, "marker": marker, "label": model}
-        axes[0].plot(places, row[[*modes]], markeredgecolor="black", markeredgewidth=0.4, **look)
+        colour, marker, beside = LOOKS[model]
+        look = {"color": COLOURS[colour], "linestyle": "", "marker": marker, "label": model}
+        axes[0].plot(places + beside, row[[*modes]], markeredgecolor="black", markeredgewidth=0.4, **look)
     for twin, found in ours.items():
-        colour, line, marker = LOOKS[twin]
+        colour, marker, beside = LOOKS[twin]
         each = [mean_ci(found[mode].dropna()) for mode in modes]
-        intervals(axes[1], places, each, colour, marker, line, capsize=2, label=TWINS[twin])
+        intervals(axes[1], places + beside, each, colour, marker, capsize=2, label=TWINS[twin])
         means = (f"{mode} {one.mean:.1f}" for mode, one in zip(modes, each, strict=True))
         told.append(f"{TWINS[twin]}: {', '.join(means)}")
     axes[1].axhline(nearest, color="0.5", linestyle=":", marker="", label="nearest training input")
     for ax, title in zip(axes, ("the paper, one seed", "ours"), strict=True):
         ax.set_xticks(places, [mode.replace("no_cot", "no\nCOT") for mode in modes])
         ax.set(xlabel="order of the steps", title=title, ylim=(-3, None))
+        for border in places[1:] - 0.5:
+            ax.axvline(border, color="0.85", linewidth=0.6, linestyle="-", marker="")
+        ax.grid(axis="x", visible=False)
         ax.legend(fontsize=text_size(7), loc="best")
     axes[0].set_ylabel("accuracy, %")
     return fig, (
@@ -144,7 +177,7 @@ def orders_figure(profile: str | None = None):
     )
 
 
-@builds("c2dlm.table1", orders, claims)
+@builds("c2dlm.table1", orders, claims, more)
 def table1(profile):
     """Accuracy by the order of the steps, and the claims on it."""
     caption = "Table 1 as a picture; orders in which the answer comes early are on the right."
