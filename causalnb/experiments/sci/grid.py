@@ -23,6 +23,7 @@ class ScanSettings:
     structure_level: str = "verb_direction"
     anchors: str = "rows"
     renamed: bool = False
+    swaps: bool = False  # training rows once more, with a word swapped as the labels of structure tell
     steps: int = 1500
     learning_rate: float = 2e-3
     random_rows: int = 48
@@ -91,6 +92,7 @@ SCAN_ARMS = {
     **{arm: {"model": arm} for arm in ("plain", "plain_labels", "sci")},
     "sci_separated": {"model": "sci_separated", "structural_slots": 8},
 }
+SWAPPED = {f"{arm}_swap": {**SCAN_ARMS[arm], "swaps": True} for arm in ("plain", "sci")}
 THREE_ARMS = {arm: SCAN_ARMS[arm] for arm in ("plain", "sci", "sci_separated")}
 APPROACHES = ("information_bottleneck", "slot_attention", "relational_attention", "causal_vae")
 
@@ -121,14 +123,14 @@ scan_experiment(
     "add_prim_jump",
     "SCAN add_prim_jump: 'jump' is trained alone and tested in every composition",
     "add_prim_jump",
-    SCAN_ARMS,
+    SCAN_ARMS | SWAPPED,
     5,
 )
 scan_experiment(
     "add_prim_run",
     "SCAN add_prim_run: the same with 'run', a verb on which nothing was tried or chosen",
     "add_prim_run",
-    SCAN_ARMS,
+    SCAN_ARMS | SWAPPED,
     5,
 )
 scan_experiment(
@@ -145,7 +147,7 @@ for name, title in (
     ("template_around_right", "'around right' is never trained with any verb"),
     ("length", "trained up to 22 actions, tested from 24"),
 ):
-    scan_experiment(name, f"SCAN {name}: {title}", name, THREE_ARMS, 3)
+    scan_experiment(name, f"SCAN {name}: {title}", name, THREE_ARMS | SWAPPED, 3)
 
 scan_experiment(
     "search",

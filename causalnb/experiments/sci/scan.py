@@ -3,11 +3,11 @@
 from causalnb.apps.sci.base import tiny_llama
 from causalnb.lab.probes import scored
 from causalnb.lab.registry import Run
-from causalnb.tasks import scan
+from causalnb.tasks import scan, swaps
 
 
 def scan_rows(pairs, level: str = "verb", names: dict | None = None) -> list[dict]:
-    """Rows with input_ids, prompt_mask, labels and structure for (command, actions) pairs.
+    """Rows with input_ids, prompt_mask, labels, structure and texts for (command, actions) pairs.
 
     `level` as in scan.structure; names={action: action} renames the actions.
     """
@@ -16,8 +16,15 @@ def scan_rows(pairs, level: str = "verb", names: dict | None = None) -> list[dic
         if names:
             actions = " ".join(names[action] for action in actions.split())
         structure = scan.structure(command, level)
-        rows.append({**scan.encode(command, actions), "structure": structure, "text": command})
+        texts = {"text": command, "actions": actions}
+        rows.append({**scan.encode(command, actions), "structure": structure, **texts})
     return rows
+
+
+def swapped_rows(rows: list[dict], level: str, seed: int) -> list[dict]:
+    """Each training row once more, with a word swapped: what the labels give away without a model."""
+    pairs = [(row["text"], row["actions"]) for row in rows]
+    return scan_rows(swaps.augmented(pairs, [row["structure"] for row in rows], seed), level)
 
 
 def scan_data(
@@ -128,6 +135,8 @@ def run_scan(run: Run, build=build_model, data=scan_data) -> dict:
     sizes = config["validation_rows"], config["test_rows"]
     rows, validation, test = data(config["split"], *sizes, config["structure_level"], names)
     validation, test = scored(validation), scored(test)
+    if config["swaps"]:
+        rows = rows + swapped_rows(rows, config["structure_level"], run.seed)
     set_seed(run.seed)
     model = build(config)
     _, plainly = collators(model)

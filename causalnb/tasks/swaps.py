@@ -1,0 +1,89 @@
+"""Swapped words: what labels of structure give away without a model, as new training rows.
+
+Two rows of one structure that differ in one word of the prompt and one of the answer say which word of the
+answer follows which of the prompt:
+
+    walk twice   I_WALK I_WALK
+    jump twice   I_JUMP I_JUMP     walk -> jump goes with I_WALK -> I_JUMP
+
+Whoever is told the structures can write the one for the other in any row. It is what a method that learns
+from such labels has to be compared with.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from causalnb.errors import DataError
+
+HOLE = "\0"  # no word
+
+
+class Swap(NamedTuple):
+    """A word of the prompt for another, and the word of the answer that follows it for the other's."""
+
+    word: str
+    other: str
+    said: str
+    instead: str
+
+
+def find(pairs: Sequence[tuple[str, str]], structures: Sequence[str]) -> list[Swap]:
+    """The swaps that rows of one structure show, sorted; both ways each.
+
+    Two rows show one if their prompts are equal but for one word, wherever it stands, and their answers are.
+    A word that goes with different words of the answer in different rows has the pair most rows show, and
+    none where two are shown equally often. DataError where there is not one structure a pair.
+    """
+    if len(pairs) != len(structures):
+        raise DataError(f"{len(structures)} structures for {len(pairs)} pairs: give one a pair.")
+    groups: dict[tuple, dict[str, str]] = defaultdict(dict)
+    for (prompt, answer), structure in zip(pairs, structures, strict=True):
+        words = prompt.split()
+        for word in set(words):
+            groups[structure, tuple(HOLE if one == word else one for one in words)][word] = answer
+    counts: dict[tuple[str, str], dict[tuple[str, str], int]] = defaultdict(lambda: defaultdict(int))
+    for answers in groups.values():
+        for word, answer in answers.items():
+            for other, instead in answers.items():
+                if word != other and (differing := _differing(answer, instead)):
+                    counts[word, other][differing] += 1
+    found = []
+    for (word, other), seen in counts.items():
+        most = max(seen.values())
+        if len(best := [said for said, count in seen.items() if count == most]) == 1:
+            found.append(Swap(word, other, *best[0]))
+    return sorted(found)
+
+
+def _differing(answer: str, instead: str) -> tuple[str, str] | None:
+    """The one pair of words in which two answers of equal length differ; None without or with several."""
+    one, two = answer.split(), instead.split()
+    pairs = {(a, b) for a, b in zip(one, two, strict=False) if a != b}
+    return pairs.pop() if len(one) == len(two) and len(pairs) == 1 else None
+
+
+def swapped(pair: tuple[str, str], swap: Swap) -> tuple[str, str]:
+    """A (prompt, answer) with a swap made, everywhere in both."""
+    prompt, answer = pair
+    return (
+        " ".join(swap.other if word == swap.word else word for word in prompt.split()),
+        " ".join(swap.instead if word == swap.said else word for word in answer.split()),
+    )
+
+
+def augmented(
+    pairs: Sequence[tuple[str, str]], structures: Sequence[str], seed: int
+) -> list[tuple[str, str]]:
+    """Of each pair that has a word with a swap, one more with a swap drawn at random; DataError as find."""
+    swaps, draw = defaultdict(list), random.Random(seed)
+    for swap in find(pairs, structures):
+        swaps[swap.word].append(swap)
+    more = []
+    for pair in pairs:
+        if fitting := [swap for word in dict.fromkeys(pair[0].split()) for swap in swaps[word]]:
+            more.append(swapped(pair, draw.choice(fitting)))
+    return more

@@ -1,0 +1,63 @@
+"""Swapped words: found from pairs of rows of one structure, and right in every row they are made in."""
+
+import pytest
+
+from causalnb.errors import DataError
+from causalnb.tasks import scan, swaps
+from causalnb.tasks.swaps import Swap
+
+ROWS = [("walk twice", "I_WALK I_WALK"), ("jump twice", "I_JUMP I_JUMP"), ("walk left", "I_TURN_LEFT I_WALK")]
+
+
+def test_rows_of_one_structure_show_both_ways():
+    assert swaps.find(ROWS, ["_ twice", "_ twice", "_ left"]) == [
+        Swap("jump", "walk", "I_JUMP", "I_WALK"),
+        Swap("walk", "jump", "I_WALK", "I_JUMP"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "rows, structures",
+    [
+        (ROWS, ["a", "b", "c"]),  # no two rows of one structure
+        ([("a b", "x y"), ("c d", "z w")], ["s", "s"]),  # two words of the prompt
+        ([("a b", "x y"), ("c b", "z w")], ["s", "s"]),  # two words of the answer
+        ([("a b", "x y"), ("c b", "z y z")], ["s", "s"]),  # another length
+        ([("a b", "x"), ("c b", "x")], ["s", "s"]),  # nothing follows the word
+        (
+            [("a b", "x"), ("c b", "y"), ("a d", "x"), ("c d", "z")],
+            ["s", "s", "t", "t"],
+        ),  # two words equally often
+    ],
+)
+def test_what_shows_no_swap(rows, structures):
+    assert swaps.find(rows, structures) == []
+
+
+def test_the_pair_that_most_rows_show():
+    rows = [("a b", "x"), ("c b", "y"), ("a d", "x"), ("c d", "z"), ("a e", "x"), ("c e", "y")]
+    assert Swap("a", "c", "x", "y") in swaps.find(rows, ["s", "s", "t", "t", "u", "u"])
+
+
+def test_a_swap_is_made_everywhere():
+    pair = ("walk and walk left", "I_WALK I_TURN_LEFT I_WALK")
+    assert swaps.swapped(pair, Swap("walk", "run", "I_WALK", "I_RUN")) == (
+        "run and run left",
+        "I_RUN I_TURN_LEFT I_RUN",
+    )
+
+
+@pytest.mark.parametrize("split", ["add_prim_jump", "template_around_right"])
+def test_scan_gets_right_rows_and_some_that_it_lacked(split):
+    train, test = scan.split(split)
+    structures = [scan.structure(command, "verb_direction") for command, _ in train]
+    assert len(swaps.find(train, structures)) == 14
+    more = swaps.augmented(train, structures, 0)
+    assert all(scan.interpret(command) == actions for command, actions in more)
+    assert more == swaps.augmented(train, structures, 0) != swaps.augmented(train, structures, 1)
+    assert len(set(more) & set(test)) > 500
+
+
+def test_structures_and_pairs_must_fit():
+    with pytest.raises(DataError, match="1 structures for 3 pairs"):
+        swaps.find(ROWS, ["s"])
