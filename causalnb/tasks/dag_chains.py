@@ -1,14 +1,15 @@
-"""Chains of thought over a graph that is drawn anew for every row: copying and addition modulo 5.
+"""Chains of thought over a graph that is drawn anew for every row: each step copies another variable.
 
-A row names variables at random from NAMES. Two of them have values, every other one is the sum of two terms:
-a variable told before, and another one, or 0, so that it is a copy. The response tells the values one after
-the other, and the graph of a row, not a token's place, says where its causes stand:
+A row names variables at random from NAMES. The first SOURCES of them have values, every other one has that of
+a variable told before. The response tells them one after the other, and the graph of a row, not a token's
+place, says where the cause of a step stands. A variable with its value is one word:
 
-    prompt    Quasar 3 Flux 1 Nova Quasar + Flux Echo Nova + 0
-    response  Nova 4 Echo 4
+    prompt    Quasar=3 Flux=1 Nova Flux Echo Nova
+    response  Nova=1 Echo=1
 
-COT-OrderPerturb (C2DLM, appendix C) has one graph and thirteen functions for all rows. Here the functions are
-easy and the graph is what has to be found.
+COT-OrderPerturb (C2DLM, appendix C) has one graph and thirteen functions for all rows. Here the function is
+the easiest there is, and the graph is what has to be found. (Told as two words each, "Quasar 3", or with sums
+modulo 5 for copies, the game is beyond models of this size: they go on guessing among the values at hand.)
 """
 
 from __future__ import annotations
@@ -25,26 +26,23 @@ from causalnb.tasks.counts import counted
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-MODULUS, SOURCES = 5, 2
+VALUES, SOURCES = 5, 4
 NAMES = cot_order_perturb.VARIABLES
 MOST = len(NAMES) - SOURCES  # steps
-COPIES = 0.5  # how often the second term is 0
+WORDS = tuple(f"{name}={value}" for name in NAMES for value in range(VALUES))  # beside NAMES
 
 
 @dataclass(frozen=True)
 class Chain:
-    """One row: {variable: value} of the sources and then of the steps, {step: its two terms}."""
+    """One row: {variable: value} of the sources and then of the steps, {step: its cause}."""
 
     values: dict[str, int]
-    terms: dict[str, tuple[str, str | int]]
+    causes: dict[str, str]
 
     @property
     def graph(self) -> dict[str, tuple[str, ...]]:
-        """{step: its causes}, one or two."""
-        return {
-            step: tuple(dict.fromkeys(term for term in terms if isinstance(term, str)))
-            for step, terms in self.terms.items()
-        }
+        """{step: its causes}, one each."""
+        return {step: (cause,) for step, cause in self.causes.items()}
 
 
 def draw(steps: int, rng: random.Random) -> Chain:
@@ -52,14 +50,12 @@ def draw(steps: int, rng: random.Random) -> Chain:
     if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps <= MOST:
         raise DataError(f"a chain of {steps!r} steps: give a whole number from 1 to {MOST}.")
     names = rng.sample(NAMES, SOURCES + steps)
-    values = {name: rng.randrange(MODULUS) for name in names[:SOURCES]}
-    terms: dict[str, tuple[str, str | int]] = {}
+    values = {name: rng.randrange(VALUES) for name in names[:SOURCES]}
+    causes: dict[str, str] = {}
     for step in names[SOURCES:]:
-        first, other = rng.sample([*values], 2)
-        second = 0 if rng.random() < COPIES else other
-        added = values[second] if isinstance(second, str) else second
-        terms[step], values[step] = (first, second), (values[first] + added) % MODULUS
-    return Chain(values, terms)
+        causes[step] = rng.choice([*values])
+        values[step] = values[causes[step]]
+    return Chain(values, causes)
 
 
 @counted(rows=0)
@@ -70,24 +66,24 @@ def sample(rows: int, steps: int, seed: int) -> list[Chain]:
 
 
 def render(chain: Chain) -> tuple[str, str]:
-    """(prompt, response) of a chain, words of `causalnb.tasks.words`: 4 + 4 steps words, and 2 a step."""
-    given = [f"{name} {chain.values[name]}" for name in chain.values if name not in chain.terms]
-    rules = [f"{step} {first} + {second}" for step, (first, second) in chain.terms.items()]
-    return " ".join(given + rules), " ".join(f"{step} {chain.values[step]}" for step in chain.terms)
+    """(prompt, response) of a chain, words of `causalnb.tasks.words`' encoding "chains": one a step."""
+    said = {name: f"{name}={value}" for name, value in chain.values.items()}
+    given = [word for name, word in said.items() if name not in chain.causes]
+    rules = [f"{step} {cause}" for step, cause in chain.causes.items()]
+    return " ".join(given + rules), " ".join(said[step] for step in chain.causes)
 
 
 def spans(chain: Chain) -> dict[str, tuple[int, int, int]]:
-    """{variable: (part, start, end)}: where its value stands, in the prompt (0) or in the response (1)."""
+    """{variable: (part, start, end)}: the word with its value, in the prompt (0) or in the response (1)."""
     places, at = {}, [0, 0]
     for name, value in chain.values.items():
-        part = int(name in chain.terms)
-        start = at[part] + len(name) + 1
-        end = start + len(str(value))
-        places[name], at[part] = (part, start, end), end + 1
+        part = int(name in chain.causes)
+        end = at[part] + len(f"{name}={value}")
+        places[name], at[part] = (part, at[part], end), end + 1
     return places
 
 
-def load(steps: int = 4, n_train: int = 20_000, n_test: int = 500, seed: int = 0) -> DatasetDict:
+def load(steps: int = 6, n_train: int = 20_000, n_test: int = 500, seed: int = 0) -> DatasetDict:
     """DatasetDict train/test: prompt, response, graph (JSON, {step: causes}); DataError as sample."""
     from datasets import Dataset, DatasetDict
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
-from causalnb.tasks import cot_order_perturb, reasoning, stg, sudoku4
+from causalnb.tasks import cot_order_perturb, dag_chains, reasoning, stg, sudoku4
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -42,6 +42,7 @@ FORMULAS = VOCABULARY | {  # of chains whose steps have their rules
     word: len(VOCABULARY) + i
     for i, word in enumerate(w for w in cot_order_perturb.FORMULA_WORDS if w not in VOCABULARY)
 }
+CHAINS = VOCABULARY | {word: len(VOCABULARY) + i for i, word in enumerate(dag_chains.WORDS)}
 NUMBER_IDS = {number: VOCABULARY[str(number)] for number in NUMBERS}  # for embeddings that know their order
 
 
@@ -58,8 +59,8 @@ def tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
 
 
 def vocabulary(encoding: str = "compact") -> dict[str, int]:
-    """{word: id} of an encoding: VOCABULARY, with "formulas" their words after it."""
-    return FORMULAS if encoding == "formulas" else VOCABULARY
+    """{word: id} of an encoding: VOCABULARY; with "formulas" or "chains" their words after it."""
+    return {"formulas": FORMULAS, "chains": CHAINS}.get(encoding, VOCABULARY)
 
 
 def encode(prompt: str, response: str | None = None, encoding: str = "compact") -> dict[str, list[int]]:

@@ -27,6 +27,12 @@ def first_at(curve, level: float) -> float | None:
     return float(there.index[0]) if len(there) else None
 
 
+def times(histories, metric: str, level: float) -> dict[int, float | None]:
+    """{seed: the first step at which a run's score is at a level; None where it never is}."""
+    runs = {int(seed): run.set_index("step")[metric] for seed, run in histories.groupby("seed")}
+    return {seed: first_at(scores.sort_index(), level) for seed, scores in runs.items()}
+
+
 @dataclass(frozen=True)
 class SpeedUp:
     """Quotients of steps by seed (None: not reached); their median and its 95 % bootstrap interval.

@@ -341,8 +341,8 @@ def chain_rows(chains, config: dict, seed: int) -> list[dict]:
     rows = []
     for number, chain in enumerate(chains):
         prompt, response = dag_chains.render(chain)
-        row = {**words.encode(prompt, response), "chain": chain}
-        row["rank"] = [0] * sum(row["prompt_mask"]) + [*range(1, 2 * len(chain.terms) + 2)]
+        row = {**words.encode(prompt, response, "chains"), "chain": chain}
+        row["rank"] = [0] * sum(row["prompt_mask"]) + [*range(1, len(chain.causes) + 2)]
         if config["graph"] != "none":
             place = {name: max(0, i - dag_chains.SOURCES + 1) for i, name in enumerate(chain.values)}
             edges = {name: chain.graph.get(name, ()) for name in chain.values}
@@ -354,16 +354,16 @@ def chain_rows(chains, config: dict, seed: int) -> list[dict]:
 
 
 def chain_score(rows: list[dict], answers: list[list[str]]) -> dict[str, float]:
-    """steps: the share of steps whose true value stands at its place; named: of those whose name does.
+    """steps: the share of steps whose word stands at its place; named: of those whose name does.
 
-    exact: rows with all values right; last: the share of last steps.
+    exact: rows with all steps right; last: the share of last steps.
     """
     right, named = [], []
     for row, answer in zip(rows, answers, strict=True):
         chain = row["chain"]
-        said = [*answer, *[""] * (2 * len(chain.terms))]
-        right.append([said[2 * k + 1] == str(chain.values[step]) for k, step in enumerate(chain.terms)])
-        named += [said[2 * k] == step for k, step in enumerate(chain.terms)]
+        said = [*answer, *[""] * len(chain.causes)]
+        right.append([said[k] == f"{step}={chain.values[step]}" for k, step in enumerate(chain.causes)])
+        named += [said[k].split("=")[0] == step for k, step in enumerate(chain.causes)]
     flat = [hit for hits in right for hit in hits]
     return {
         "steps": sum(flat) / len(flat),

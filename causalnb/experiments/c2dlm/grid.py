@@ -149,19 +149,25 @@ class ChainSettings(Settings):
     """Chains over graphs drawn anew for each row."""
 
     task: str = "chain"
-    chain_steps: int = 4
+    encoding: str = "chains"
+    chain_steps: int = 6
+    hidden_size: int = 64
+    layers: int = 3
+    batch: int = 64
+    learning_rate: float = 2e-3
     alpha: float = 3.0
     lam: float = 100.0
+    gamma: float | dict = 0.1
     pretrained: bool = False
     base: dict = field(default_factory=dict)
-    train_rows: int = 20_000
+    train_rows: int = 2000
     test_rows: int = 500
     validation_rows: int = 200
-    steps: int = 4000
-    evaluate_every: int = 200
-    gen_length: int = 9
-    block_length: int = 9
-    decode_steps: int = 9
+    steps: int = 1200
+    evaluate_every: int = 50
+    gen_length: int = 7
+    block_length: int = 7
+    decode_steps: int = 7
 
 
 SETTINGS = {
@@ -212,14 +218,12 @@ def arms(*names: str) -> dict[str, dict]:
         "autoregressive": {"model": "autoregressive"},
         "diffusion": {},
         "c2dlm": {"graph": "causal"},
-        "c2dlm_alpha30_gamma3": {"graph": "causal", "alpha": 30.0, "gamma": 3.0},
         "c2dlm_gamma0_3": {"graph": "causal", "gamma": 0.3},
         "c2dlm_gamma1": {"graph": "causal", "gamma": 1.0},
         "c2dlm_gamma3": {"graph": "causal", "gamma": 3.0},
         "c2dlm_lr3": {"graph": "causal", "learning_rate": 3e-3},
         "diffusion_lr3": {"learning_rate": 3e-3},
         "autoregressive_lr3": {"model": "autoregressive", "learning_rate": 3e-3},
-        "c2dlm_last_alpha30": {"graph": "causal", "guided_layers": [Settings.layers - 1], "alpha": 30.0},
         "no_v": {"graph": "causal", "norm_index": "none"},
         "placebo": {"graph": "placebo"},
         "isolated": ISOLATED,
@@ -292,14 +296,12 @@ SCRATCH = {"pretrained": False, "base": {}, "learning_rate": 1e-3, "split_seed":
 
 TRIED = ("autoregressive", "diffusion", "c2dlm")
 RATES = ("autoregressive_lr3", "diffusion_lr3")
-SHARP = ("c2dlm_alpha30_gamma3", "c2dlm_last_alpha30")  # among many keys three times the mean is little
 
 
 def curve_arms(*wanted: tuple[str, int, int]) -> dict[str, dict]:
     """An arm for each (name, rows, steps), evaluated eight times."""
     known = arms(
         *GUIDED,
-        *SHARP,
         *RATES,
         "c2dlm_lr3",
         "c2dlm_gamma0_3",
@@ -410,16 +412,38 @@ for size in ("S", "M", "H"):
         shift="reversed",
         **{**SIZES[size], **SCRATCH},
     )
+LAST = {"graph": "causal", "guided_layers": [ChainSettings.layers - 1]}  # which knows the cause's name
+GUIDANCE = {**arms("c2dlm"), "c2dlm_last": LAST}
+
+
+def lettered(number: float) -> str:
+    """A number as part of an arm's name: 0_3."""
+    return f"{number:g}".replace(".", "_")
+
+
 add(
     "c2dlm.curves.chain",
-    "Learning curves of chains over a graph that varies by row",
+    "Learning curves of chains over a graph that varies by row, on another draw",
     "chain",
-    curve_arms(
-        *((name, 20_000, 4000) for name in ("diffusion", "c2dlm", *SHARP, "enforced", "half_enforced")),
-    ),
+    {
+        **{f"diffusion_lr{1000 * rate:g}": {"learning_rate": rate} for rate in (1e-3, 2e-3, 4e-3)},
+        **{
+            f"{name}_gamma{lettered(gamma)}": {**changes, "gamma": gamma}
+            for gamma in (0.1, 0.3, 1.0)
+            for name, changes in GUIDANCE.items()
+        },
+        # among many keys three times the mean is little
+        **{f"{name}_alpha30": {**changes, "gamma": 0.3, "alpha": 30.0} for name, changes in GUIDANCE.items()},
+        **arms("half_enforced", "enforced"),
+        **{
+            f"{name}_n{rows}": {**changes, "train_rows": rows}
+            for rows in (300, 700)
+            for name, changes in (arms("diffusion", "half_enforced", "enforced") | GUIDANCE).items()
+        },
+    },
     1,
-    600,
-    **SCRATCH,
+    80,
+    split_seed=7,
 )
 
 
@@ -486,6 +510,14 @@ add(
     steps=3000,
     evaluate_every=AT_THE_END,
     **LONG,
+)
+add(
+    "c2dlm.long.chain",
+    "Chains over a graph that varies by row, trained to competence",
+    "chain",
+    arms("diffusion", "placebo", "c2dlm", "half_enforced", "enforced") | {"c2dlm_last": LAST},
+    8,
+    80,
 )
 LONG_STG = {  # size -> settings, arms beside plain tuning and C2DLM, seeds
     "S": ({**SIZES["S"], "steps": 500}, ("autoregressive", "enforced"), 3),

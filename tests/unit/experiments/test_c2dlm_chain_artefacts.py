@@ -16,7 +16,7 @@ from causalnb.tasks import cot_order_perturb as cot
 from tests.unit.experiments import made_up
 from tests.unit.experiments.made_up import number
 
-SEEDS = {made.NORMAL: 4, made.PARTS: 3, made.ORDER: 3, made.MORE: 3, made.VARYING: 1}
+SEEDS = {made.NORMAL: 4, made.PARTS: 3, made.ORDER: 3, made.MORE: 3}
 
 
 def metrics(experiment: str, arm: str, seed: int) -> dict:
@@ -152,14 +152,10 @@ def test_more_inputs_stand_beside_few():
     assert {name for name in few if few[name] != many[name]} == {"train_rows"}
 
 
-def test_attention_and_varying_graphs_are_read_from_their_runs():
+def test_attention_is_read_from_its_runs():
     plain, guided = table2.attention().rows
     assert guided[2] == estimate(mean_ci(percent(made.PARTS, "c2dlm", "flow_weighted_against")), 1)
     assert plain[1] == estimate(mean_ci(percent(made.PARTS, "diffusion", "flow_weighted_causes")), 1)
-    rows = by_label(table2.varying())
-    assert len(rows) == len(registry.arms(made.VARYING))
-    (share,) = percent(made.VARYING, "enforced_n20000_s4000", "test_steps", 1)
-    assert rows["graph enforced, at test too"]["steps right"] == f"{share:.1f} (1)"
 
 
 def test_words_of_contrasts_say_what_claims_csv_names():

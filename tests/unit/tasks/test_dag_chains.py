@@ -9,41 +9,40 @@ from causalnb.errors import DataError
 from causalnb.tasks import dag_chains, load, words
 
 CHAIN = dag_chains.Chain(
-    {"Quasar": 3, "Flux": 1, "Nova": 4, "Echo": 4},
-    {"Nova": ("Quasar", "Flux"), "Echo": ("Nova", 0)},
+    {"Quasar": 3, "Flux": 1, "Orbit": 0, "Comet": 2, "Nova": 1, "Echo": 1}, {"Nova": "Flux", "Echo": "Nova"}
 )
 
 
 def test_a_chain_by_hand():
     prompt, response = dag_chains.render(CHAIN)
-    assert prompt == "Quasar 3 Flux 1 Nova Quasar + Flux Echo Nova + 0" and response == "Nova 4 Echo 4"
-    assert CHAIN.graph == {"Nova": ("Quasar", "Flux"), "Echo": ("Nova",)}
+    assert prompt == "Quasar=3 Flux=1 Orbit=0 Comet=2 Nova Flux Echo Nova" and response == "Nova=1 Echo=1"
+    assert CHAIN.graph == {"Nova": ("Flux",), "Echo": ("Nova",)}
     texts = {name: (prompt, response)[part][a:b] for name, (part, a, b) in dag_chains.spans(CHAIN).items()}
-    assert texts == {"Quasar": "3", "Flux": "1", "Nova": "4", "Echo": "4"}
+    assert texts == {name: f"{name}={value}" for name, value in CHAIN.values.items()}
 
 
-@pytest.mark.parametrize("steps", [1, 4, dag_chains.MOST])
+@pytest.mark.parametrize("steps", [1, 6, dag_chains.MOST])
 def test_every_value_follows_from_what_came_before(steps):
     for chain in dag_chains.sample(200, steps, seed=3):
         names = list(chain.values)
-        assert len(set(names)) == dag_chains.SOURCES + steps and list(chain.terms) == names[2:]
-        for step, (first, second) in chain.terms.items():
-            before = names[: names.index(step)]
-            assert first in before and (second in before or second == 0)
-            added = chain.values.get(second, second)
-            assert chain.values[step] == (chain.values[first] + added) % dag_chains.MODULUS
-        row = words.encode(*dag_chains.render(chain))
-        assert len(row["input_ids"]) == 4 + 4 * steps + 1 + 2 * steps + 1
+        assert len(set(names)) == dag_chains.SOURCES + steps
+        assert list(chain.causes) == names[dag_chains.SOURCES :]
+        for step, cause in chain.causes.items():
+            assert cause in names[: names.index(step)] and chain.values[step] == chain.values[cause]
+        row = words.encode(*dag_chains.render(chain), "chains")
+        assert len(row["input_ids"]) == dag_chains.SOURCES + 2 * steps + 1 + steps + 1
 
 
 def test_draws_vary_and_values_are_even():
-    chains = dag_chains.sample(4000, 4, seed=0)
-    assert chains == dag_chains.sample(4000, 4, seed=0) != dag_chains.sample(4000, 4, seed=1)
+    chains = dag_chains.sample(4000, 6, seed=0)
+    assert chains == dag_chains.sample(4000, 6, seed=0) != dag_chains.sample(4000, 6, seed=1)
     values = [value for chain in chains for value in chain.values.values()]
-    shares = [values.count(value) / len(values) for value in range(dag_chains.MODULUS)]
+    shares = [values.count(value) / len(values) for value in range(dag_chains.VALUES)]
     assert max(abs(share - 0.2) for share in shares) < 0.01
-    copies = [second == 0 for chain in chains for _, second in chain.terms.values()]
-    assert abs(sum(copies) / len(copies) - dag_chains.COPIES) < 0.02
+    places = [
+        list(chain.values).index(chain.causes[step]) for chain in chains for step in [[*chain.causes][0]]
+    ]
+    assert max(abs(places.count(place) / len(places) - 0.25) for place in range(4)) < 0.03
     assert len({tuple(chain.values) for chain in chains}) > 3900
 
 
@@ -58,7 +57,7 @@ def test_loaded_rows_are_the_drawn_ones():
 
 @pytest.mark.parametrize("steps", [0, dag_chains.MOST + 1, True, 2.0])
 def test_another_number_of_steps_is_refused(steps):
-    with pytest.raises(DataError, match="steps: give a whole number from 1 to 13"):
+    with pytest.raises(DataError, match=f"steps: give a whole number from 1 to {dag_chains.MOST}"):
         dag_chains.draw(steps, random.Random(0))
 
 

@@ -1,7 +1,7 @@
 """Table 2 of C2DLM: the normal order with and without guidance, its controls, and our two extensions."""
 
 from causalnb.experiments.c2dlm.artefacts import chains
-from causalnb.experiments.c2dlm.artefacts.chains import LARGE, NORMAL, PARTS, SPED, VARYING
+from causalnb.experiments.c2dlm.artefacts.chains import LARGE, NORMAL, PARTS, SPED
 from causalnb.lab.report import Against, Measured, Printed, Report, Row, arm, builds, cell, number
 from causalnb.lab.statistics import Summary, mean_ci
 
@@ -74,28 +74,8 @@ attention = Report(
     "Mean over layers, heads and tokens of noised training texts; ± half of the 95 % interval (seeds). The "
     "loss asks for the first and penalises the second.",
 )
-TOLD = {  # arms of VARYING, in words
-    "diffusion": "diffusion (SFT)",
-    "c2dlm": "C2DLM",
-    "c2dlm_alpha30_gamma3": "C2DLM, α = 30, γ = 3",
-    "c2dlm_last_alpha30": "C2DLM, α = 30, the last layer alone",
-    "half_enforced": "graph enforced in half of the rows",
-    "enforced": "graph enforced, at test too",
-}
-varying = Report(
-    "c2dlm.table2_varying",
-    [
-        "a graph of its own in every text",
-        *(
-            Measured(head, f"test_{name}", PERCENT)
-            for name, head in (("steps", "steps right"), ("exact", "exact"))
-        ),
-    ],
-    [Row(name, arm(VARYING, f"{made}_n20000_s4000")) for made, name in TOLD.items()],
-    "Chains over a graph drawn for each row, in %: 20,000 training texts, one development seed",
-)
 
 
-@builds("c2dlm.table2", guidance, attention, varying)
+@builds("c2dlm.table2", guidance, attention)
 def table2(profile):
     """The normal order with and without guidance."""

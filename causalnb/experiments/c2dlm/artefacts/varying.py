@@ -1,0 +1,149 @@
+"""Chains over a graph of their own in every text: where the graph is news, what is it worth to be told it?"""
+
+from functools import partial
+from statistics import median
+
+from causalnb.experiments.c2dlm.curves import draw_curve, speed_up, times
+from causalnb.lab import evidence, registry, results
+from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, gain, save, share
+from causalnb.lab.tables import Table
+
+HOME, DRAWN = "c2dlm.long.chain", "c2dlm.curves.chain"
+SFT = "diffusion"
+NAMES = {
+    SFT: "diffusion (SFT)",
+    "c2dlm": "C2DLM",
+    "c2dlm_last": "C2DLM, the last layer alone",
+    "placebo": "placebo graph",
+    "half_enforced": "graph enforced in half of the rows",
+    "enforced": "graph enforced, at test too",
+}
+LOOKS = dict(
+    zip(
+        NAMES,
+        (
+            ("black", "--", "s"),
+            ("blue", "-", "o"),
+            ("sky", "-", "v"),
+            ("vermillion", "-.", "^"),
+            ("purple", ":", "D"),
+            ("green", ":", "P"),
+        ),
+        strict=True,
+    )
+)
+LEVELS = (0.5, 0.7, 0.9)  # of steps right on the validation rows
+
+
+def _curves(profile: str | None, *names: str):
+    evidence.require(HOME, profile, names)
+    found = results.curves(HOME, profile, names)
+    return [found[found.arm == name] for name in names]
+
+
+def _reached(name: str, level: float, profile: str | None = None) -> str:
+    """The median number of steps to a level, and the range; how many seeds get there, if not all do."""
+    (runs,) = _curves(profile, name)
+    found = times(runs, "steps", level)
+    there = sorted(step for step in found.values() if step is not None)
+    if not there:
+        return f"never ({len(found)} seeds)"
+    among = "" if len(there) == len(found) else f"; {len(there)} of {len(found)} seeds"
+    return f"{median(there):.0f} ({there[0]:.0f} to {there[-1]:.0f}{among})"
+
+
+varying_table = Report(
+    "c2dlm.varying",
+    [
+        "a graph of its own in every text",
+        *(f"steps to {level:.0%}" for level in LEVELS),
+        Measured("steps right", "test_steps", share),
+        Measured("exact", "test_exact", share),
+    ],
+    [
+        Row((NAMES[name], *(partial(_reached, name, level) for level in LEVELS)), arm(HOME, name))
+        for name in NAMES
+    ],
+    "Chains over a graph drawn for each row: training steps until so many steps of the chains are right, and "
+    "test scores in %",
+    "Median over seeds (range), on 200 validation rows after every 50 steps; test scores are of the end.",
+)
+gains_table = Report(
+    "c2dlm.varying_gains",
+    [
+        "minus diffusion (SFT), points",
+        Measured("steps right", "test_steps", gain),
+        Measured("exact", "test_exact", gain),
+    ],
+    [Row(NAMES[name], arm(HOME, name) - arm(HOME, SFT)) for name in NAMES if name != SFT],
+    "Chains over a graph drawn for each row: what each model has beyond plain tuning at the end",
+)
+tried_table = Report(
+    "c2dlm.varying_tried",
+    ["model", "learning rate", "γ", "α", Measured("steps right", "test_steps", share)],
+    lambda: [
+        Row(
+            (name, *(partial(_setting, name, key) for key in ("learning_rate", "gamma", "alpha"))),
+            arm(DRAWN, name),
+        )
+        for name in registry.arms(DRAWN)
+    ],
+    "Settings tried on another draw of the chains, one seed",
+)
+
+
+def _setting(name: str, key: str, profile: str | None = None) -> str:
+    return f"{registry.config(DRAWN, name, profile)[key]:g}"
+
+
+def speed_ups(profile: str | None = None) -> dict:
+    """{arm: SpeedUp over plain tuning, by steps right} of the arms that are no plain tuning."""
+    plain, *others = _curves(profile, *NAMES)
+    names = [name for name in NAMES if name != SFT]
+    return {name: speed_up(plain, runs, "steps", 1) for name, runs in zip(names, others, strict=True)}
+
+
+def speed_table(profile: str | None = None):
+    """How many times sooner each model is as good as plain tuning at its best."""
+    return Table(
+        "c2dlm.varying_speed",
+        ["model", "speed-up, median over seeds"],
+        [[NAMES[name], str(found)] for name, found in speed_ups(profile).items()],
+        "How many times sooner a model has as many steps right as plain tuning at its best",
+    )
+
+
+def varying_figure(profile: str | None = None):
+    """(figure, alt): steps right on the validation rows by training step."""
+    import matplotlib.pyplot as plt
+
+    from causalnb.lab.figures import text_size
+
+    fig, ax = plt.subplots(figsize=(6.2, 3.4))
+    ends = []
+    for name, runs in zip(NAMES, _curves(profile, *NAMES), strict=True):
+        colour, line, marker = LOOKS[name]
+        end = draw_curve(ax, runs, "steps", 1, NAMES[name], colour, line, marker)
+        ends.append(f"{NAMES[name]} ends at {end:.2f}, steps to 90 %: {_reached(name, 0.9, profile)}")
+    ax.set(xlabel="training step", ylabel="steps right", ylim=(0, 1.02))
+    ax.legend(fontsize=text_size(8))
+    return fig, f"Share of right steps against training step, mean and range over seeds. {'; '.join(ends)}."
+
+
+@builds(
+    "c2dlm.varying",
+    varying_table,
+    gains_table,
+    tried_table,
+    extra=True,
+    needs=[HOME],
+    printed_as="ours",
+    kind="measured",
+    shows="chains over a graph of their own in every text: how soon each model can follow it",
+    notebook="43_chain_of_thought_order",
+)
+def varying(profile):
+    """Learning curves, and how much sooner guided models get where plain tuning does."""
+    save(profile, speed_table)
+    caption = "Right steps on validation rows: mean over seeds, band from the lowest to the highest."
+    draw(profile, "c2dlm.varying", varying_figure(profile), caption)
