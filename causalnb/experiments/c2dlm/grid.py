@@ -427,6 +427,7 @@ add(
     "chain",
     {
         **{f"diffusion_lr{1000 * rate:g}": {"learning_rate": rate} for rate in (1e-3, 2e-3, 4e-3)},
+        "c2dlm_gamma0_03": {"graph": "causal", "gamma": 0.03},
         **{
             f"{name}_gamma{lettered(gamma)}": {**changes, "gamma": gamma}
             for gamma in (0.1, 0.3, 1.0)
@@ -436,9 +437,8 @@ add(
         **{f"{name}_alpha30": {**changes, "gamma": 0.3, "alpha": 30.0} for name, changes in GUIDANCE.items()},
         **arms("half_enforced", "enforced"),
         **{
-            f"{name}_n{rows}": {**changes, "train_rows": rows}
-            for rows in (300, 700)
-            for name, changes in (arms("diffusion", "half_enforced", "enforced") | GUIDANCE).items()
+            f"{name}_n300": {**changes, "train_rows": 300}
+            for name, changes in arms("diffusion", "c2dlm", "enforced").items()
         },
     },
     1,
@@ -515,7 +515,7 @@ add(
     "c2dlm.long.chain",
     "Chains over a graph that varies by row, trained to competence",
     "chain",
-    arms("diffusion", "placebo", "c2dlm", "half_enforced", "enforced") | {"c2dlm_last": LAST},
+    arms("diffusion", "placebo", "c2dlm", "enforced"),
     8,
     80,
 )

@@ -13,25 +13,15 @@ SFT = "diffusion"
 NAMES = {
     SFT: "diffusion (SFT)",
     "c2dlm": "C2DLM",
-    "c2dlm_last": "C2DLM, the last layer alone",
     "placebo": "placebo graph",
-    "half_enforced": "graph enforced in half of the rows",
     "enforced": "graph enforced, at test too",
 }
-LOOKS = dict(
-    zip(
-        NAMES,
-        (
-            ("black", "--", "s"),
-            ("blue", "-", "o"),
-            ("sky", "-", "v"),
-            ("vermillion", "-.", "^"),
-            ("purple", ":", "D"),
-            ("green", ":", "P"),
-        ),
-        strict=True,
-    )
-)
+LOOKS = {
+    SFT: ("black", "--", "s"),
+    "c2dlm": ("blue", "-", "o"),
+    "placebo": ("vermillion", "-.", "^"),
+    "enforced": ("green", ":", "D"),
+}
 LEVELS = (0.5, 0.7, 0.9)  # of steps right on the validation rows
 
 
