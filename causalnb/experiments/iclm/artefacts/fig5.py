@@ -65,7 +65,7 @@ def _rows(profile):
     for family, said in FAMILIES.items():
         for name, label in ARMS.items():
             apart = separated(family, name, profile)
-            yield [said, label, *(mean_ci(apart[kind]) for kind in KINDS), ""]
+            yield [said, label, *(mean_ci(apart[kind], within=(-1.0, 1.0)) for kind in KINDS), ""]
 
 
 separation_table = Report(

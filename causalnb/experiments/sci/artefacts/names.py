@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from causalnb.experiments.sci.grid import SCAN_ARMS
 from causalnb.lab import registry
 from causalnb.lab.report import Arm, Measured, arm
-from causalnb.lab.statistics import Summary, mean_ci
+from causalnb.lab.statistics import Summary, share_ci
 
 JUMP = "sci.scan.add_prim_jump"
 WHOLE = "sci_separated"
@@ -31,7 +31,7 @@ EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured"}
 
 def means(values: Sequence[float]) -> Summary | str:
     """A format of means with their intervals; "-" of what had nothing to compare in any seed."""
-    return "-" if all(value != value for value in values) else mean_ci(values)
+    return "-" if all(value != value for value in values) else share_ci(values)
 
 
 def scores(*metrics: str) -> list[Measured]:
