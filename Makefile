@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.causalnb
 PYTEST := $(BIN)/python -m pytest -q -p no:randomly -n 2 --dist loadscope
 
-.PHONY: help setup reproduce lint test attack release lab bench clean
+.PHONY: help setup reproduce lint test course attack release lab bench clean
 
 help:
 	@echo "make setup      create $(VENV) and install what constraints.txt pins (PYTHON=python3.12 chooses the Python)"
@@ -15,7 +15,8 @@ help:
 	@echo "make release    make test with the coverage measured, and refuse what is stale or not verified"
 	@echo "make test       unit tests, repository checks, every notebook in the quick profile"
 	@echo "make attack     damage, kill, starve and mislead all of it: nothing may be silent (ARGS='kills --seed 1')"
-	@echo "make lab        open the course in JupyterLab"
+	@echo "make course     copies for students and tutors, slides and the site, in build/course, each checked"
+	@echo "make lab        open the course in JupyterLab, on copies in work/ (ARGS=--source: the files themselves)"
 	@echo "make bench      time the expensive pieces"
 	@echo "make clean      remove caches, build files and unfinished checkpoints; results, figures, downloads stay"
 
@@ -47,13 +48,22 @@ test: lint
 	export CAUSALNB_RESULTS="$$tmp/results" CAUSALNB_FIGURES="$$tmp/figures" CAUSALNB_CACHE="$$tmp/cache"; set -x; \
 	$(PYTEST) -p no:nbval $(COVERAGE) tests/unit; \
 	$(PYTEST) -p no:nbval tests/repo; \
-	$(BIN)/python -m tests.warm $(PYTEST) --nbval-lax --nbval-kernel-name warm --nbval-cell-timeout 120 notebooks
+	$(BIN)/python -m causalnb course build 00 20 --to student --to tutor --out "$$tmp/course"; \
+	$(BIN)/python -m tests.warm $(PYTEST) --nbval-lax --nbval-kernel-name warm --nbval-cell-timeout 120 "$$tmp/course/student" notebooks
+
+# What `make test` does with two copies is done with all, and the site is opened in a browser where there is one.
+course: setup
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[lab,test,site,browser]'
+	$(BIN)/python -m causalnb course build --out build/course $(ARGS)
+	CAUSALNB_PROFILE=quick CAUSALNB_OFFLINE=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.warm $(PYTEST) --nbval-lax \
+	    --nbval-kernel-name warm --nbval-cell-timeout 120 build/course/student
+	$(PYTEST) -p no:nbval -n 0 tests/browser
 
 attack: setup
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m tests.attack $(ARGS)
 
 lab: setup
-	$(BIN)/python -m causalnb lab
+	$(BIN)/python -m causalnb lab $(ARGS)
 
 bench: setup
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.benchmarks $(ARGS)

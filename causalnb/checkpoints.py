@@ -4,9 +4,12 @@ import re
 from collections.abc import Callable
 
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 DEEPEST = 1000  # layers of a decoder
+HEADS = (
+    r"(^|\.)(classifier|score|pre_classifier|pooler|cls|lm_head|predictions|embeddings\.position_ids)(\.|$)"
+)
 
 
 def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords):
@@ -41,6 +44,19 @@ def check_depth(config: object) -> None:
     depth = getattr(config, "num_hidden_layers", 1)
     if type(depth) is not int or not 1 <= depth <= DEEPEST:
         raise ValueError(f"num_hidden_layers is {depth!r}: give a whole number from 1 to {DEEPEST}")
+
+
+def classifier(where, **keywords):
+    """A model that classifies sequences, its head drawn anew where there is none; ValueError as others."""
+    check_depth(_own_code(AutoConfig.from_pretrained, where, trust_remote_code=False))
+    return _own_code(
+        whole,
+        AutoModelForSequenceClassification.from_pretrained,
+        where,
+        passing=HEADS,
+        trust_remote_code=False,
+        **keywords,
+    )
 
 
 def decoder(where, **keywords):

@@ -55,6 +55,11 @@ def notebooks_dir() -> Path:
     return root() / "notebooks"
 
 
+def work_dir() -> Path:
+    """Where a student works on copies of the notebooks."""
+    return root() / "work"
+
+
 def _aside(profile: str) -> Path | None:
     """The temporary folder of a profile that keeps nothing, one a checkout; LabError if others may enter."""
     if profile not in TEMPORARY:

@@ -17,6 +17,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
+from causalnb.cards import write_card
 from causalnb.checkpoints import check_depth, whole
 
 
@@ -173,8 +174,11 @@ class DecoderWrapper(PreTrainedModel):
                 weight.requires_grad_(name in model._trained)
         return loaded
 
-    def save_pretrained(self, *arguments, **keywords):
-        """As in transformers; ValueError for adapters put on after from_base, which would not load again."""
+    def save_pretrained(self, save_directory, *arguments, **keywords):
+        """As in transformers, with a model card, for which .card says what the model cannot know.
+
+        Raises ValueError for adapters put on after from_base, which would not load again.
+        """
         kept = getattr(self.config, "base_adapter", None)
         if kept is None and not getattr(self, "_hf_peft_config_loaded", False):
             if any(isinstance(module, BaseTunerLayer) for module in self.modules()):
@@ -184,7 +188,11 @@ class DecoderWrapper(PreTrainedModel):
                     "(merge_and_unload)"
                 )
         self.config.base_config.vocab_size = self.base.config.vocab_size  # where the base was resized itself
-        return super().save_pretrained(*arguments, **keywords)
+        super().save_pretrained(save_directory, *arguments, **keywords)
+        if keywords.get("is_main_process", True):
+            told = getattr(self, "card", None)  # of the training: data, metrics, command
+            method = (type(self).__doc__ or "").split("\n")[0]
+            write_card(save_directory, self.config, method, self.config.base_config.name_or_path, told)
 
     def get_input_embeddings(self) -> nn.Module:
         """The base's."""

@@ -262,6 +262,16 @@ class Supervision:
         """Itself, or a mapping with its five fields as lists or tensors."""
         return given if isinstance(given, cls) else cls(**{name: given[name] for name in cls.FIELDS})
 
+    def extended(self, tokens: int) -> "Supervision":
+        """The supervision of one text with tokens after it, up to `tokens`: context, and no rows."""
+        if (more := tokens - len(self.concept)) == 0:
+            return self
+        concept, ignore, rows = (
+            torch.nn.functional.pad(part, [0, more], value=fill)
+            for part, fill in ((self.concept, -1), (self.ignore, False), (self.rows, False))
+        )
+        return Supervision(concept, self.relation, self.step, ignore, rows, self.report)
+
     def to_lists(self) -> dict[str, list]:
         """The five fields as lists: what a row of a dataset can hold."""
         return {name: getattr(self, name).tolist() for name in self.FIELDS}

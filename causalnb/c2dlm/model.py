@@ -91,7 +91,7 @@ class MaskedDiffusionConfig(PretrainedConfig):
 
 @dataclass
 class MaskedDiffusionOutput(ModelOutput):
-    """loss = diffusion_loss + gamma * reattention_loss; logits (B, T, V), without labels only."""
+    """loss = diffusion_loss + gamma * reattention_loss; logits (B, T, V), None in training with labels."""
 
     loss: torch.Tensor | None = None
     logits: torch.Tensor | None = None
@@ -197,12 +197,13 @@ class MaskedDiffusionModel(DecoderWrapper):
         attention_mask=None,
         **kwargs,
     ) -> MaskedDiffusionOutput:
-        """Logits (B, T, V), or with labels (clean ids) the loss of noised input_ids, as the collator gives.
+        """Logits (B, T, V), and with labels (clean ids) the loss of noised input_ids, as the collator gives.
 
-        masked and prompt_mask are (B, T), p (B,); supervision as Supervision.stack gives it; attention_mask
-        (B, T), 0 on padding, or True (B, 1, T, T) where a query sees a key. Raises ValueError for labels
-        without masked, p and prompt_mask, for labels of another shape, for supervision without labels or
-        with a mask of queries and keys, and for keywords that the base does not know.
+        In training with labels logits are made at masked positions alone, and not returned. masked and
+        prompt_mask are (B, T), p (B,); supervision as Supervision.stack gives it; attention_mask (B, T), 0 on
+        padding, or True (B, 1, T, T) where a query sees a key. Raises ValueError for labels without masked, p
+        and prompt_mask, for labels of another shape, for supervision without labels or with a mask of queries
+        and keys, and for keywords that the base does not know.
         """
         if kwargs and (
             unknown := kwargs.keys()
@@ -236,7 +237,7 @@ class MaskedDiffusionModel(DecoderWrapper):
         given = dict(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
         reattention = None
         if supervision is None or self.reattention is None:
-            out = self._at_masked(masked, given)
+            out, logits = self._run(masked, given)
         else:
             if attention_mask is not None and attention_mask.dim() != 2:
                 raise ValueError(
@@ -246,18 +247,19 @@ class MaskedDiffusionModel(DecoderWrapper):
             if attention_mask is not None:
                 supervision = {**supervision, "ignore": supervision["ignore"] | ~attention_mask.bool()}
             with self.reattention.watch(self.base, supervision) as watch:
-                out = self._at_masked(masked, given | watch.extra)
+                out, logits = self._run(masked, given | watch.extra)
             reattention = watch.loss()
-        diffusion = loss_at_masked(out.logits[0], labels, masked, p, prompt_mask, self.config.weight)
+        diffusion = loss_at_masked(logits, labels, masked, p, prompt_mask, self.config.weight)
+        whole = None if self.training else out.logits
         gamma = self.gamma()
         if self.training and torch.is_grad_enabled():
             self.passes += 1
         if reattention is None:
-            return MaskedDiffusionOutput(diffusion, diffusion_loss=diffusion.detach(), **_states(out))
+            return MaskedDiffusionOutput(diffusion, whole, diffusion.detach(), **_states(out))
         loss = diffusion + gamma * reattention.loss.to(diffusion.dtype)
         return MaskedDiffusionOutput(
             loss,
-            None,
+            whole,
             diffusion.detach(),
             reattention.loss.detach(),
             reattention.ratio,
@@ -268,10 +270,14 @@ class MaskedDiffusionModel(DecoderWrapper):
             **_states(out),
         )
 
-    def _at_masked(self, masked, given):
-        """The base's output, its logits (1, n, V) at masked positions, in the order of masked.nonzero()."""
+    def _run(self, masked, given):
+        """The base's output, and its logits (n, V) at masked positions, in the order of masked.nonzero()."""
+        if not self.training:
+            out = self.base(**given)
+            return out, out.logits[masked.bool()]
         with logits_at(self.base, (masked.bool(),)):
-            return self.base(**given)
+            out = self.base(**given)
+        return out, out.logits[0]
 
     def generate(self, *arguments, **keywords):
         """Raises TypeError: this model fills masks in any order."""
@@ -351,12 +357,7 @@ class MaskedDiffusionCollator:
         supervised = [
             None if row.get("supervision") is None else Supervision.of(row["supervision"]) for row in rows
         ]
-        for one, length in zip(supervised, lengths, strict=False):
-            if one is not None and len(one.concept) != length:
-                raise ValueError(
-                    f"a row has {length} input_ids and supervision of {len(one.concept)} "
-                    "tokens: take it from this very text"
-                )
+        supervised = [self._to_the_end(one, row) for one, row in zip(supervised, rows, strict=True)]
         labels = self._padded([row["input_ids"] for row in rows], self.eos_token_id, tokens)
         prompt = as_mask(self._padded([row["prompt_mask"] for row in rows], 0.0, tokens), "prompt_mask")
         noised, masked, p = self._noise(rows, labels, prompt)
@@ -366,6 +367,18 @@ class MaskedDiffusionCollator:
         if any(row.get("visible") is not None for row in rows):
             batch["attention_mask"] = self._visible(rows, tokens)
         return batch
+
+    def _to_the_end(self, supervised: Supervision | None, row: Mapping) -> Supervision | None:
+        """A row's supervision, which may have been made before its end tokens were added."""
+        if supervised is None:
+            return None
+        ids, known = [*row["input_ids"]], len(supervised.concept)
+        if known > len(ids) or any(token != self.eos_token_id for token in ids[known:]):
+            raise ValueError(
+                f"a row has {len(ids)} input_ids and supervision of {known} tokens: take it from this very "
+                "text"
+            )
+        return supervised.extended(len(ids))
 
     def _visible(self, rows, tokens: int) -> torch.Tensor:
         """True (B, 1, T, T) where a query sees a key; everything, in rows without `visible`."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 from transformers.utils import ModelOutput, can_return_tuple
 
+from causalnb.cards import write_card
 from causalnb.checkpoints import whole
 
 from .configuration import CausalTransformerConfig
@@ -65,6 +66,13 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
         passing = r"^(losses\..*multipliers|classes)$"
         load = super().from_pretrained
         return whole(load, pretrained_model_name_or_path, *arguments, passing=passing, **keywords)
+
+    def save_pretrained(self, save_directory, *arguments, **keywords):
+        """As in transformers, with a model card, for which .card says what the model cannot know."""
+        super().save_pretrained(save_directory, *arguments, **keywords)
+        if keywords.get("is_main_process", True):
+            told = getattr(self, "card", None)  # of the training: data, metrics, command
+            write_card(save_directory, self.config, (type(self).__doc__ or "").split("\n")[0], told=told)
 
     def _build(self, *stacks: str) -> None:
         """The stacks and, for those that are held to a blanket, a loss for each layer."""

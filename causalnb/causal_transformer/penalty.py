@@ -4,6 +4,9 @@ with markov_blanket_penalty(model, mode="hinge") as penalty:
     for inputs in batches:
         out = model(**inputs)
         (out.loss + 0.1 * penalty.loss()).backward()
+
+with markov_blanket_penalty(model, weight=0.1) as penalty:  # the model's own loss has it, for a plain Trainer
+    Trainer(model, arguments, train_dataset=rows, callbacks=[penalty.callback()]).train()
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,8 +14,10 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from transformers import TrainerCallback
 
 from causalnb.attention import Record, tap
+from causalnb.wrapping import check_finite
 
 from .loss import MarkovBlanketLoss
 from .measure import checked_valid, excess, sinkhorn
@@ -21,11 +26,13 @@ from .measure import checked_valid, excess, sinkhorn
 class MarkovBlanketPenalty:
     """What self-attention was measured at: (rows, columns, valid, causal) of each layer's latest pass.
 
-    After `loss` was asked for, the next pass begins anew.
+    After `loss` was asked for, the next pass begins anew. With a weight, `add` puts it on the model's own
+    loss.
     """
 
-    def __init__(self, criterion: MarkovBlanketLoss):
-        self.criterion = criterion
+    def __init__(self, criterion: MarkovBlanketLoss, weight: float | None = None):
+        self.criterion, self.weight = criterion, weight
+        self._shares: dict[bool, list[Tensor]] = {True: [], False: []}  # of training and of evaluation
         self._latest, self._trains = {}, False
         self._asked, self._multipliers = False, None
 
@@ -54,6 +61,22 @@ class MarkovBlanketPenalty:
         """The share of nodes outside the bounds, without gradient; ValueError where no layer ran."""
         return torch.stack([self.criterion.violated(*one) for one in self._seen()]).mean()
 
+    def add(self, model: nn.Module, arguments: tuple, output):
+        """Forward hook of the model: weight times the loss on its output's, where it has one."""
+        if output.get("loss") is not None:
+            output["loss"] = output["loss"] + self.weight * self.loss().to(output["loss"])
+            self._shares[model.training].append(self.violated())
+        return output
+
+    def held(self, training: bool = True) -> float | None:
+        """The mean share of nodes outside the bounds since this was last asked; None if nothing was added."""
+        shares, self._shares[training] = self._shares[training], []
+        return torch.stack(shares).mean().item() if shares else None
+
+    def callback(self) -> TrainerCallback:
+        """What puts `held` into a Trainer's log: violated beside loss, eval_violated beside eval_loss."""
+        return _Held(self)
+
     def _seen(self) -> list[tuple]:
         if not self._latest:
             raise ValueError("no self-attention was measured: call the model within the context first")
@@ -79,29 +102,56 @@ class MarkovBlanketPenalty:
         self._trains = record.module.training
 
 
+class _Held(TrainerCallback):
+    """Logs the share of nodes outside the bounds."""
+
+    def __init__(self, penalty: MarkovBlanketPenalty):
+        self.penalty = penalty
+
+    def on_log(self, args, state, control, logs=None, **_):
+        for training, beside, name in ((True, "loss", "violated"), (False, "eval_loss", "eval_violated")):
+            if beside in logs and (share := self.penalty.held(training)) is not None:
+                logs[name] = state.log_history[-1][name] = share
+
+
 @contextmanager
 def markov_blanket_penalty(
     model: nn.Module,
     layers: Iterable[int] | None = None,
     mode: str = "hinge",
     criterion: MarkovBlanketLoss | None = None,
+    weight: float | None = None,
     **settings,
 ) -> Iterator[MarkovBlanketPenalty]:
     """Within this context every pass of `model` is measured; then penalty.loss() is the mean over layers.
 
-    A whole training loop may run within one context: the loss is of the latest pass.
-    layers: their numbers from 0 in each stack (None: all). mode and settings are those of MarkovBlanketLoss,
-    or pass one as `criterion`: an augmented Lagrangian keeps its multipliers there from batch to batch. Which
-    tokens are padding, and which maps causal, is read off the model's own masks. Maps are those of
-    `causalnb.attention.tap`, so that the model runs as it does otherwise; they are formed and kept for the
-    backward pass, so that memory grows with T^2. Raises ValueError as the tap and MarkovBlanketLoss do, and
-    for settings beside a criterion.
+    A whole training loop may run within one context: the loss is of the latest pass. With a weight >= 0 it is
+    added, so often, to the loss that the model itself returns, which a plain Trainer then minimises; where
+    that counts tokens over accumulated batches (num_items_in_batch), the penalty comes once for each of
+    these.
+
+    layers: their numbers from 0 in each stack (None: all). mode and settings are those of
+    MarkovBlanketLoss, or pass one as `criterion`: an augmented Lagrangian keeps its multipliers there from
+    batch to batch. Which tokens are padding, and which maps causal, is read off the model's own masks. Maps
+    are those of `causalnb.attention.tap`, so that the model runs as it does otherwise; they are formed and
+    kept for the backward pass, so that memory grows with T^2. Raises ValueError as the tap and
+    MarkovBlanketLoss do, and for settings beside a criterion, and for a weight that is negative or not
+    finite.
     """
+    if weight is not None:
+        check_finite(weight=weight)
     if criterion is not None and (settings or mode != "hinge"):
         raise ValueError(f"mode {mode!r} and {settings} came with a criterion: give one or the other")
-    penalty = MarkovBlanketPenalty(MarkovBlanketLoss(mode, **settings) if criterion is None else criterion)
+    penalty = MarkovBlanketPenalty(
+        MarkovBlanketLoss(mode, **settings) if criterion is None else criterion, weight
+    )
     with tap(model, penalty.measure, layers=layers, kinds=("self",)):
-        yield penalty
+        hook = None if weight is None else model.register_forward_hook(penalty.add)
+        try:
+            yield penalty
+        finally:
+            if hook is not None:
+                hook.remove()
 
 
 def _is_causal(record: Record) -> bool:

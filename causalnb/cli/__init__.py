@@ -1,10 +1,18 @@
-"""The command line: list, run, reproduce, tables, figures, train, evaluate, data, doctor, lab."""
+"""The command line: list, run, reproduce, tables, figures, train, evaluate, data, doctor, course, lab."""
 
 import errno
 import os
 import sys
 
-from causalnb.cli import applications, course, data, reports, runs, status  # noqa: F401  (they add their commands)
+from causalnb.cli import (  # noqa: F401  (they add their commands)
+    applications,
+    course,
+    data,
+    products,
+    reports,
+    runs,
+    status,
+)
 from causalnb.cli.common import EXIT_FAILED, app, show, steps, tell_unusable
 
 __all__ = ["app", "main", "show", "steps"]

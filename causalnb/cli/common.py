@@ -97,7 +97,20 @@ data = typer.Typer(no_args_is_help=True, help="The public data files.")
 app.add_typer(data, name="data")
 train = typer.Typer(no_args_is_help=True, help="Train a model as its source's quick start does.")
 app.add_typer(train, name="train")
-evaluate = typer.Typer(no_args_is_help=True, help="Evaluate a model that `train` has saved.")
+
+
+class Saved(typer.core.TyperGroup):
+    """Commands, of which FOLDER takes what names no other: evaluate DIR as well as evaluate sci."""
+
+    def resolve_command(self, ctx, args):
+        """The command that the first argument names, or FOLDER with all arguments."""
+        if args and args[0] not in self.commands:
+            return FOLDER, self.commands[FOLDER], args
+        return super().resolve_command(ctx, args)
+
+
+FOLDER = "DIR"
+evaluate = typer.Typer(cls=Saved, no_args_is_help=True, help="Evaluate a model that `train` has saved.")
 app.add_typer(evaluate, name="evaluate")
 
 Source = Annotated[str | None, typer.Option(help="Only those of one source.")]
@@ -113,6 +126,24 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="[ARTEFACT]...", help="
 Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Default: all.")]
 Dataset = Annotated[str, typer.Option(help="scan.")]
 Split = Annotated[str, typer.Option(help="A split of the data, such as simple, length or add_prim_jump.")]
+BaseModel = Annotated[
+    str, typer.Option(help="tiny, tiny:22 (layers), or a folder or Hugging Face name of a model.")
+]
+Data = Annotated[str, typer.Option(help="A .jsonl, .csv or .parquet file, a datasets folder, or a hub name.")]
+Columns = Annotated[
+    str | None, typer.Option(help="Names of columns, as in prompt=question,answer=reply,domain=topic.")
+]
+Epochs = Annotated[int | None, typer.Option(help="Passes through the data; default: 3.")]
+Rate = Annotated[float | None, typer.Option(help="Default: 2e-3 for tiny, 1e-4 for a trained base.")]
+BatchSize = Annotated[int | None, typer.Option(help="Rows a step; default: 16.")]
+MaxSteps = Annotated[int | None, typer.Option(help="No more steps than these.")]
+EvaluateEvery = Annotated[
+    int | None, typer.Option(help="Steps between evaluations, each with a checkpoint; default: an epoch.")
+]
+Validation = Annotated[float, typer.Option(help="Share of the rows held out of training.")]
+Bf16 = Annotated[bool, typer.Option("--bf16", help="Mixed precision.")]
+Lora = Annotated[int, typer.Option(help="Train adapters of this rank in the base; 0: all of it.")]
+ReportTo = Annotated[str, typer.Option(help="trackio, tensorboard or none.")]
 
 
 def say(value) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import shutil
 import subprocess
 import sys
@@ -16,26 +15,15 @@ import typer
 
 from causalnb.cli.common import EXIT_FAILED, Fresh, Jobs, Profile, app, show, steps, stoppable
 from causalnb.cli.reports import buildable
+from causalnb.course.source import stated
 from causalnb.errors import CausalnbError, LabError
 from causalnb.lab import building, evidence, files, profiles, registry, results
 from causalnb.lab.records import parsed
-from causalnb.paths import TEMPORARY, cache_dir, notebooks_dir, shown
+from causalnb.paths import TEMPORARY, cache_dir, notebooks_dir, shown, work_dir
 
-NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 CellTimeout = Annotated[
     float | None, typer.Option(min=1, help="Seconds that a cell of a notebook may run; default: an hour.")
 ]
-
-
-def stated(book: Path) -> float:
-    """The seconds that a notebook says it takes in its first cell, 60 where it does not say."""
-    try:
-        text = "".join(parsed(book.read_bytes())["cells"][0]["source"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return 60.0
-    said = re.search(r"(\w{1,9}) minutes?\b( and a half)?", text)
-    number = said and (NUMBERS.get(said[1]) or (int(said[1]) if said[1].isdecimal() else 1))
-    return 60.0 * (number + bool(said[2]) / 2) if said else 60.0
 
 
 class Schedule:
@@ -159,13 +147,27 @@ def execute(
 
 
 @app.command()
-def lab() -> None:
-    """Open the course in JupyterLab."""
+def lab(
+    source: Annotated[
+        bool, typer.Option("--source", help="The course's own files, not copies to work in.")
+    ] = False,
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- OPTION]...", help="For JupyterLab.")
+    ] = None,
+) -> None:
+    """Open the course in JupyterLab: copies with gaps, in work/; those that are there stay as they are."""
     from importlib.util import find_spec
+
+    from causalnb.course import copies
+    from causalnb.course.source import books
 
     if not find_spec("jupyterlab"):
         raise LabError("JupyterLab is not installed in this environment: run make setup.")
-    start = notebooks_dir() / "00_start_here.ipynb"
+    folder = notebooks_dir() if source else work_dir()
+    for book in () if source else books():
+        if not (folder / book.path.name).exists():
+            copies.write(copies.student(book), folder / book.path.name)
+    start = folder / "00_start_here.ipynb"
     if not start.exists():
         raise LabError(f"there is no {shown(start)}: run causalnb in its checkout.")
-    raise typer.Exit(subprocess.call([sys.executable, "-m", "jupyterlab", str(start)]))
+    raise typer.Exit(subprocess.call([sys.executable, "-m", "jupyterlab", str(start), *(options or ())]))

@@ -3,6 +3,7 @@
 import math
 from inspect import signature
 
+from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
 from transformers import AutoConfig, PretrainedConfig
 
 from causalnb.wrapping import base_configuration, check_counts
@@ -18,14 +19,16 @@ AGGREGATIONS = {
     "own": None,
 }
 GIVEN = {"num_modules", "dim", "base_head", "modules", "invariant", "invariant_weight"}  # by the model itself
-LORA = {"r": 8, "alpha": 16, "dropout": 0.05, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
+ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]  # of Llama and what is named as it is
+LORA = {"r": 8, "alpha": 16, "dropout": 0.05, "target_modules": None}
 WEIGHTS = {"alpha": 0.1, "beta": 0.1, "gamma": 0.1, "epsilon": 0.01, "delta": 0.0}
 
 
 class ICLMConfig(PretrainedConfig):
     """Settings of ICLMForCausalLM; defaults are the paper's, where it is well defined.
 
-    num_modules N >= 1 domain modules; lora r, alpha, dropout, target_modules; router "vq", "kmeans" or
+    num_modules N >= 1 domain modules; lora r, alpha, dropout, target_modules (None: the maps of attention, or
+    those that peft takes in an architecture with other names); router "vq", "kmeans" or
     "distance" with router_settings for it, reading the base through an adapter of its own unless
     router_trainable is off, router_projection to that many features; aggregation "latent", "logit",
     "probability", or "own" (the routed module's own logits, without an invariant module);
@@ -76,6 +79,8 @@ class ICLMConfig(PretrainedConfig):
         self.direction, self.clamp, self.information = direction, clamp, information
         self.norm_over, self.shared_layers = norm_over, shared_layers
         self.router_over, self.router_norm = router_over, router_norm
+        if self.lora["target_modules"] is None and base_config is not None:
+            self.lora["target_modules"] = attention_maps(base_config.model_type)
         self._check()
         super().__init__(**kwargs)
         if base_config is not None:
@@ -130,6 +135,12 @@ class ICLMConfig(PretrainedConfig):
             )
         if self.shared_layers and self.router_trainable:
             raise ValueError("with shared_layers the shared, frozen layers route: set router_trainable=False")
+
+
+def attention_maps(model_type: str) -> list[str]:
+    """Names of the linear maps that adapters go on by default in an architecture."""
+    known = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.get(model_type, ATTENTION)
+    return ATTENTION if isinstance(known, str) or {*known} & {*ATTENTION} else [*known]
 
 
 def _settings_of(kind: type | None) -> dict:

@@ -29,7 +29,7 @@ from .routing import Router, Routing, mean_pooled
 
 @dataclass
 class ICLMOutput(ModelOutput):
-    """loss of Equation 4 and its parts; logits (B, T, V), or (n, V) where labels are; the routing."""
+    """loss of Equation 4 and its parts; logits (B, T, V), or (n, V) at the n labels; the routing."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -414,15 +414,17 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         use_cache: bool = False,
         logits_to_keep: int = 0,
         prompt_mask: Tensor | None = None,
+        answers_only: bool = False,
         **kwargs,
     ) -> ICLMOutput:
-        """Logits (B, T, V), or with labels (B, T), -100 off the answer, Equation 4 and logits (n, V).
+        """Logits (B, T, V), and with labels (B, T), -100 off the answer, Equation 4.
 
-        Then logits stand where the n labels are predicted, one place before each, in the order of labels[:,
-        1:]. prompt_mask (B, T) as in `router_states`, whose states (B, H) save the router's pass; a routing,
-        or modules (B,) as an oracle names them, settles the matter. losses has output, invariant, domain,
-        routing, mutual_information, unweighted, and alignment where delta is not 0. Raises ValueError for
-        labels all ignored, for arguments of another shape, unknown modules, and states that are not finite.
+        answers_only: with labels, the logits (n, V) alone where the n labels are predicted, one place before
+        each, in the order of labels[:, 1:]; so it is in training always, which needs no others. prompt_mask
+        (B, T) as in `router_states`, whose states (B, H) save the router's pass; a routing, or modules (B,)
+        as an oracle names them, settles the matter. losses has output, invariant, domain, routing,
+        mutual_information, unweighted, and alignment where delta is not 0. Raises ValueError for labels all
+        ignored, for arguments of another shape, unknown modules, and states that are not finite.
         """
         self.refuse_replicas("share one routing")
         if isinstance(routing, Tensor):
@@ -438,7 +440,14 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         kwargs["position_ids"] = position_ids  # named above, so that generate makes them for padded prompts
         if self._only is not None:
             return self._alone(
-                input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep, **kwargs
+                input_ids,
+                attention_mask,
+                labels,
+                past_key_values,
+                use_cache,
+                logits_to_keep,
+                answers_only,
+                **kwargs,
             )
         cached = _checked_cache(past_key_values)
         grown = cached is not None and cached.get_seq_length() > 0
@@ -453,7 +462,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         return (
             self._continued(now.routing, states, cached, attention_mask, grown, logits_to_keep)
             if labels is None
-            else self._with_losses(now.routing, states, labels)
+            else self._with_losses(now.routing, states, labels, answers_only)
         )
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *arguments, **keywords):
@@ -485,7 +494,9 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         states, weights = (states, weights) if rows is None else (states[:, rows], weights[:, rows])
         return self.get_output_embeddings()(_mixed(states, weights))
 
-    def _with_losses(self, routing: Routing, states: Tensor, labels: Tensor) -> ICLMOutput:
+    def _with_losses(
+        self, routing: Routing, states: Tensor, labels: Tensor, answers_only: bool
+    ) -> ICLMOutput:
         where, targets = _label_rows(labels)
         tokens, weights = labels.shape[1], _domain_weights(routing)
         chosen, everyone = states[:, where[0], where[1]], None  # (M, n, H)
@@ -512,6 +523,8 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                 f"the {wrong} loss is {total.item()}: lower the learning rate or look for the "
                 "step where it began"
             )
+        if not (answers_only or self.training):
+            logits = self._answered(routing, states, 0)
         return ICLMOutput(total, logits, {name: loss.detach() for name, loss in losses.items()}, routing)
 
     def _module_losses(self, routing, states, everyone, weights, owner, targets) -> dict[str, Tensor]:
@@ -538,7 +551,17 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             found["alignment"] = routed_alignment(*pairs).sum()
         return found
 
-    def _alone(self, input_ids, attention_mask, labels, past_key_values, use_cache, logits_to_keep, **kwargs):
+    def _alone(
+        self,
+        input_ids,
+        attention_mask,
+        labels,
+        past_key_values,
+        use_cache,
+        logits_to_keep,
+        answers_only,
+        **kwargs,
+    ):
         with self.rows.of(self._only):
             out = self._decoder(
                 input_ids, attention_mask, past_key_values=past_key_values, use_cache=use_cache, **kwargs
@@ -550,6 +573,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         where, targets = _label_rows(labels)
         logits = head(states[where])
         loss = _surprise(logits, targets)
+        logits = logits if answers_only or self.training else head(states)
         return ICLMOutput(loss, logits, {"output": loss.detach()})
 
 

@@ -13,6 +13,8 @@ from causalnb.lab import building, probes, profiles, registry, results, runner, 
 from causalnb.lab.records import installed
 from causalnb.paths import models_dir, results_dir, root, shown
 
+OPTIONAL = {"text", "site", "browser"}  # extras that a user adds; without them all of the course runs
+
 
 def packages() -> list[dict]:
     """Each package pyproject.toml asks for: {name, extra ("" for the core), range, installed, ok}."""
@@ -35,7 +37,7 @@ def packages() -> list[dict]:
                 "extra": extra,
                 "range": str(need.specifier),
                 "installed": version,
-                "ok": inside,
+                "ok": inside or version is None and extra in OPTIONAL,
             }
         )
     return found

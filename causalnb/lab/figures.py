@@ -17,7 +17,7 @@ from cycler import cycler
 from matplotlib import ticker
 
 from causalnb.errors import LabError
-from causalnb.lab import fitting, latex, manifest
+from causalnb.lab import fitting, latex, manifest, pictures
 from causalnb.paths import given, shown
 
 COLOURS = {
@@ -299,13 +299,12 @@ def _palette(png: bytes) -> bytes:
 
 
 def show(fig, alt: str, dpi: int = 150) -> None:
-    """Display `fig` as a PNG with its alt text in the output's metadata, and close it."""
+    """Display `fig` as a PNG in HTML, with its alt text, and close it; `notebooks.clean` stores the PNG."""
     import matplotlib.pyplot as plt
     from IPython.display import display
 
     alt = _described(alt)
-    data = {"image/png": _palette(render(fig, "png", dpi)), "text/plain": alt}
-    display(data, raw=True, metadata={"image/png": {"alt": alt}})
+    display({"text/html": pictures.html(_palette(render(fig, "png", dpi)), alt), "text/plain": alt}, raw=True)
     plt.close(fig)
 
 

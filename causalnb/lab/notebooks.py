@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from causalnb import paths
 from causalnb.errors import DataError, LabError, sentence
-from causalnb.lab import evidence, files, profiles, tables
+from causalnb.lab import evidence, files, pictures, profiles, tables
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 MISSING = "application/vnd.causalnb.missing+json"  # beside the sentence that `missing` shows
@@ -54,7 +54,7 @@ class _Failed(Exception):
 
 
 def clean(notebook) -> None:
-    """Strip widgets and their state, standard error, time stamps and the Python patch version."""
+    """Strip widgets, their state, standard error, time stamps, the Python patch version; pictures as PNG."""
     notebook.metadata.pop("widgets", None)
     notebook.metadata.get("language_info", {}).pop("version", None)
     for cell in notebook.cells:
@@ -65,6 +65,8 @@ def clean(notebook) -> None:
                 for output in cell.outputs
                 if WIDGET not in output.get("data", {}) and output.get("name") != "stderr"
             ]
+            for output in cell.outputs:
+                pictures.to_png(output)
 
 
 def missing(error: Exception) -> None:

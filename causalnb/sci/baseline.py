@@ -7,7 +7,7 @@ from causalnb.wrapping import DecoderWrapper
 
 from .configuration import SCIConfig
 from .contrastive import StructuralContrastiveLoss
-from .model import SCIOutput
+from .model import SCIOutput, prompt_before_labels
 from .parallel import shared_mean, shared_rows
 
 
@@ -33,8 +33,8 @@ class ContrastiveDecoder(DecoderWrapper):
         self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs
     ):
         """Logits (B, T, V), .structure (B, 1, D) at the last prompt token; loss as in SCITransformer."""
-        if labels is not None and prompt_mask is None:
-            raise ValueError("labels came without a prompt_mask: mark the instruction's tokens")
+        if prompt_mask is None and labels is not None:
+            prompt_mask = prompt_before_labels(labels, attention_mask)
         if prompt_mask is not None and prompt_mask.shape != input_ids.shape:
             raise ValueError(
                 f"prompt_mask has shape {tuple(prompt_mask.shape)}, but input_ids {tuple(input_ids.shape)}"

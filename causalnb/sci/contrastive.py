@@ -15,8 +15,9 @@ class _ContrastiveLoss(torch.autograd.Function):
     """The loss of slots (B, K, D) with its gradient in closed form.
 
     Z are the slot means over their norms n, S = Z Z^T / t off the diagonal, P its softmax by rows and
-    W = 1 / (positives of the row) on positives, over the A rows that have one:
-    loss = -sum(W log P) / A, dS = (P - W) / A, dZ = (dS + dS^T) Z / t, dmean = (dZ - Z (Z dZ)) / n.
+    W = a labels / (their sum in the row), a the row's largest: 1 / (positives of the row) on positives, and a
+    1 in the A = sum a rows that have one:
+    loss = -sum(W log P) / A, dS = (a P - W) / A, dZ = (dS + dS^T) Z / t, dmean = (dZ - Z (Z dZ)) / n.
     """
 
     @staticmethod
@@ -30,9 +31,9 @@ class _ContrastiveLoss(torch.autograd.Function):
         pull = pair_labels.to(unit.dtype, copy=True)
         pull.diagonal().zero_()
         count = pull.sum(1, keepdim=True)
-        anchors = count > 0
-        total = anchors.sum().clamp_(min=1)
-        pull.div_(count.clamp_(min=1))
+        anchors = pull.amax(1, keepdim=True) if len(pull) else count  # 1 with a positive, 0 without
+        total = anchors.sum(dtype=torch.get_default_dtype()).clamp_(min=1e-12)
+        pull.div_(count.clamp_(min=1e-12)).mul_(anchors)
         log_softmax = similarity.log_softmax(1)
         log_softmax.diagonal().zero_()  # -inf * 0 would be nan
         loss = -(log_softmax * pull).sum() / total
@@ -56,8 +57,10 @@ class _ContrastiveLoss(torch.autograd.Function):
 class StructuralContrastiveLoss(nn.Module):
     """Supervised contrastive loss on cosines of slot means: -log softmax(cos / temperature) of positives.
 
-    Averaged over the anchors that have a positive; 0 (with a gradient graph) when none has.
-    Raises ValueError for a temperature <= 0 and for labels that are not boolean or not (B, B).
+    Of soft labels, similarities in [0, 1], it is the mean weighted by them. Averaged over the anchors that
+    have a positive, each as much as its most similar row is similar; 0 (with a gradient graph) when none has.
+    Raises ValueError for a temperature <= 0 and for labels that are not (B, B), or neither boolean nor in [0,
+    1].
     """
 
     def __init__(self, temperature: float = 0.07):
@@ -67,7 +70,7 @@ class StructuralContrastiveLoss(nn.Module):
         self.temperature = temperature
 
     def forward(self, structural_reps: torch.Tensor, pair_labels: torch.Tensor) -> torch.Tensor:
-        """Scalar loss of structural_reps (B, K, D); pair_labels (B, B), True where rows share a structure."""
+        """Scalar loss of structural_reps (B, K, D); pair_labels (B, B): if, or how far, rows share one."""
         if structural_reps.dim() != 3:
             raise ValueError(
                 f"structural_reps have shape {tuple(structural_reps.shape)}: pass (batch, slots, width), "
@@ -78,8 +81,16 @@ class StructuralContrastiveLoss(nn.Module):
             raise ValueError(
                 f"pair_labels have shape {tuple(pair_labels.shape)}: {batch} rows need {(batch, batch)}"
             )
-        if pair_labels.dtype != torch.bool:
-            raise ValueError(f"pair_labels are {pair_labels.dtype}: threshold similarities and pass booleans")
+        soft = pair_labels.dtype != torch.bool
+        if soft and not pair_labels.is_floating_point():
+            raise ValueError(
+                f"pair_labels are {pair_labels.dtype}: pass booleans, or similarities from 0 to 1"
+            )
+        if soft and not bool(((pair_labels >= 0) & (pair_labels <= 1)).all()):
+            raise ValueError(
+                f"pair_labels go from {pair_labels.min():g} to {pair_labels.max():g}: give similarities "
+                "from 0 to 1"
+            )
         return _ContrastiveLoss.apply(structural_reps, pair_labels, self.temperature)
 
     def of_ids(self, structural_reps: torch.Tensor, structure_ids: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,24 @@ from .contrastive import StructuralContrastiveLoss
 from .parallel import shared_mean, shared_rows
 from .structure import StructuralEncoder
 
+COLLATOR = "causalnb.lab.training.PromptAnswerCollator"
 HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder", "proxies")
+
+
+def prompt_before_labels(labels: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
+    """The prompt (B, T) that stands before each row's first label of labels (B, T), padding left out.
+
+    Raises ValueError for a row without one, as where every token is a label: encoders would read the answer.
+    """
+    seen = torch.ones_like(labels) if attention_mask is None else attention_mask.to(labels.dtype)
+    prompt = seen * ((labels != -100).cumsum(1) == 0)
+    empty = ~prompt.bool().any(1)
+    if empty.any():
+        raise ValueError(
+            f"row {int(empty.nonzero()[0])} has no token before its first label, and so no prompt: set "
+            f"labels to -100 on the prompt, as {COLLATOR} does, or pass a prompt_mask"
+        )
+    return prompt
 
 
 @dataclass
@@ -167,11 +184,9 @@ class SCITransformer(DecoderWrapper):
                 raise ValueError(
                     f"{name} has shape {tuple(value.shape)}, but input_ids {tuple(input_ids.shape)}"
                 )
-        if labels is not None and prompt_mask is None:
-            raise ValueError(
-                "labels came without a prompt_mask: mark the instruction's tokens, or the answer leaks"
-            )
-        if prompt_mask is None:
+        if prompt_mask is None and labels is not None:
+            prompt_mask = prompt_before_labels(labels, attention_mask)
+        elif prompt_mask is None:
             prompt_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         elif attention_mask is not None:
             prompt_mask = prompt_mask * (attention_mask != 0)
@@ -204,12 +219,15 @@ class SCITransformer(DecoderWrapper):
         do=None,
         **kwargs,
     ) -> SCIOutput:
-        """Logits (B, T, V); loss with labels (B, T), -100 off the answer, and their prompt_mask (B, T).
+        """Logits (B, T, V); loss with labels (B, T), -100 off the answer.
+
+        The prompt is where prompt_mask (B, T) is 1; without one, what stands before the first label, or
+        without labels the whole input.
 
         structure_ids (B,) add the contrastive loss; rows with a negative id take no part in it. An id names
         one structure in all processes that share a batch.
-        do={slot: (B, d_s)} holds slots at values. Without prompt_mask the whole input is the prompt.
-        Raises ValueError for labels without prompt_mask, for shapes that do not fit and for empty prompts.
+        do={slot: (B, d_s)} holds slots at values. Raises ValueError for labels that leave no prompt, for
+        shapes that do not fit and for empty prompts.
         """
         if kwargs.get("past_key_values") is not None:
             raise ValueError(

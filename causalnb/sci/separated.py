@@ -8,6 +8,8 @@ one structural class only: which class comes next, the end included, is for stru
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby, pairwise
 
 import torch
 import torch.nn.functional as F
@@ -129,34 +131,84 @@ def within_classes(votes: torch.Tensor, kin: torch.Tensor) -> torch.Tensor:
         return (steep - torch.where(total > tiny, total.clamp(min=tiny).log(), steep)).to(votes.dtype)
 
 
-def aligned_invariance(tokens, mask, structure_ids) -> torch.Tensor:
+def aligned_invariance(tokens, mask, structure_ids, word_ids=None) -> torch.Tensor:
     """Mean squared distance of tokens (B, T, D) to the mean of their place in their structure.
 
     A place is the n-th token under mask (B, T); rows with one of structure_ids (B,) share their places, rows
     with a negative id take no part, and places that one row has are left out. 0 when no place is shared.
-    Raises ValueError when rows of one structure differ in length, for then their tokens are not aligned.
+    With word_ids (B, T), by which neighbours of one number are one word, rows share words: a word of n tokens
+    is n equal parts of it, cut further where the same word of another row has its cuts, each piece a place
+    and weighted by its share of a token. Words of as many tokens align as without word_ids.
+    Raises ValueError when rows of one structure differ in length, in tokens or in words: they do not align.
     """
     if structure_ids.is_floating_point():
         raise ValueError(f"structure_ids are {structure_ids.dtype}: number the structures with whole numbers")
     named = structure_ids >= 0
     tokens, mask = tokens[named], mask[named].bool()
     groups, ids = structure_ids[named].unique(return_inverse=True)
+    if word_ids is None:
+        row, column, place = _places(groups, ids, mask)
+        weight = torch.ones_like(place, dtype=tokens.dtype)
+    else:
+        pieces = _pieces(ids.tolist(), mask.tolist(), word_ids[named].tolist())
+        row, column, place = (torch.tensor(part, device=ids.device, dtype=torch.long) for part in pieces[:3])
+        weight = torch.tensor(pieces[3], device=ids.device, dtype=tokens.dtype)
+    states, size = tokens[row, column], int(place.max()) + 1 if len(place) else 1  # (n, D)
+    count = states.new_zeros(size).index_add(0, place, torch.ones_like(weight))
+    share = states.new_zeros(size).index_add(0, place, weight)
+    total = states.new_zeros(size, states.shape[-1]).index_add(0, place, states * weight[:, None])
+    weight = weight * (count[place] > 1)
+    away = states - total[place] / share[place, None]
+    return (away.square().sum(-1) * weight).sum() / weight.sum().clamp(min=1)
+
+
+def _places(groups, ids, mask) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(row, column, place) of tokens under mask (B, T), the n-th of a row in the n-th place of its group."""
     lengths = mask.sum(1)
     longest = lengths.new_zeros(len(groups)).scatter_reduce(0, ids, lengths, "amax")
     if not torch.equal(longest[ids], lengths):
         row = int((longest[ids] != lengths).nonzero()[0])
         raise ValueError(
             f"a row of {int(lengths[row])} tokens shares its structure with one of {int(longest[ids][row])}: "
-            "tokens align only where a structure fixes the length; give such rows different structure_ids"
+            "give their word_ids, by which words align, or different structure_ids"
         )
-    place = ids[:, None] * tokens.shape[1] + mask.cumsum(1) - 1  # (B, T)
-    states, place = tokens[mask], place[mask]  # (n, D), (n,)
-    size = len(groups) * tokens.shape[1]
-    count = states.new_zeros(size).index_add(0, place, torch.ones_like(states[:, 0]))
-    total = states.new_zeros(size, states.shape[-1]).index_add(0, place, states)
-    shared = count[place] > 1
-    away = states - total[place] / count[place, None]
-    return (away.square().sum(-1) * shared).sum() / shared.sum().clamp(min=1)
+    place = ids[:, None] * mask.shape[1] + mask.cumsum(1) - 1  # (B, T)
+    return *mask.nonzero(as_tuple=True), place[mask]
+
+
+def _pieces(ids: list[int], mask: list, word_ids: list) -> tuple[list, list, list, list]:
+    """(row, column, place, weight) of the pieces of tokens under mask, as in `aligned_invariance`."""
+    words = [
+        [list(word) for _, word in groupby((t for t, kept in enumerate(keep) if kept), numbers.__getitem__)]
+        for keep, numbers in zip(mask, word_ids, strict=True)
+    ]
+    cuts: dict[tuple[int, int], set[Fraction]] = {}  # of a structure's word
+    known: dict[int, int] = {}
+    for structure, row in zip(ids, words, strict=True):
+        if known.setdefault(structure, len(row)) != len(row):
+            raise ValueError(
+                f"a row of {len(row)} words shares its structure with one of {known[structure]}: words "
+                "align only where a structure fixes their number; give such rows different structure_ids"
+            )
+        for number, word in enumerate(row):
+            cuts.setdefault((structure, number), set()).update(
+                Fraction(part, len(word)) for part in range(len(word) + 1)
+            )
+    first, places = 0, {}
+    for where, marks in cuts.items():
+        places[where] = first, sorted(marks)
+        first += len(marks) - 1
+    found: tuple[list, list, list, list] = [], [], [], []
+    for row, (structure, own) in enumerate(zip(ids, words, strict=True)):
+        for number, word in enumerate(own):
+            start, marks = places[structure, number]
+            for piece, (low, high) in enumerate(pairwise(marks)):
+                column = word[int(low * len(word))]
+                for part, value in zip(
+                    found, (row, column, start + piece, float((high - low) * len(word))), strict=True
+                ):
+                    part.append(value)
+    return found
 
 
 class SeparatedSCI(SCITransformer):
@@ -298,10 +350,12 @@ class SeparatedSCI(SCITransformer):
         labels=None,
         structure_ids=None,
         do=None,
+        word_ids=None,
         **kwargs,
     ) -> SeparatedSCIOutput:
         """As SCITransformer.forward; structure_ids (B,) add contrastive and aligned invariance loss.
 
+        word_ids (B, T) align rows of one structure word by word where their tokens differ in number.
         The latter is of the abstracted tokens and, where the base is not tied, of their output rows too.
         """
         if kwargs.get("past_key_values") is not None:
@@ -322,10 +376,11 @@ class SeparatedSCI(SCITransformer):
         contrastive = invariance = None
         if structure_ids is not None:
             whole = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-            rows = shared_rows(abstracted, whole, structure_ids)
+            words = () if word_ids is None else (word_ids,)
+            rows = shared_rows(abstracted, whole, structure_ids, *words)
             invariance = aligned_invariance(*rows) / (spread * abstracted.shape[-1])
             if not self._one_table():
-                rows = shared_rows(table[input_ids], whole, structure_ids)
+                rows = shared_rows(table[input_ids], whole, structure_ids, *words)
                 invariance = invariance + aligned_invariance(*rows) / table.var(0).sum()
             contrastive = self.contrastive.of_ids(*shared_rows(structure, structure_ids))
             extra = self.config.scl_weight * contrastive + self.config.invariance_weight * invariance

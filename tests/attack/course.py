@@ -87,7 +87,7 @@ class Course:
         with ExitStack() as stack:
             for place in (
                 "subprocess.Popen",
-                "causalnb.apps.sci.train._train",
+                "causalnb.apps.training._train",
                 "causalnb.lab.notebooks.execute",
             ):
                 stack.enter_context(mock.patch(place, no_work))

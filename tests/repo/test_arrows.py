@@ -11,20 +11,26 @@ from tests.repo.tree import PROFILES, ROOT, imports, python, sources
 
 ROOMS = ("causal_transformer", "sci", "iclm", "c2dlm")
 SHARED = {"paths", "errors"}
-MAY = {room: {room, "attention", "checkpoints", "network", "wrapping", "writing"} for room in ROOMS} | {
+MAY = {
+    room: {room, "attention", "cards", "checkpoints", "network", "wrapping", "writing"} for room in ROOMS
+} | {
     "attention": {"attention"},
+    "__init__": {"registration"},
+    "cards": {"cards"},
     "checkpoints": {"checkpoints"},
-    "wrapping": {"checkpoints", "wrapping"},
+    "registration": {"registration"},
+    "wrapping": {"cards", "checkpoints", "wrapping"},
     "network": {"network"},
     "writing": {"writing"},
     "paths": SHARED,
     "errors": SHARED,
     "lab": SHARED | {"lab", "writing"},
     "tasks": SHARED | {"network", "tasks", "writing"},
-    "apps": SHARED | {"apps", "lab", "tasks", "attention", "checkpoints", "wrapping", *ROOMS},
+    "apps": SHARED | {"apps", "lab", "tasks", "attention", "cards", "checkpoints", "wrapping", *ROOMS},
 }
+MAY["course"] = SHARED | {"course", "lab"}
 MAY["experiments"] = MAY["apps"] | {"experiments"}
-MAY["cli"] = MAY["__main__"] = MAY["experiments"] | {"cli"}
+MAY["cli"] = MAY["__main__"] = MAY["experiments"] | {"cli", "course"}
 
 
 def wrong_imports(source: str, module: str) -> list[str]:

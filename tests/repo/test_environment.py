@@ -12,12 +12,27 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import causalnb
+from causalnb.lab.doctor import OPTIONAL
 from tests.repo.tree import ROOT, imports, named, sources
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-NEEDS = [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]
-RANGES = {canonicalize_name(need.name): need.specifier for need in map(Requirement, NEEDS)}
+SETUP = [name for name in EXTRAS if name not in OPTIONAL]  # what `make setup` installs
+COURSE = ["site", "browser"]  # and `make course` besides
+ADDED = {
+    Requirement(line).name.replace("-", "_").replace("sphinxcontrib_", "sphinxcontrib.").split(".")[0]
+    for name in OPTIONAL
+    for line in EXTRAS[name]
+}
+
+
+def ranges(*extras: str) -> dict:
+    """{package: the versions allowed} of the package's own needs and of those of some extras."""
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in EXTRAS[extra])]
+    return {canonicalize_name(need.name): need.specifier for need in map(Requirement, lines)}
+
+
+RANGES = ranges(*SETUP)
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
 PROVIDERS = importlib.metadata.packages_distributions()
 PINS = [
@@ -32,7 +47,7 @@ def conda_problems(dependencies: list) -> list[str]:
     named = [Requirement(line) for line in dependencies if isinstance(line, str)]
     pip = [line for entry in dependencies if isinstance(entry, dict) for line in entry["pip"]]
     allowed = RANGES | {"python": SpecifierSet(PROJECT["requires-python"]), "pip": SpecifierSet()}
-    wanted = ["-c constraints.txt", f"-e .[{','.join(EXTRAS)}]"]
+    wanted = ["-c constraints.txt", f"-e .[{','.join(SETUP)}]"]
     return [
         f"{need} (pyproject.toml: {allowed.get(need.name, 'absent')})"
         for need in named
@@ -50,7 +65,7 @@ def pin_problems(pins: list[str]) -> list[str]:
     exact = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in pins if line not in odd}
     return odd + [
         f"{name}{span}: {exact.get(name)}"
-        for name, span in RANGES.items()
+        for name, span in ranges(*SETUP, *COURSE).items()
         if name not in exact or not span.contains(exact[name])
     ]
 
@@ -58,7 +73,7 @@ def pin_problems(pins: list[str]) -> list[str]:
 def undeclared(source: str) -> set[str]:
     """Top-level modules a source imports that Python, this project and declared packages do not provide."""
     tops = {name.split(".")[0] for name in imports(source, "causalnb._._")}
-    tops -= {"causalnb", "tests"} | sys.stdlib_module_names
+    tops -= {"causalnb", "tests"} | ADDED | sys.stdlib_module_names
     return {top for top in tops if not set(map(canonicalize_name, PROVIDERS.get(top, []))) & set(RANGES)}
 
 
@@ -113,8 +128,10 @@ def test_an_undeclared_import_is_seen():
     assert undeclared(source) == {"not_a_package", "flask"}
 
 
-def test_setup_installs_every_extra():
-    assert f"-c constraints.txt -e '.[{','.join(EXTRAS)}]'" in (ROOT / "Makefile").read_text(encoding="utf-8")
+def test_setup_and_course_install_every_extra():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for extras in (SETUP, [*SETUP, *COURSE]):
+        assert f"-c constraints.txt -e '.[{','.join(extras)}]'" in makefile
 
 
 def test_ci_does_what_a_newcomer_does():

@@ -89,7 +89,7 @@ def test_an_old_python_is_refused_in_one_sentence(tmp_path):
     "target, command",
     [
         ("reproduce", "-m causalnb reproduce --jobs 2"),
-        ("lab", "-m causalnb lab"),
+        ("lab", "-m causalnb lab --jobs 2"),
         ("bench", "-m tests.benchmarks --jobs 2"),
         ("attack", "-m tests.attack --jobs 2"),
     ],
@@ -102,8 +102,10 @@ def test_targets_set_up_and_call_the_package(tmp_path, target, command):
 def test_make_test_runs_three_suites_and_leaves_nothing(tmp_path):
     done, asked = Clone(tmp_path).make("test")
     assert done.returncode == 0, done.stderr
-    lint, suites = asked[3:6], asked[6:]
-    assert lint == LINT
+    lint, (*suites, copies, last) = asked[3:6], asked[6:]
+    suites.append(last)
+    assert lint == LINT and copies.startswith("-m causalnb course build 00 20 --to student --to tutor --out ")
+    assert last.split()[-2] == f"{copies.split()[-1]}/student"
     assert [line.split()[-1] for line in suites] == ["tests/unit", "tests/repo", "notebooks"]
     assert "--nbval-lax" in suites[2]
 
@@ -128,6 +130,9 @@ def test_make_release_is_make_test_with_its_coverage_that_refuses_what_is_not_ve
     clone = Clone(tmp_path)
     tested, refusal = clone.make("test")[1], "-m causalnb list --extras --strict"
     released, covered = clone.make("release")[1], "--cov=causalnb --cov-fail-under=95 "
+    tested, released = (
+        [re.sub(r"/\S+/course", "course", line) for line in lines] for lines in (tested, released)
+    )
     assert [line.replace(covered, "") for line in released] == [*tested[3:], refusal]
     assert [covered in line for line in released].count(True) == 1 and covered + "tests/unit" in released[3]
     clone.answer(fails=refusal.removeprefix("-m "))

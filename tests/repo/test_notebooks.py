@@ -77,6 +77,7 @@ def outputs(nb: dict) -> list[str]:
         found += [f"cell {number} checks an output it does not have"] * (checked and not cell["outputs"])
         for output in cell["outputs"]:
             pictures = [mime for mime in output.get("data", {}) if mime.startswith("image/")]
+            found += [f"cell {number} checks a picture"] * bool(checked and pictures)  # which runs as HTML
             alt = output.get("metadata", {})
             found += [f"cell {number} holds an error"] if output["output_type"] == "error" else []
             found += [
@@ -186,6 +187,14 @@ FAULTS = {
             outputs=[
                 {"output_type": "display_data", "metadata": {"image/png": {}}, "data": {"image/png": "x"}}
             ],
+        ),
+    ),
+    "checks a picture": (
+        outputs,
+        change(
+            1,
+            metadata={"tags": ["nbval-check-output"]},
+            outputs=[{"output_type": "display_data", "metadata": {}, "data": {"image/png": "x"}}],
         ),
     ),
     "bytes of outputs": (outputs, change(1, outputs=[{"output_type": "stream", "text": "x" * 300_001}])),

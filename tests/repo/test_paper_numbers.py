@@ -421,9 +421,10 @@ def test_claim_is_complete(id):
     assert all(claim[key] for key in ("where", "claim", "treatment", "baseline", "metric", "setting"))
     assert re.fullmatch(r"[A-Z][^\n]*\.", claim["claim"]) and not re.search(r"\. [A-Z]", claim["claim"])
     assert claim["direction"] in ("+", "-")
-    assert bool(claim["size"]) == bool(claim["unit"]) and float(claim["size"] or 1) > 0
+    assert (claim["unit"] or not claim["size"]) and float(claim["size"] or 1) > 0
     ours = [bool(claim[key]) for key in ("experiment", "our_treatment", "our_baseline", "our_metric")]
     assert all(ours) or not any(ours)
+    assert claim["size"] or not claim["unit"] or all(ours), "a unit without a size is that of our contrast"
     assert bool(claim["reason"]) != all(ours), "an experiment decides a claim, or a reason says why none does"
     assert not any(ours) or claim["experiment"].startswith(claim["source"] + ".")
 

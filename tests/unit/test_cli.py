@@ -380,7 +380,8 @@ def test_doctor_reports(home):
     assert found["problems"] == [] and found["profile"] == "laptop" and found["artefacts"] == {"missing": 60}
     assert found["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
     assert found["machine"]["cores"] >= 1 and found["machine"]["memory_gib"] > 0
-    assert {need["name"] for need in found["packages"]} >= {"torch", "jupyterlab", "pytest"}
+    needs = {need["name"]: need for need in found["packages"]}
+    assert needs.keys() >= {"torch", "jupyterlab", "pytest"} and needs["spacy"]["ok"]  # there, or not needed
     toy = next(row for row in found["work"] if row["experiment"] == "sci.toy")
     assert toy["results"] == {"fresh": 2, "missing": 2} and 0 < toy["seconds"] <= toy["core_seconds"] < 240
     plain = call("doctor")[0]
@@ -417,12 +418,12 @@ def test_doctor_without_torch(monkeypatch):
 def test_lab_opens_the_first_notebook(home, monkeypatch):
     asked = []
     monkeypatch.setattr(subprocess, "call", lambda words: asked.append(words) or 3)
-    call("lab", code=3)
+    call("lab", "--source", code=3)
     assert asked == [[sys.executable, "-m", "jupyterlab", str(home / "notebooks/00_start_here.ipynb")]]
     (home / "notebooks/00_start_here.ipynb").unlink()
-    assert "there is no notebooks/00_start_here.ipynb" in call("lab", code=2)[1]
+    assert "there is no notebooks/00_start_here.ipynb" in call("lab", "--source", code=2)[1]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "run make setup" in call("lab", code=2)[1]
+    assert "run make setup" in call("lab", "--source", code=2)[1]
 
 
 def test_on_a_terminal_it_draws(monkeypatch, capsys):
@@ -547,6 +548,85 @@ def test_evaluate_takes_the_flags_of_the_guide(quickstart):
     assert json.loads(call("evaluate", "sci", "--checkpoint", "here", "--json")[0])["exact_match"] == 0.25
 
 
+@pytest.fixture
+def own(monkeypatch):
+    """What training and evaluating on own data were asked, instead of doing it."""
+    from causalnb.apps import text
+
+    asked = []
+
+    def train_text(settings, output, say, progress, report_to):
+        asked.append((settings, output, report_to))
+
+    def evaluate_text(folder, data, challenge):
+        asked.append((folder, data, challenge))
+        part = {"accuracy": 0.5, "low": 0.25, "high": 0.75, "rows": 8}
+        found = {"source": data, "trained_on": 3, "domains": {"easy": part}, **part}
+        return {"system": "sci", "data": found, "challenge": None if challenge is None else found}
+
+    monkeypatch.setattr(text, "train_text", train_text)
+    monkeypatch.setattr(text, "evaluate_text", evaluate_text)
+    monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "error")
+    return asked
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (
+            "sci --separated --structure-level pos --cbm-layers 1,2 --columns prompt=q,answer=a",
+            {
+                "columns": {"prompt": "q", "answer": "a"},
+                "options": {"separated": True, "structure_level": "pos", "cbm_layers": [1, 2]},
+            },
+        ),
+        ("iclm --num-modules 3 --lora 16 --bf16", {"lora": 16, "bf16": True, "options": {"num_modules": 3}}),
+        (
+            "c2dlm --graphs g.jsonl --gamma 0.5 --seed 4",
+            {"seed": 4, "options": {"graphs": "g.jsonl", "gamma": 0.5}},
+        ),
+        (
+            "causal-transformer --base-model base --causal-weight 0.2 --epochs 5 --batch-size 8 "
+            "--max-steps 9 --evaluate-every 3 --validation 0.2 --learning-rate 1e-3",
+            {
+                "base_model": "base",
+                "epochs": 5,
+                "batch_size": 8,
+                "max_steps": 9,
+                "evaluate_every": 3,
+                "validation": 0.2,
+                "learning_rate": 1e-3,
+                "options": {"causal_weight": 0.2},
+            },
+        ),
+    ],
+)
+def test_train_takes_own_rows(own, words, expected):
+    from causalnb.apps.text import Settings
+    from causalnb.apps.text.train import command
+
+    system, *rest = words.split()
+    _, err = call("train", system, "--data", "x.jsonl", *rest, "--report-to", "none")
+    settings = Settings(system, "x.jsonl", **expected)
+    assert own == [(settings, Path("outputs") / system, "none")]
+    assert err.endswith(f"saved in outputs/{system}; now: causalnb evaluate outputs/{system} --data FILE "
+                        "--challenge FILE\n")  # fmt: skip
+    again = command(settings).split()[1:]  # what a card says repeats it
+    call(*again)
+    assert own[1][0] == settings
+
+
+def test_evaluate_takes_a_folder(own):
+    out, _ = call("evaluate", "here", "--data", "x.jsonl", "--challenge", "y.jsonl")
+    scored = "0.5000\t[0.250, 0.750]\t8\n"
+    assert out.startswith(
+        f"i.i.d.\t{scored}i.i.d., easy\t{scored}challenge\t{scored}challenge, easy\t{scored}"
+    )
+    assert out.endswith("3 rows of x.jsonl were trained on, and are left out\n")
+    assert own == [(Path("here"), "x.jsonl", "y.jsonl")]
+    assert json.loads(call("evaluate", "here", "--data", "x.jsonl", "--json")[0])["challenge"] is None
+
+
 @pytest.mark.parametrize(
     "words, sentence",
     [
@@ -563,7 +643,21 @@ def test_evaluate_takes_the_flags_of_the_guide(quickstart):
         (["train", "sci", "--base_model", "x"], "base_model"),
         (["evaluate", "sci", "--checkpoint", "nowhere"], "causalnb: nowhere holds no training: give the"),
         (["evaluate", "sci"], "--checkpoint"),
-        (["train", "iclm"], "iclm"),
+        (["train", "iclm"], "--data"),
+        (["train", "iclm", "--data", "gone.jsonl"], "causalnb: gone.jsonl cannot be read"),
+        (["train", "gpt"], "gpt"),
+        (["train", "sci", "--data", "x.jsonl", "--split", "length"], "--data is your own and --dataset and"),
+        (["train", "sci", "--separated"], "are for your own rows: give them with --data"),
+        (
+            ["train", "c2dlm", "--data", "x.jsonl", "--columns", "text=a"],
+            "causalnb: --columns has 'text=a': give pairs",
+        ),
+        (["train", "c2dlm", "--data", "x.jsonl", "--report-to", "paper"], "--report-to is 'paper': choose"),
+        (
+            ["evaluate", "nowhere", "--data", "x.jsonl"],
+            "causalnb: nowhere holds no training: give the --output",
+        ),
+        (["evaluate", "nowhere"], "--data"),
     ],
 )
 def test_a_wrong_training_exits_with_two(words, sentence, tmp_path, monkeypatch):

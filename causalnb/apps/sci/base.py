@@ -1,13 +1,12 @@
 """The base model that is asked for, checked, and SCI on it."""
 
-import re
-
 from causalnb.errors import LabError, sentence
 from causalnb.tasks import scan
 
+from ..bases import TINY, check_ids, decoder_of, tiny_depth
 from .settings import Settings
 
-TINY = re.compile(r"tiny(?::([0-9]{1,9}))?")
+__all__ = ["TINY", "base_and_tokenizer", "build", "fits", "tiny_llama"]
 
 
 def tiny_llama(layers: int = 3, width: int = 64, heads: int = 4, words: int = len(scan.VOCABULARY)):
@@ -35,46 +34,13 @@ def base_and_tokenizer(name: str):
 
     LabError for what cannot be loaded, sees what follows, or has a tokenizer that does not fit SCAN or it.
     """
-    import torch
-    from transformers.utils import logging
-
-    from causalnb import checkpoints
-    from causalnb.checkpoints import DEEPEST
-
-    logging.disable_progress_bar()
-    if tiny := TINY.fullmatch(name):
-        depth = int(tiny[1] or 3)
-        if not 1 <= depth <= DEEPEST:
-            raise LabError(
-                f"--base-model {name} has {depth or 'no'} layers: give at least 1, at most {DEEPEST}."
-            )
+    if depth := tiny_depth(name):
         return tiny_llama(depth), scan.tokenizer()
-    try:
-        tokenizer = checkpoints.tokenizer(name)
-        base = checkpoints.decoder(name, dtype=torch.float32)
-    except Exception as error:  # whatever a half-copied folder makes transformers raise
-        why = (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".")
-        raise LabError(
-            f"no language model could be loaded from --base-model {name!r} ({why}): give tiny, a folder that "
-            "transformers saved, or, with a network, a name on the Hugging Face hub."
-        ) from error
-    if tokenizer.eos_token_id is None:
-        raise LabError(f"the tokenizer of {name!r} has no end-of-text token: set its eos_token and save it.")
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token  # never read: masked, and no label
+    base, tokenizer = decoder_of(name)
     words = tokenizer(" ".join((*scan.WORDS, *scan.ACTIONS)), add_special_tokens=False)["input_ids"]
     if tokenizer.unk_token_id in words:
         raise LabError(f"the tokenizer of {name!r} does not know all of SCAN's words: choose another base.")
-    known = base.get_input_embeddings().num_embeddings
-    if max(*words, tokenizer.eos_token_id, tokenizer.pad_token_id) >= known:
-        raise LabError(
-            f"the tokenizer of {name!r} has ids beyond the {known} of its model: save them together."
-        )
-    other = next(id for id in words if id != words[3])
-    with torch.no_grad():
-        first = base.eval()(torch.tensor([words[:4], [*words[:3], other]])).logits[:, 0]
-    if not torch.allclose(*first, rtol=1e-4, atol=1e-5):
-        raise LabError(f"{name!r} sees the words that follow: choose a causal decoder as --base-model.")
+    check_ids(base, tokenizer, words, name)
     return base, tokenizer
 
 
@@ -112,11 +78,3 @@ def fits(model, rows: list[dict], name: str) -> None:
     room = getattr(model.config.base_config, "max_position_embeddings", None) or longest
     if longest > room:
         raise LabError(f"SCAN has rows of {longest} tokens, but {name!r} reads {room}: choose another base.")
-
-
-def best_device() -> str:
-    """The name "cuda" where there is a GPU, else "cpu"; that too if accelerate was told to use the CPU."""
-    import torch
-    from accelerate.utils import parse_flag_from_env
-
-    return "cuda" if torch.cuda.is_available() and not parse_flag_from_env("ACCELERATE_USE_CPU") else "cpu"

@@ -6,9 +6,10 @@ from causalnb.errors import FileError, LabError, sentence
 from causalnb.lab.probes import scored
 from causalnb.paths import shown
 
-from .base import best_device, fits
+from ..records import CHECKSUMS, RECORD, check, read_record
+from ..training import best_device
+from .base import fits
 from .data import INPUTS, sample, scan_pairs, scan_rows
-from .records import CHECKSUMS, RECORD, check, read_record
 
 
 def load_sci(checkpoint: Path):
@@ -24,6 +25,11 @@ def load_sci(checkpoint: Path):
         raise LabError(
             f"{shown(checkpoint)} holds no training: give the --output of causalnb train sci, which has a "
             f"{RECORD} and a {CHECKSUMS}."
+        )
+    if "system" in record["settings"]:
+        raise LabError(
+            f"{shown(checkpoint)} was trained on your own data: call causalnb evaluate {shown(checkpoint)} "
+            "--data FILE."
         )
     if not record["finished"]:
         raise LabError(f"the training in {shown(checkpoint)} is not finished: run the same command again.")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from causalnb.errors import LabError
 from causalnb.tasks import scan
 
-MOST = 10**8  # of whatever is counted
+from ..records import MOST, option
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,6 @@ class Settings:
     def record(self) -> dict:
         """The settings as JSON has them."""
         return json.loads(json.dumps(asdict(self)))
-
-
-def option(name: str) -> str:
-    """The flag of a setting: "--batch-size" for "batch_size"."""
-    return f"--{name.replace('_', '-')}"
 
 
 def layers(text: str | None) -> tuple[int, ...] | None:

@@ -129,13 +129,16 @@ def at_labels(model, rows: list[dict], batch: int = 128):
     """
     import torch
 
+    from causalnb.iclm import ICLMForCausalLM
+
+    fast = {"answers_only": True} if isinstance(model, ICLMForCausalLM) else {}
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
     model.eval()
     for start in range(0, len(order), batch):
         chosen = order[start : start + batch]
         given = on_device(collate([rows[i] for i in chosen]), model)
         with torch.no_grad():
-            out = model(**given)
+            out = model(**given, **fast)
         where = given["labels"][:, 1:] != -100
         if out.logits.dim() == 3:  # of a plain decoder, which gives them everywhere
             out.logits = out.logits[:, :-1][where]

@@ -147,7 +147,12 @@ def candidates_told(model, prompts: list[list[int]], said: list[list[list[int]]]
     seen = before & ((part[:, None] == 0) | (part[:, None] == part[..., None]))  # (B, T, T)
     given = {} if routing is None else {"routing": routing}
     logits = model(
-        input_ids=ids, attention_mask=seen[:, None], position_ids=place, labels=labels, **given
+        input_ids=ids,
+        attention_mask=seen[:, None],
+        position_ids=place,
+        labels=labels,
+        answers_only=True,
+        **given,
     ).logits
     where = labels[:, 1:] != -100
     targets, many = labels[:, 1:][where], len(said[0])

@@ -23,14 +23,15 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from causalnb.apps.sci import Settings, data, evaluate_sci, layers, load_sci, records, train_sci
-from causalnb.apps.sci.base import best_device
+from causalnb.apps import records
+from causalnb.apps.sci import Settings, data, evaluate_sci, layers, load_sci, train_sci
+from causalnb.apps.training import best_device
 from causalnb.errors import CausalnbError, LabError
 from causalnb.lab import training
 from causalnb.tasks import scan
 
 ROOT = Path(__file__).parents[3]
-SAVED = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+SAVED = ("README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
          "tokenizer_config.json", "training.json")  # fmt: skip
 SHORT = Settings(batch_size=10, max_steps=6, evaluate_every=2)
 
@@ -370,7 +371,7 @@ def test_checksums_that_say_nothing_are_refused(sums, trained, tmp_path):
     file.unlink()
     if sums is None:
         return refused(
-            file.parent, "sci has no checksums.json, in which causalnb train sci writes what it saved: re"
+            file.parent, "sci has no checksums.json, in which causalnb train writes what it saved: re"
         )
     file.write_bytes(sums.encode("latin1"))
     refused(file.parent, "sci/.*(cannot be read .*|names no file|is missing or damaged.*); restore")

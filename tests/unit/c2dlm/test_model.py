@@ -45,7 +45,12 @@ def test_the_loss_in_forward_is_the_public_one():
         given = (batch[name] for name in ("labels", "masked", "p", "prompt_mask"))
         expected = c2dlm.diffusion_loss(logits, *given, weight)
         torch.testing.assert_close(out.loss, expected, rtol=1e-5, atol=1e-6)
-        assert out.logits is None and torch.equal(out.loss.detach(), out.diffusion_loss)
+        torch.testing.assert_close(out.logits, logits)
+        assert torch.equal(out.loss.detach(), out.diffusion_loss)
+        trained = model.train()(**batch)
+        assert trained.logits is None
+        torch.testing.assert_close(trained.loss, out.loss)
+        model.eval()
 
 
 @pytest.mark.parametrize("backend", ["eager", "rows", "mass"])
@@ -522,3 +527,24 @@ def test_flex_attention_is_not_supported():
 def test_rows_that_do_not_fit(rows, said):
     with pytest.raises(ValueError, match=said):
         MaskedDiffusionCollator(MASK, EOS, in_order="rank" in rows[0])(rows)
+
+
+@pytest.mark.parametrize("backend", ["eager", "rows", "mass"])
+def test_supervision_made_before_or_after_the_end_token_is_the_same(backend):
+    text, graph = "q: two plus three; a: five", c2dlm.ConceptGraph({"five": ["two", "three"]})
+    spans = [(0, 2), (3, 6), (7, 11), (12, 17), (17, 18), (19, 21), (22, 26)]
+    made = {
+        "before": c2dlm.supervision(graph, text, spans, response_start=19),
+        "after, without a place": c2dlm.supervision(graph, text, [*spans, (0, 0)], response_start=19),
+        "after, as text": c2dlm.supervision(graph, text + " <eos>", [*spans, (27, 32)], response_start=19),
+    }
+    model = wrapped(reattention=ReattentionLoss(**EDGE, backend=backend))
+    row = {"input_ids": [3, 4, 5, 6, 7, 8, 9, EOS], "prompt_mask": [1] * 5 + [0] * 3, "draw": 0}
+    longer = {"input_ids": [*row["input_ids"], 4, EOS], "prompt_mask": [1] * 5 + [0] * 5, "draw": 1}
+    collate = MaskedDiffusionCollator(MASK, EOS)
+    losses = [model(**collate([row | {"supervision": one}, longer])) for one in made.values()]
+    assert losses[0].reattention_loss.abs() > 1e-3
+    for other in losses[1:]:
+        torch.testing.assert_close(other.loss, losses[0].loss)
+    with pytest.raises(ValueError, match="a row has 10 input_ids and supervision of 7 tokens"):
+        collate([longer | {"supervision": made["before"]}])  # what is missing is more than an end

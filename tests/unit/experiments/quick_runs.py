@@ -70,8 +70,8 @@ def check(id: str, arm: str) -> None:
     if id in EFFECTS:
         assert len(numbers) > len(result.history) > 0
         return
-    steps = result.config.get("steps")
+    steps = (result.config.get("steps") or 0) * result.config.get("length", 1)
     tasks = {"iclm.continual": 2, "causal_transformer.sequence": 3}.get(id, 1)
-    every = result.config.get("evaluate_every") or (steps or 0) // 2
-    looks = [step for step in range(1, (steps or 0) + 1) if step % every == 0 or step == steps]
+    every = result.config.get("evaluate_every") or steps // 2
+    looks = [step for step in range(1, steps + 1) if step % every == 0 or step == steps]
     assert [entry["step"] for entry in result.history if "step" in entry] == looks * tasks

@@ -317,6 +317,16 @@ def test_figures_of_results_say_what_they_show(stored):
     assert f"C2DLM on mean {summary.mean:+.1f} ± {summary.half:.1f}" in alt
     fig, alt = table6.ablation_figure("quick")
     assert len(fig.axes) == 4 and "Sudoku: cells, α=2 " in alt
+    assert fig.get_supxlabel().endswith("95 % interval)") and "one seed" not in alt
+
+
+def test_a_gap_of_one_seed_is_told_from_a_narrow_interval(stored, monkeypatch):
+    found = table6.gaps("quick")
+    found["Sudoku: cells"]["α=2"] = mean_ci([4.7])
+    monkeypatch.setattr(table6, "gaps", lambda profile: found)
+    fig, alt = table6.ablation_figure("quick")
+    assert fig.get_supxlabel().endswith("no bar: one seed)")
+    assert "Sudoku: cells, α=2 +4.7 (one seed)" in alt and "nan" not in alt
 
 
 def test_verdicts_cover_every_claim(stored):

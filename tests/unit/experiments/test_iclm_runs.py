@@ -56,7 +56,7 @@ def test_an_answer_is_right_when_every_word_is_the_likeliest(model):
     with torch.no_grad():
         for row in rows[::2]:  # make their labels what the model says
             batch = iclm_models.collate([row])
-            logits = model(**batch).logits.argmax(-1).tolist()
+            logits = model(**batch, answers_only=True).logits.argmax(-1).tolist()
             places = [i for i, label in enumerate(row["labels"]) if label != -100]
             for place, word in zip(places, logits, strict=True):
                 row["labels"][place] = word
@@ -113,7 +113,7 @@ def literal_told(model, row, said, settings):
     whole = icl_rows.make([*words, *((word, icl_rows.ANSWER) for word in said)], format=row["format"])
     (ready,) = iclm_runs.prepared([whole], settings)
     with torch.no_grad():
-        logits = model(**iclm_models.collate([ready])).logits
+        logits = model(**iclm_models.collate([ready]), answers_only=True).logits
     targets = torch.tensor([label for label in ready["labels"] if label != -100])
     told = logits.log_softmax(-1).gather(1, targets[:, None]).sum().item()
     return told, bool((logits.argmax(-1) == targets).all())

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 from causalnb.iclm import ICLMConfig, ICLMForCausalLM, Router, Routing, linear_cka, mutual_information
@@ -140,7 +141,7 @@ def test_equation_4_and_its_gradients_from_modules_run_alone(double, variant):
     model = wrapped(decoder=base(dtype=torch.float64), **VARIANTS[variant])
     batch = batch_of(rows=5)
     routed_in_two(model, batch)
-    out = model(**batch)
+    out = model(**batch, answers_only=True)
     total, parts, logits = slow_loss(model, batch)
     assert out.losses.keys() == parts.keys() and all(
         part != 0 for name, part in out.losses.items() if name != "routing" or model.config.router == "vq"
@@ -169,10 +170,34 @@ def test_the_defaults_are_the_papers():
         "vq",
         "latent",
     )
-    assert ICLMConfig().lora == dict(
+    assert ICLMConfig(base().config).lora == dict(
         r=8, alpha=16, dropout=0.05, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]
     )
     assert wrapped().router.choose.nu == 0.25 and wrapped().router.choose.nu_on == "codebook"
+
+
+@pytest.mark.parametrize(
+    "config, names",
+    [
+        (transformers.GPT2Config(), ["c_attn"]),
+        (transformers.GPTNeoXConfig(), ["query_key_value"]),
+        (transformers.OPTConfig(), ["q_proj", "k_proj", "v_proj", "o_proj"]),
+        (transformers.GPTBigCodeConfig(), ["c_attn"]),
+        (transformers.Qwen3Config(), ["q_proj", "k_proj", "v_proj", "o_proj"]),
+    ],
+    ids=lambda part: getattr(part, "model_type", ""),
+)
+def test_adapters_go_on_the_attention_of_any_architecture(config, names):
+    assert ICLMConfig(config).lora["target_modules"] == names
+    assert ICLMConfig(config, lora={"target_modules": ["x"]}).lora["target_modules"] == ["x"]
+
+
+def test_gpt2_needs_no_names_of_its_maps(tmp_path):
+    model = ICLMForCausalLM.from_base(base("gpt2"))
+    assert len(model._adapted) == LAYERS and all("c_attn" in name for name in model._adapted)
+    model.save_pretrained(tmp_path)
+    again = ICLMForCausalLM.from_pretrained(tmp_path)
+    assert again.config.lora == model.config.lora and again._adapted.keys() == model._adapted.keys()
 
 
 def test_training_normalises_by_the_labels_rows_or_by_all_tokens():
@@ -187,7 +212,8 @@ def test_training_normalises_by_the_labels_rows_or_by_all_tokens():
         change = (out.logits - padded.logits).abs().max()
         assert (change > 1e-2) == moved
         logits = wrapped(norm_over=over).eval()(**{k: v for k, v in pads.items() if k != "labels"}).logits
-        torch.testing.assert_close(wrapped(norm_over=over)(**pads).logits, logits[:, 5:-1].flatten(0, 1))
+        few = wrapped(norm_over=over)(**pads, answers_only=True).logits
+        torch.testing.assert_close(few, logits[:, 5:-1].flatten(0, 1))
 
 
 # what reaches what
@@ -343,7 +369,7 @@ def test_a_prompt_mask_must_mark_a_token_of_every_input(mask):
 def test_a_given_routing_settles_the_matter():
     model, batch = wrapped(num_modules=3, invariant=False, aggregation="own"), batch_of()
     chosen = Routing(torch.tensor([2, 0, 1, 2]), torch.zeros(()))
-    out = model(**batch, routing=chosen)
+    out = model(**batch, routing=chosen, answers_only=True)
     assert torch.equal(out.module, chosen.module) and out.losses["routing"] == 0
     hidden = [
         model.states(batch["input_ids"], batch["attention_mask"], int(m))[i]
@@ -580,7 +606,7 @@ def test_the_trainer_runs_three_steps_and_resumes(tmp_path):
     again = resumed.model.state_dict()
     assert all(torch.equal(end[name], again[name]) for name in end)
     metrics = whole.evaluate()
-    assert metrics["eval_loss"] > 0 and whole.predict(rows).predictions.shape == (24, VOCABULARY)
+    assert metrics["eval_loss"] > 0 and whole.predict(rows).predictions.shape == (8, 9, VOCABULARY)
 
 
 def test_a_copy_works_on_its_own():

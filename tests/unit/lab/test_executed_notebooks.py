@@ -1,5 +1,6 @@
 """Notebooks executed in place: what stays in the file, and what a failure says."""
 
+import copy
 import sys
 
 import nbformat
@@ -295,3 +296,21 @@ def test_what_is_no_notebook_is_named(tmp_path, text):
         path.write_text(text, encoding="utf-8")
     with pytest.raises(LabError, match="a.ipynb cannot be read as a notebook"):
         notebooks.execute(path)
+
+
+def test_pictures_are_stored_as_png_and_given_to_readers_as_html():
+    from causalnb.lab import pictures
+
+    alt = 'Bars "a" & <b>, 1 > 0.'
+    output = {"data": {"text/html": pictures.html(b"\x89PNG", alt), "text/plain": alt}, "metadata": {}}
+    shown = copy.deepcopy(output)
+    pictures.to_png(output)
+    assert output["metadata"] == {"image/png": {"alt": alt}} and set(output["data"]) == {
+        "image/png",
+        "text/plain",
+    }
+    pictures.to_html(output)
+    assert output == shown and '"a"' not in shown["data"]["text/html"]
+    table = {"data": {"text/html": "<table>"}, "metadata": {}}
+    pictures.to_png(table)
+    assert table == {"data": {"text/html": "<table>"}, "metadata": {}}

@@ -1,5 +1,6 @@
 """Figures: the same bytes every time, small, described; and graphs."""
 
+import base64
 import io
 import os
 import re
@@ -17,7 +18,7 @@ import pytest
 
 from causalnb import paths
 from causalnb.errors import LabError
-from causalnb.lab import building, figures, fitting, manifest, registry
+from causalnb.lab import building, figures, fitting, manifest, pictures, registry
 
 ALT = "Two lines that rise from left to right."
 
@@ -373,13 +374,13 @@ def test_show_gives_the_alt_text(axes, monkeypatch):
     monkeypatch.setattr(IPython.display, "display", lambda data, **options: shown.append((data, options)))
     figures.show(axes.figure, ALT)
     ((data, options),) = shown
-    assert (
-        data["image/png"][:4] == b"\x89PNG"
-        and options["metadata"] == {"image/png": {"alt": ALT}}
-        and options["raw"]
-    )
+    output = {"data": data, "metadata": {}}
+    pictures.to_png(output)
+    png = base64.b64decode(output["data"]["image/png"])
+    assert data["text/plain"] == ALT and options == {"raw": True}
+    assert png[:4] == b"\x89PNG" and output["metadata"] == {"image/png": {"alt": ALT}}
     assert not plt.fignum_exists(axes.figure.number)
-    assert len(data["image/png"]) < 0.8 * len(figures.render(axes.figure, "png"))
+    assert len(png) < 0.8 * len(figures.render(axes.figure, "png"))
     with pytest.raises(LabError, match="describes no figure"):
         figures.show(axes.figure, "short")
 
@@ -391,11 +392,12 @@ def test_show_draws_at_the_resolution_asked_for(axes, monkeypatch):
     from PIL import Image
 
     shown = []
-    monkeypatch.setattr(IPython.display, "display", lambda data, **_: shown.append(data["image/png"]))
+    monkeypatch.setattr(IPython.display, "display", lambda data, **_: shown.append(data["text/html"]))
     width = axes.figure.get_figwidth()
     for dpi in (150, 60):
         figures.show(axes.figure, ALT, dpi=dpi)
-    assert [Image.open(io.BytesIO(png)).width for png in shown] == [round(width * 150), round(width * 60)]
+    pngs = [base64.b64decode(pictures.PICTURE.fullmatch(html)[2]) for html in shown]
+    assert [Image.open(io.BytesIO(png)).width for png in pngs] == [round(width * 150), round(width * 60)]
 
 
 def arrows(ax):

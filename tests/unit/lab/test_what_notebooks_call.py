@@ -1,5 +1,6 @@
 """What a reader of a notebook sees through `shown` and `check`, which all notebooks share."""
 
+import base64
 import io
 
 import matplotlib.pyplot as plt
@@ -8,7 +9,7 @@ import pytest
 from PIL import Image
 
 from causalnb.errors import DataError, LabError
-from causalnb.lab import evidence, notebooks, tables
+from causalnb.lab import evidence, notebooks, pictures, tables
 
 TABLE = tables.Table("toy.table1", ["arm", "score"], [["a | b", 0.5]], "Scores")
 
@@ -53,7 +54,10 @@ def test_a_figure_is_shown_with_its_alt_text_at_the_resolution_and_closed(seen):
     notebooks.shown(drawn, 2, dpi=50)
     (data,) = seen
     assert data["text/plain"].startswith("A line") and plt.get_fignums() == []
-    assert Image.open(io.BytesIO(data["image/png"])).width == 100
+    assert (
+        Image.open(io.BytesIO(base64.b64decode(pictures.PICTURE.fullmatch(data["text/html"])[2]))).width
+        == 100
+    )
 
 
 def test_missing_results_are_one_sentence(seen):

@@ -71,6 +71,24 @@ def test_gradients():
     assert check_gradients(sci.StructuralContrastiveLoss(), torch.randn(B, K, D), pairs_of(IDS))
 
 
+def test_soft_labels_weigh_the_positives():
+    reps, soft = torch.randn(B, K, D, requires_grad=True), torch.rand(B, B)
+    soft[3] = 0  # no anchor
+    loss = sci.StructuralContrastiveLoss(0.2)
+    unit = torch.nn.functional.normalize(reps.mean(1), dim=-1)
+    total = 0.0
+    for i in (i for i in range(B) if i != 3):
+        others = [j for j in range(B) if j != i]
+        log_shares = ((unit[i] @ unit[others].T) / 0.2).log_softmax(0)
+        most = soft[i, others].max()
+        total = total - most * (soft[i, others] / soft[i, others].sum()) @ log_shares
+    expected = total / sum(soft[i].masked_fill(torch.arange(B) == i, 0).max() for i in range(B))
+    torch.testing.assert_close(loss(reps, soft), expected, rtol=1e-6, atol=0)
+    grads = [torch.autograd.grad(value, reps)[0] for value in (loss(reps, soft), expected)]
+    torch.testing.assert_close(*grads, rtol=1e-5, atol=1e-7)
+    assert torch.equal(loss(reps, pairs_of(IDS).double()), loss(reps, pairs_of(IDS)))
+
+
 def test_rows_with_a_negative_id_take_no_part():
     loss, reps, named = (
         sci.StructuralContrastiveLoss(),
@@ -93,9 +111,12 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"pair_labels have shape \(6, 5\): 6 rows need \(6, 6\)"):
         loss(reps, pairs_of(IDS)[:, :5])
     with pytest.raises(
-        ValueError, match="pair_labels are torch.float64: threshold similarities and pass booleans"
+        ValueError, match="pair_labels are torch.int64: pass booleans, or similarities from 0"
     ):
-        loss(reps, pairs_of(IDS) * 0.05)
+        loss(reps, pairs_of(IDS).long())
+    for wrong in (-0.5, 1.5):
+        with pytest.raises(ValueError, match="pair_labels go from .* to .*: give similarities from 0 to 1"):
+            loss(reps, pairs_of(IDS) * wrong)
     with pytest.raises(
         ValueError, match=r"structure_ids have shape \(5,\): pass one id for each of the 6 rows"
     ):

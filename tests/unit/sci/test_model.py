@@ -84,6 +84,17 @@ def test_a_prompt_mask_over_the_answer_leaks_it():
     assert (model(**edited).logits - model(**everything).logits)[0, 3].abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("control", [False, True])
+def test_without_a_prompt_mask_the_prompt_ends_before_the_first_label(control):
+    model = sci.ContrastiveDecoder.from_base(base()) if control else awake(wrapped())
+    given = batch(structure_ids=[0, 0, 1])
+    seen = torch.ones_like(given["input_ids"])
+    seen[1, :2] = 0  # padding on the left, of which no prompt is made
+    marked = model(**given | {"prompt_mask": given["prompt_mask"] * seen}, attention_mask=seen)
+    derived = model(**given | {"prompt_mask": None}, attention_mask=seen)
+    assert torch.equal(marked.loss, derived.loss) and torch.equal(marked.structure, derived.structure)
+
+
 def test_without_a_prompt_mask_the_attended_input_is_the_prompt():
     model, ids = wrapped(), batch()["input_ids"]
     everything, shorter = torch.ones_like(ids), (torch.arange(9) < 6).long().expand(3, -1)
@@ -310,8 +321,8 @@ def test_a_model_without_decoder_layers_is_refused_by_name():
     "change, message",
     [
         (
-            dict(prompt_mask=None),
-            "labels came without a prompt_mask: mark the instruction's tokens, or the answer leaks",
+            dict(prompt_mask=None, labels=torch.ones(3, 9, dtype=torch.long)),
+            "row 0 has no token before its first label, and so no prompt: .*PromptAnswerCollator",
         ),
         (dict(prompt_mask=torch.ones(3, 8)), r"prompt_mask has shape \(3, 8\), but input_ids \(3, 9\)"),
         (dict(attention_mask=torch.ones(2, 9)), r"attention_mask has shape \(2, 9\), but input_ids \(3, 9\)"),
@@ -392,8 +403,8 @@ def test_the_control_generates_as_its_base_and_comes_back_from_disk(tmp_path):
 
 def test_inputs_that_do_not_fit_the_control_are_refused():
     control = sci.ContrastiveDecoder.from_base(base())
-    with pytest.raises(ValueError, match="labels came without a prompt_mask"):
-        control(**batch() | {"prompt_mask": None})
+    with pytest.raises(ValueError, match="row 0 has no token before its first label"):
+        control(batch()["input_ids"], labels=batch()["input_ids"])
     with pytest.raises(ValueError, match=r"prompt_mask has shape \(3, 8\), but input_ids \(3, 9\)"):
         control(**batch() | {"prompt_mask": torch.ones(3, 8)})
 

@@ -154,6 +154,49 @@ def test_gradients_of_classes():
     assert torch.autograd.gradcheck(worth, (table, votes))
 
 
+def test_words_of_as_many_tokens_align_as_tokens_do():
+    draw = torch.Generator().manual_seed(1)
+    tokens = torch.randn(5, 6, 3, generator=draw, requires_grad=True)
+    mask = torch.ones(5, 6)
+    mask[2:4, 4:] = 0
+    given, words = (tokens, mask, torch.tensor([0, 0, 1, 1, -1])), torch.arange(6).expand(5, -1) // 2
+    plain, worded = sci.aligned_invariance(*given), sci.aligned_invariance(*given, words)
+    assert torch.equal(plain, worded)
+    assert torch.equal(*(torch.autograd.grad(loss, tokens)[0] for loss in (plain, worded)))
+
+
+def test_words_of_other_numbers_of_tokens_align_piece_by_piece():
+    a, b, c, d = torch.eye(4)
+    tokens = torch.stack([torch.stack([a, b, c, a]), torch.stack([a, b, d, d])])
+    mask, words = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]), torch.tensor([[5, 6, 6, -1], [5, 6, 6, 6]])
+    # word 5: equal. Word 6, (b, c) beside (b, d, d), cut at 1/3, 1/2 and 2/3: b b, b d, c d, c d, in shares
+    # of (2/3, 1), (1/3, 1/2), (1/3, 1/2), (2/3, 1) of a token; weights v, w at distance^2 2: 2 v w / (v + w)
+    apart = 2 * (2 * (1 / 3 * 1 / 2) / (1 / 3 + 1 / 2) + (2 / 3 * 1) / (2 / 3 + 1))
+    found = sci.aligned_invariance(tokens, mask, torch.tensor([0, 0]), words)
+    torch.testing.assert_close(found, torch.tensor(apart / 7))  # seven tokens, two of them of word 5
+    same = torch.stack([torch.stack([a, b, a, a]), torch.stack([a, b, b, b])])
+    assert (
+        sci.aligned_invariance(same, torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]]), torch.zeros(2).long(), words)
+        == 0
+    )
+
+
+def test_rows_whose_words_have_other_tokens_train():
+    model, given = separated().train(), batch(structure_ids=[0, 0, 1])
+    seen = torch.ones_like(given["input_ids"])
+    seen[1, 7:] = 0
+    words = torch.arange(9).expand(3, -1).clone()
+    words[0] = torch.tensor([0, 1, 2, 3, 4, 5, 5, 6, 6])
+    with pytest.raises(ValueError, match="give their word_ids, by which words align"):
+        model(**given, attention_mask=seen)
+    out = model(**given, attention_mask=seen, word_ids=words)
+    assert out.invariance_loss > 0
+    out.loss.backward()
+    words[1, 6] = 5
+    with pytest.raises(ValueError, match="a row of 6 words shares its structure with one of 7"):
+        model(**given, attention_mask=seen, word_ids=words)
+
+
 def test_rows_of_one_structure_must_align():
     with pytest.raises(ValueError, match="4 tokens shares its structure with one of 6"):
         mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
@@ -322,9 +365,9 @@ def test_bad_input():
         separated(abstraction_noise=-0.1)
     with pytest.raises(ValueError, match="class_width is 0.0: choose more than 0"):
         separated(class_width=0.0)
-    with pytest.raises(ValueError, match="labels came without a prompt_mask"):
+    with pytest.raises(ValueError, match="row 0 has no token before its first label"):
         given = batch()
-        separated()(given["input_ids"], labels=given["labels"])
+        separated()(given["input_ids"], labels=given["input_ids"])
     with pytest.raises(ValueError, match="call generate"):
         separated()(batch()["input_ids"], past_key_values=object())
     seen = torch.ones_like(given["input_ids"]) * torch.tensor([[1], [1], [0]])

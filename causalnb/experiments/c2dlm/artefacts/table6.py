@@ -159,11 +159,14 @@ def ablation_figure(profile: str | None = None):
                 continue
             look = ("vermillion", "s") if name in PARTS else ("blue", "o")
             intervals(ax, [place], [gap], *look, across=True)
-            told.append(f"{heading}, {name} {gap.mean:+.1f} ± {gap.half:.1f}")
+            half = f" ± {gap.half:.1f}" if gap.n > 1 else " (one seed)"
+            told.append(f"{heading}, {name} {gap.mean:+.1f}{half}")
         ax.axvline(0, color="black", linewidth=1, linestyle=":")
         ax.set_title(heading.replace(": ", ":\n"), fontsize=text_size(9))
     axes[0].set_yticks(range(len(names), 0, -1), names)
-    fig.supxlabel("minus C2DLM's default, points (paired seeds, 95 % interval)", fontsize=text_size(9))
+    single = any(gap.n == 1 for column in found.values() for gap in column.values() if gap is not None)
+    bars = "95 % interval; no bar: one seed" if single else "95 % interval"
+    fig.supxlabel(f"minus C2DLM's default, points (paired seeds, {bars})", fontsize=text_size(9))
     return fig, (
         "Differences from C2DLM with its default alpha, points with 95 % intervals, a panel for "
         f"each metric, a line at 0; a bar marks the default. {'; '.join(told)}."

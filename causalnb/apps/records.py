@@ -5,7 +5,7 @@ The model lies beside the sha256 of each of its files, by which `check` knows wh
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -14,13 +14,17 @@ from causalnb.lab import files
 from causalnb.lab.records import parsed
 from causalnb.paths import shown
 
-from .settings import Settings, option
-
 RECORD, CHECKPOINTS, STAGED = "training.json", "checkpoints", "saving"  # in the output folder
 CHECKSUMS = "checksums.json"
 READ = {".json", ".safetensors", ".jinja", ".model", ".txt", ".bin"}  # what from_pretrained may read
 SCHEMA = 1
 WRITTEN = {"settings": dict, "finished": bool, "history": list}
+MOST = 10**8  # of whatever is counted
+
+
+def option(name: str) -> str:
+    """The flag of a setting: "--batch-size" for "batch_size"."""
+    return f"--{name.replace('_', '-')}"
 
 
 def _as_written(name: str, record: dict):
@@ -28,11 +32,10 @@ def _as_written(name: str, record: dict):
     value = record[name]
     good = type(value) is WRITTEN[name]
     if good and name == "settings":
-        good = all(isinstance(value.get(text), str) for text in ("base_model", "dataset", "split"))
+        good = isinstance(value.get("base_model"), str)
     elif good and name == "history":
-        measured = ("step", "validation", "test_sample")
-        good = all(isinstance(line, dict) for line in value)
-        good = good and all(isinstance(line.get(part), (int, float)) for line in value for part in measured)
+        good = all(isinstance(line, dict) and isinstance(line.get("step"), int) for line in value)
+        good = good and all(isinstance(part, (int, float)) for line in value for part in line.values())
         good = good and bool(value or not record["finished"])
     if not good:
         raise ValueError(f"{name} is not as a training leaves it")
@@ -54,24 +57,24 @@ def read_record(folder: Path) -> dict | None:
         ) from error
 
 
-def write_record(folder: Path, settings: Settings, finished: bool, history: list[dict]) -> dict:
+def write_record(folder: Path, settings: Mapping, finished: bool, history: list[dict]) -> dict:
     """Write, and return, the record of a training."""
-    record = {"schema": SCHEMA, "settings": settings.record(), "finished": finished, "history": history}
+    record = {"schema": SCHEMA, "settings": dict(settings), "finished": finished, "history": history}
     files.write_atomic(folder / RECORD, (json.dumps(record, indent=1) + "\n").encode())
     return record
 
 
-def same_run(folder: Path, settings: Settings) -> dict | None:
+def same_run(folder: Path, asked: Mapping) -> dict | None:
     """The record of the same training in `folder`; LabError if the folder holds anything else."""
     record = read_record(folder)
     if record is None and folder.exists() and (not folder.is_dir() or any(folder.glob("[!.]*"))):
         raise LabError(f"{shown(folder)} holds something else: choose another --output.")
-    asked = settings.record()
     if record and record["settings"] != asked:
-        other = next(name for name in asked if record["settings"].get(name) != asked[name])
+        there = record["settings"]
+        other = next(name for name in {**asked, **there} if there.get(name) != asked.get(name))
         raise LabError(
-            f"{shown(folder)} holds a training with {option(other)} {record['settings'].get(other)}, not "
-            f"{asked[other]}: choose another --output, or delete the folder."
+            f"{shown(folder)} holds a training with {option(other)} {there.get(other)}, not "
+            f"{asked.get(other)}: choose another --output, or delete the folder."
         )
     return record
 
@@ -90,10 +93,17 @@ def owned(folder: Path) -> Iterator[None]:
                 place.rmdir()
 
 
-def save(model, tokenizer, settings: Settings, history: list[dict], folder: Path) -> None:
+def save(
+    model,
+    tokenizer,
+    settings: Mapping,
+    history: list[dict],
+    folder: Path,
+    beside: Mapping[str, str] | None = None,
+) -> None:
     """Put a finished training's model, tokenizer, checksums and record into `folder`, written aside first.
 
-    LabError if the disk refuses.
+    beside: texts of further files, by name. LabError if the disk refuses.
     """
     import shutil
 
@@ -104,6 +114,8 @@ def save(model, tokenizer, settings: Settings, history: list[dict], folder: Path
         shutil.rmtree(staged, ignore_errors=True)
         model.save_pretrained(staged)
         tokenizer.save_pretrained(staged)
+        for name, text in (beside or {}).items():
+            (staged / name).write_text(text, encoding="utf-8")
         write_record(staged, settings, True, history)
         sums = {file.name: files.digest(file) for file in sorted(staged.iterdir())}
         files.write_atomic(staged / CHECKSUMS, (json.dumps(sums, indent=1) + "\n").encode())
@@ -124,7 +136,7 @@ def check(folder: Path) -> None:
         names = files.check_sums(folder, CHECKSUMS)
     except FileNotFoundError:
         raise FileError(
-            f"{shown(folder)} has no {CHECKSUMS}, in which causalnb train sci writes what it saved: {again}."
+            f"{shown(folder)} has no {CHECKSUMS}, in which causalnb train writes what it saved: {again}."
         ) from None
     except (OSError, ValueError) as error:
         raise FileError(f"{sentence(error)}; {again}.") from error

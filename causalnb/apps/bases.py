@@ -1,0 +1,69 @@
+"""The base model that a user names, and its tokenizer: whole, causal where needed, fitting each other."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from causalnb.errors import LabError
+
+TINY = re.compile(r"tiny(?::([0-9]{1,9}))?")
+
+
+def tiny_depth(name: str) -> int | None:
+    """The layers of "tiny" (3) or "tiny:<layers>", None for other names; LabError out of range."""
+    from causalnb.checkpoints import DEEPEST
+
+    if not (tiny := TINY.fullmatch(name)):
+        return None
+    depth = int(tiny[1] or 3)
+    if not 1 <= depth <= DEEPEST:
+        raise LabError(f"--base-model {name} has {depth or 'no'} layers: give at least 1, at most {DEEPEST}.")
+    return depth
+
+
+def loaded(name: str, load: Callable, what: str = "language model"):
+    """(model, tokenizer) of a folder or name on the hub; LabError for what cannot be loaded or padded."""
+    from transformers.utils import logging
+
+    from causalnb import checkpoints
+
+    logging.disable_progress_bar()
+    try:
+        tokenizer = checkpoints.tokenizer(name)
+        model = load(name)
+    except Exception as error:  # whatever a half-copied folder makes transformers raise
+        why = (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".")
+        raise LabError(
+            f"no {what} could be loaded from --base-model {name!r} ({why}): give tiny, a folder that "
+            "transformers saved, or, with a network, a name on the Hugging Face hub."
+        ) from error
+    return model, tokenizer
+
+
+def decoder_of(name: str):
+    """(decoder, tokenizer) in float32, padded with the end where it has no padding; LabError without one."""
+    import torch
+
+    from causalnb import checkpoints
+
+    base, tokenizer = loaded(name, lambda where: checkpoints.decoder(where, dtype=torch.float32))
+    if tokenizer.eos_token_id is None:
+        raise LabError(f"the tokenizer of {name!r} has no end-of-text token: set its eos_token and save it.")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token  # never read: masked, and no label
+    return base, tokenizer
+
+
+def check_ids(base, tokenizer, ids: Sequence[int], name: str) -> None:
+    """LabError for ids that the base does not have, or a base that sees what follows; ids: four or more."""
+    import torch
+
+    known = base.get_input_embeddings().num_embeddings
+    if max(*ids, tokenizer.eos_token_id, tokenizer.pad_token_id) >= known:
+        raise LabError(
+            f"the tokenizer of {name!r} has ids beyond the {known} of its model: save them together."
+        )
+    other = next((id for id in ids if id != ids[3]), tokenizer.eos_token_id)
+    with torch.no_grad():
+        first = base.eval()(torch.tensor([[*ids[:4]], [*ids[:3], other]])).logits[:, 0]
+    if not torch.allclose(*first, rtol=1e-4, atol=1e-5):
+        raise LabError(f"{name!r} sees the words that follow: choose a causal decoder as --base-model.")

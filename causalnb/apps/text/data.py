@@ -1,0 +1,164 @@
+"""Rows of a user's own data: a file of JSON lines, CSV or Parquet, a data set in a folder, or on the hub."""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+from causalnb.errors import DataError, LabError, sentence
+from causalnb.paths import shown
+
+COLUMNS = ("prompt", "second", "answer", "label", "domain", "structure")
+FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+
+
+def columns(text: str | None) -> dict[str, str]:
+    """Columns from a text, "prompt=question" -> {"prompt": "question"}; LabError for others."""
+    found: dict[str, str] = {}
+    for part in (text or "").split(",") if text else ():
+        name, equals, given = (piece.strip() for piece in part.partition("="))
+        if not equals or not given or name not in COLUMNS or name in found:
+            raise LabError(
+                f"--columns has {part!r}: give pairs such as prompt=question,answer=reply, each of "
+                f"{', '.join(COLUMNS)} once."
+            )
+        found[name] = given
+    return found
+
+
+def rows_of(
+    source: str, named: Mapping[str, str], needs: Sequence[str], may: Sequence[str] = (), part: str = "train"
+) -> list[dict]:
+    """Rows of `source` with the columns `needs` and, where it has them, `may`; `at` says where each stands.
+
+    named gives other names of columns. Of a data set with parts `part` is read, or the one after a colon, as
+    in name:test. DataError names the file and the line of a row that does not fit, and an empty source.
+    """
+    wanted = {name: named.get(name, name) for name in (*needs, *may)}
+    asked = {name for name in wanted if name in needs or name in named}
+    if stray := set(named) - set(wanted):
+        raise DataError(f"--columns names {min(stray)}, which is not read here: give {', '.join(wanted)}.")
+    rows = [_row(where, cells, wanted, asked) for where, cells in _lines(source, part)]
+    if not rows:
+        raise DataError(f"{source} has no rows: give at least a few.")
+    return rows
+
+
+def _row(where: str, cells: object, wanted: Mapping[str, str], asked: set[str]) -> dict:
+    if not isinstance(cells, Mapping):
+        raise DataError(f'{where} is no object with columns: write {{"{next(iter(wanted))}": ...}}.')
+    row = {"at": where}
+    for name, column in wanted.items():
+        value = cells.get(column)
+        if value is None and name not in asked and column not in cells:
+            continue
+        if value is None:
+            have = ", ".join(map(str, cells))[:80] or "none"
+            raise DataError(
+                f"{where} has no column {column!r}; it has {have}: name the right one with --columns "
+                f"{name}=..."
+            )
+        if name in ("label", "domain", "structure") and isinstance(value, (int, bool)):
+            value = str(value)
+        if not isinstance(value, str) or not value.strip():
+            raise DataError(f"{where}: {column} is {json.dumps(value, default=str)[:60]}: give a text.")
+        row[name] = value
+    return row
+
+
+def _lines(source: str, part: str) -> Iterator[tuple[str, object]]:
+    """(where it stands, its cells) of every row of a source."""
+    path = Path(source)
+    if path.suffix.lower() not in FILES or path.is_dir():
+        yield from _data_set(source, part)
+        return
+    try:
+        if path.suffix.lower() == ".parquet":
+            yield from _numbered(_parquet(path), path, "row")
+        elif path.suffix.lower() in (".csv", ".tsv"):
+            with open(path, encoding="utf-8-sig", newline="") as file:
+                table = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+                for cells in table:
+                    if None in cells:
+                        raise DataError(
+                            f"{path}, line {table.line_num} has more cells than the "
+                            f"{len(table.fieldnames or ())} "
+                            "columns: put texts with commas in quotes."
+                        )
+                    yield f"{path}, line {table.line_num}", cells
+        else:
+            yield from _json(path)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read ({sentence(error)}): give a file in UTF-8.") from error
+
+
+def _json(path: Path) -> Iterator[tuple[str, object]]:
+    with open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    yield f"{path}, line {number}", json.loads(line)
+                except (ValueError, RecursionError):
+                    raise DataError(
+                        f"{path}, line {number} is no JSON: {line.strip()[:60]!r}; write one object on "
+                        "each line."
+                    ) from None
+
+
+def _parquet(path: Path) -> Iterable[dict]:
+    import pandas as pd
+
+    try:
+        table = pd.read_parquet(path)
+    except ValueError as error:
+        raise DataError(f"{path} cannot be read ({sentence(error)[:120]}): give a Parquet file.") from error
+    return table.astype(object).where(table.notna(), None).to_dict("records")
+
+
+def _numbered(rows: Iterable, source: object, word: str) -> Iterator[tuple[str, object]]:
+    for number, cells in enumerate(rows, 1):
+        yield f"{source}, {word} {number}", cells
+
+
+def _data_set(source: str, part: str) -> Iterator[tuple[str, object]]:
+    from datasets import DatasetDict, load_dataset, load_from_disk
+
+    name, colon, asked = source.rpartition(":")
+    name = name if colon else source
+    saved = any((Path(name) / file).exists() for file in ("dataset_dict.json", "state.json"))
+    try:
+        found = load_from_disk(name) if saved else load_dataset(name)
+    except Exception as error:  # the hub, its cache and every builder have errors of their own
+        raise DataError(
+            f"no data could be read from {source!r} ({sentence(error)[:120]}): give a file that ends in "
+            f"{', '.join(FILES)}, a folder of the datasets library, or, with a network, a name on the hub."
+        ) from error
+    if isinstance(found, DatasetDict):
+        wanted = asked if colon else next((one for one in (part, "validation") if one in found), part)
+        if wanted not in found:
+            raise DataError(
+                f"{name} has no part {wanted!r}: give one of {', '.join(f'{name}:{p}' for p in found)}."
+            )
+        found = found[wanted]
+    yield from _numbered(found, shown(Path(name)) if Path(name).exists() else name, "row")
+
+
+def digest(row: Mapping) -> str:
+    """A short hash of what a row says, by which it is known again."""
+    said = [row.get(name) for name in ("prompt", "second", "answer", "label")]
+    return blake2b(json.dumps(said).encode(), digest_size=8).hexdigest()
+
+
+def held_out(rows: list[dict], share: float) -> tuple[list[dict], list[dict]]:
+    """(training, validation): a share of the different rows, at least one, held out for every seed."""
+    from numpy.random import default_rng
+
+    different = sorted({digest(row) for row in rows})
+    if len(different) < 2:
+        raise DataError(
+            f"{rows[0]['at'].rpartition(',')[0]} has {len(different)} different row(s): give at least 2."
+        )
+    count = min(max(1, round(share * len(different))), len(different) - 1)
+    chosen = {different[i] for i in default_rng(0).permutation(len(different))[:count]}
+    return ([r for r in rows if digest(r) not in chosen], [r for r in rows if digest(r) in chosen])

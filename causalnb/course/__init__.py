@@ -1,0 +1,1 @@
+"""The course as products: copies for students and tutors, slides and a site, all from the same notebooks."""

@@ -1,0 +1,72 @@
+"""course/ against the notebooks: what they cite is in references.bib, and links lead somewhere."""
+
+import json
+import re
+
+import pytest
+
+from causalnb.course import copies
+from causalnb.course.source import Source, plain
+from tests.repo.tree import ROOT, notebooks
+
+BIB = (ROOT / "course/references.bib").read_text(encoding="utf-8")
+TITLES = {key: title for key, title in re.findall(r"@\w+\{(\w+),.*?title = \{\{(.+?)\}\}", BIB, re.S)}
+
+
+def bare(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "", text.lower())
+
+
+def cited(path) -> list[str]:
+    """The titles, in italics, in the references at a notebook's end."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"][-2:]
+    whole = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    starts = [found.start() for found in re.finditer(r"References|\*\*The four sources", whole)]
+    return re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", whole[starts[-1] :])
+
+
+def unknown(titles: list[str]) -> list[str]:
+    known = list(map(bare, TITLES.values()))
+    return [
+        one for one in titles if not any(k.startswith(bare(one)) or bare(one).startswith(k) for k in known)
+    ]
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.name)
+def test_what_a_notebook_cites_is_in_the_bibliography(path):
+    assert cited(path) and not unknown(cited(path))
+
+
+def test_an_unknown_title_is_seen():
+    assert unknown(["Attention is all you need", "A paper that nobody wrote"]) == [
+        "A paper that nobody wrote"
+    ]
+
+
+def test_every_entry_is_cited():
+    whole = "".join(bare(title) for path in notebooks() for title in cited(path))
+    assert not [key for key, title in TITLES.items() if bare(title.split(":")[0]) not in whole]
+
+
+@pytest.mark.parametrize("name", ["syllabus", "glossary", "notation"])
+def test_links_and_routes_name_notebooks(name):
+    text = (ROOT / f"course/{name}.md").read_text(encoding="utf-8")
+    names = {path.name for path in notebooks()}
+    assert not set(re.findall(r"\]\(notebooks/([\w.]+)\)", text)) - names
+    numbers = {word for route in re.findall(r"<!-- route (.+?) -->", text) for word in route.split()}
+    assert not numbers - {"all"} - {name[:2] for name in names}
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.name)
+def test_a_students_copy_of_every_notebook_has_gaps_and_no_solution(path):
+    source = Source(path)
+    made = copies.student(source)
+    gaps = [cell for cell in made.cells if "write" in cell.metadata.get("causalnb", {})]
+    assert len(gaps) == len(source.tasks) >= 4
+    assert not [cell for cell in made.cells if "solution" in cell.metadata.get("tags", [])]
+    assert "<details>" not in "".join(cell["source"] for cell in made.cells if cell.cell_type == "markdown")
+    ids = [cell["id"] for cell in made.cells]
+    assert len(ids) == len(set(ids)) and all(len(id) <= 64 for id in ids)
+    for cell in made.cells:
+        if cell.cell_type == "code":
+            compile(plain(cell["source"]), path.name, "exec")

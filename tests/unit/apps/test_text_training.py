@@ -1,0 +1,473 @@
+"""Each system from a file of a user's own rows to a saved, reloaded, answering model; what is refused."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
+
+from causalnb.apps import records
+from causalnb.apps.text import Settings, columns, evaluate_text, load_text, train_text
+from causalnb.apps.text.data import rows_of
+from causalnb.apps.text.systems import word_tokenizer
+from causalnb.c2dlm import ConceptGraph, sample
+from causalnb.errors import CausalnbError, DataError, LabError
+
+ROOT = Path(__file__).parents[3]
+WORDS = {"jump": "JUMP", "walk": "WALK", "run": "RUN", "look": "LOOK"}
+TIMES = {"": 1, " twice": 2, " thrice": 3}
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+
+
+def commands():
+    rows = []
+    for verb, action in WORDS.items():
+        for times, count in TIMES.items():
+            for and_ in ("", *WORDS):
+                prompt = f"{verb}{times}" + (f" and {and_}" if and_ else "")
+                answer = " ".join([action] * count + ([WORDS[and_]] if and_ else []))
+                structure = f"V{times}" + (" and V" if and_ else "")
+                rows.append(
+                    {"prompt": prompt, "answer": answer, "structure": structure, "domain": times or "once"}
+                )
+    return rows
+
+
+def judged():
+    return [
+        {
+            "prompt": row["prompt"],
+            "second": row["answer"],
+            "label": "long" if "and" in row["prompt"] else "short",
+        }
+        for row in commands()
+    ]
+
+
+def lines(path, rows):
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A file of commands, one of judgements, and one of graphs of the commands."""
+    folder = tmp_path_factory.mktemp("own")
+    lines(folder / "commands.jsonl", commands())
+    lines(folder / "judged.jsonl", judged())
+    graphs = [{row["answer"].split()[0]: [row["prompt"].split()[0]]} for row in commands()]
+    lines(folder / "graphs.jsonl", graphs)
+    return folder
+
+
+SHORT = {"max_steps": 4, "evaluate_every": 2, "batch_size": 10}
+
+
+def settings_of(system, files, **options):
+    data = files / ("judged.jsonl" if system == "causal-transformer" else "commands.jsonl")
+    extra = {"graphs": str(files / "graphs.jsonl")} if system == "c2dlm" else {}
+    return Settings(system, str(data), **SHORT, options=extra | options)
+
+
+@pytest.fixture(scope="module")
+def trained(files, tmp_path_factory):
+    """Folders of trained systems, by name, made on the first use."""
+    made = {}
+
+    def folder(system, **options):
+        name = "_".join([system, *options])
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("trained") / name
+            train_text(settings_of(system, files, **options), made[name], device="cpu")
+        return made[name]
+
+    return folder
+
+
+SYSTEMS = ["sci", "iclm", "c2dlm", "causal-transformer"]
+
+
+# from a file to an answer: what README shows, for each system in at most ten lines
+
+
+def test_sci_from_a_file_to_an_answer(files, tmp_path):
+    train_text(Settings("sci", str(files / "commands.jsonl"), max_steps=3), tmp_path / "sci")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "sci")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "sci")
+    prompt = tokenizer("jump twice", return_tensors="pt")
+    ids = model.generate(**prompt, max_new_tokens=3)
+    assert isinstance(tokenizer.decode(ids[0]), str) and ids.shape[1] <= 3 + 3
+
+
+def test_iclm_from_a_file_to_an_answer(files, tmp_path):
+    train_text(Settings("iclm", str(files / "commands.jsonl"), max_steps=3), tmp_path / "iclm")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "iclm").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "iclm")
+    prompt = tokenizer("jump twice", return_tensors="pt")
+    ids = model.generate(**prompt, max_new_tokens=3)
+    assert isinstance(tokenizer.decode(ids[0]), str)
+    assert model(prompt["input_ids"]).module.tolist()[0] in (0, 1)
+
+
+def test_c2dlm_from_a_file_to_an_answer(files, tmp_path):
+    settings = Settings(
+        "c2dlm", str(files / "commands.jsonl"), max_steps=3, options={"graphs": str(files / "graphs.jsonl")}
+    )
+    train_text(settings, tmp_path / "c2dlm")
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "c2dlm")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "c2dlm")
+    prompt = tokenizer("jump twice", return_tensors="pt")["input_ids"]
+    length = model.config.answer_tokens
+    ids = sample(model, prompt, length, length, length)
+    assert isinstance(tokenizer.decode(ids[0]), str) and ids.shape[1] == 3 + length
+    with pytest.raises(TypeError, match="call causalnb.c2dlm.sample"):
+        model.generate(prompt)
+
+
+def test_the_causal_transformer_from_a_file_to_a_label(files, tmp_path):
+    train_text(Settings("causal-transformer", str(files / "judged.jsonl"), max_steps=3), tmp_path / "ct")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "ct").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ct")
+    given = tokenizer("jump twice", "JUMP JUMP", return_tensors="pt")
+    label = model(**given).logits.argmax(-1).item()
+    assert model.config.id2label[label] in ("long", "short")
+
+
+@pytest.mark.parametrize("name", ["c2dlm", "sci"])
+def test_rows_are_what_the_tokenizer_gives_and_what_is_marked_in_them(name, files, trained):
+    folder = trained(name, separated=True) if name == "sci" else trained(name)
+    system, model, tokenizer = load_text(folder)
+    given = {"prompt": "jump twice", "answer": "JUMP JUMP", "structure": "V twice", "at": "here"}
+    given |= {"graph": ConceptGraph({"JUMP JUMP": ["jump"]}), "graph_at": "there"}
+    (row,) = system.training_rows([given], tokenizer, model)
+    prompt, ids = tokenizer("jump twice")["input_ids"], row["input_ids"]
+    assert ids[: len(prompt)] == prompt and row["prompt_mask"] == [1] * 3 + [0] * (len(ids) - 3)
+    assert tokenizer.decode(ids[3:6]).split() == ["JUMP", "JUMP", "<eos>"]
+    if name == "sci":
+        assert row["word_ids"] == [-1, 0, 1, 2, 3, 4]
+    else:
+        assert len(ids) == 3 + model.config.answer_tokens
+        assert row["supervision"].dense()[3:5].tolist() == [[0, 1, 0, 0, 0]] * 2
+
+
+# what is saved, said and scored
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_was_saved_is_evaluated_with_intervals(system, files, trained):
+    folder = trained(system)
+    data = str(settings_of(system, files).data)
+    found = evaluate_text(folder, data, challenge=data)
+    held = found["data"]
+    assert held["rows"] + held["trained_on"] == 60 and held["rows"] == 6  # the rows held out are those scored
+    assert 0 <= held["low"] <= held["accuracy"] <= held["high"] <= 1 and held["high"] - held["low"] > 0.1
+    assert found["challenge"] == held and found["system"] == system
+    if system != "causal-transformer":
+        assert sum(part["rows"] for part in held["domains"].values()) == held["rows"]
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"causalnb train {system} --data {data}" in card and "accuracy" in card
+    record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    assert [entry["step"] for entry in record["history"]] == [2, 4] and record["finished"]
+
+
+def test_it_learns_the_commands(files, tmp_path):
+    settings = Settings(
+        "sci", str(files / "commands.jsonl"), max_steps=60, epochs=60, evaluate_every=15, batch_size=20
+    )
+    history = train_text(settings, tmp_path / "sci")["history"]
+    assert history[-1]["loss"] < 0.5 * history[0]["loss"]
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, "separated"])
+def test_an_interrupted_training_goes_on_bit_by_bit(system, files, trained, tmp_path):
+    options = {"separated": True} if system == "separated" else {}
+    system = "sci" if options else system
+    settings = settings_of(system, files, **options)
+    whole = trained(system, **options)
+
+    class Stop(Exception):
+        pass
+
+    def stop(done, total, note):
+        if done == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train_text(settings, tmp_path / "again", progress=stop, device="cpu")
+    with pytest.raises(LabError, match="is not finished: run the same command again"):
+        load_text(tmp_path / "again")
+    told = []
+    train_text(settings, tmp_path / "again", told.append, device="cpu")
+    assert "going on from step 2" in told
+    one, two = (load_file(place / "model.safetensors") for place in (whole, tmp_path / "again"))
+    assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_kill_costs_nothing(files, trained, tmp_path):
+    code = (
+        "import os, signal, sys; from pathlib import Path; from causalnb.apps.text import Settings, "
+        "train_text\n"
+        "def kill(done, total, note):\n    if done == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "train_text(Settings(**eval(sys.argv[1])), Path(sys.argv[2]), progress=kill, device='cpu')"
+    )
+    settings = settings_of("iclm", files)
+    given = {name: getattr(settings, name) for name in Settings.__dataclass_fields__}
+    done = subprocess.run(
+        [sys.executable, "-c", code, repr(given), str(tmp_path / "killed")],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == -9, done.stderr
+    train_text(settings, tmp_path / "killed", device="cpu")
+    one, two = (load_file(place / "model.safetensors") for place in (trained("iclm"), tmp_path / "killed"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+# bases
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory):
+    """A GPT-2 and a BERT over the words of the rows, and what cannot be a base."""
+    folder = tmp_path_factory.mktemp("bases")
+    words = word_tokenizer([text for row in commands() for text in (row["prompt"], row["answer"])])
+    torch.manual_seed(0)
+    gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=len(words), n_embd=16, n_layer=3, n_head=2, n_positions=24))
+    bert = BertForMaskedLM(
+        BertConfig(vocab_size=len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                   intermediate_size=16, max_position_embeddings=24)
+    )  # fmt: skip
+    for name, model in (("gpt2", gpt2), ("bert", bert), ("endless", gpt2), ("bare", bert)):
+        model.save_pretrained(folder / name)
+        words.save_pretrained(folder / name)
+    core = words.backend_tokenizer
+    PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>").save_pretrained(folder / "endless")
+    PreTrainedTokenizerFast(tokenizer_object=core).save_pretrained(folder / "bare")
+    (folder / "odd").mkdir()
+    (folder / "odd" / "config.json").write_text('{"model_type": "perceptron"}', encoding="utf-8")
+    words.save_pretrained(folder / "odd")
+    return folder
+
+
+@pytest.mark.parametrize("system, base, lora", [
+    ("sci", "gpt2", 2), ("iclm", "gpt2", 2), ("c2dlm", "gpt2", 2), ("causal-transformer", "bert", 2),
+    ("causal-transformer", "bert", 0), ("causal-transformer", "gpt2", 0),
+])  # fmt: skip
+def test_any_checkpoint_is_a_base(system, base, lora, bases, files, tmp_path):
+    told = []
+    settings = replace(settings_of(system, files), base_model=str(bases / base), lora=lora, max_steps=2)
+    train_text(settings, tmp_path / "out", told.append)
+    assert evaluate_text(tmp_path / "out", settings.data)["data"]["rows"] == 6
+    if system == "causal-transformer":
+        assert "of the nodes outside the bounds" in told[-1]
+
+
+@pytest.mark.parametrize("system, base, sentence", [
+    ("sci", "odd", "no language model could be loaded from --base-model .*odd.*: give tiny, a folder"),
+    ("causal-transformer", "odd", "no classifier could be loaded from --base-model .*odd"),
+    ("iclm", "bert", "no language model could be loaded|sees the words that follow: choose a causal decoder"),
+    ("sci", "endless", "has no end-of-text token: set its eos_token and save it"),
+    ("causal-transformer", "bare", "has no padding token: set its pad_token and save it"),
+    ("iclm", "nowhere", "no language model could be loaded from --base-model 'nowhere'"),
+])  # fmt: skip
+def test_a_base_that_does_not_fit_is_one_sentence(system, base, sentence, bases, files, tmp_path):
+    name = base if base == "nowhere" else str(bases / base)
+    with pytest.raises(LabError, match=sentence) as caught:
+        train_text(replace(settings_of(system, files), base_model=name), tmp_path / "out")
+    assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+# data
+
+
+def test_every_kind_of_file_has_the_same_rows(tmp_path):
+    from datasets import Dataset, DatasetDict
+
+    rows = [{"question": row["prompt"], "answer": f'{row["answer"]}, "so"'} for row in commands()]
+    table = Dataset.from_list(rows)
+    lines(tmp_path / "a.jsonl", rows)
+    table.to_csv(tmp_path / "a.csv")
+    table.to_csv(tmp_path / "a.tsv", sep="\t")
+    table.to_parquet(tmp_path / "a.parquet")
+    table.save_to_disk(tmp_path / "one")
+    DatasetDict(train=table, test=table.select(range(3))).save_to_disk(tmp_path / "parts")
+    (tmp_path / "plain").mkdir()
+    lines(tmp_path / "plain" / "train.jsonl", rows)
+    named = {"prompt": "question"}
+    wanted = [(row["question"], row["answer"]) for row in rows]
+    for name in ("a.jsonl", "a.csv", "a.tsv", "a.parquet", "one", "parts", "plain", "parts:train"):
+        found = rows_of(str(tmp_path / name), named, ("prompt", "answer"))
+        assert [(row["prompt"], row["answer"]) for row in found] == wanted, name
+    assert len(rows_of(str(tmp_path / "parts"), named, ("prompt", "answer"), part="test")) == 3
+    assert rows_of(str(tmp_path / "a.csv"), named, ("prompt",))[1]["at"] == f"{tmp_path}/a.csv, line 3"
+    with pytest.raises(DataError, match="parts has no part 'dev': give one of .*parts:train, .*parts:test"):
+        rows_of(str(tmp_path / "parts:dev"), named, ("prompt",))
+
+
+GOOD = '{"prompt": "jump", "answer": "JUMP", "structure": "V"}\n'
+
+
+@pytest.mark.parametrize("text, sentence", [
+    ("", "own.jsonl has no rows: give at least a few"),
+    (GOOD + "jump,JUMP\n", "own.jsonl, line 2 is no JSON: 'jump,JUMP'; write one object on each line"),
+    (GOOD + '["jump"]\n', "own.jsonl, line 2 is no object with columns"),
+    (GOOD + '{"prompt": "walk", "reply": "WALK"}\n',
+     "line 2 has no column 'answer'; it has prompt, reply: name the right one with --columns answer="),
+    (GOOD + '{"prompt": 3, "answer": "WALK"}\n', "line 2: prompt is 3: give a text"),
+    (GOOD + '{"prompt": " ", "answer": "WALK"}\n', "line 2: prompt is \" \": give a text"),
+    (GOOD + '{"prompt": "walk", "answer": null}\n', "line 2 has no column 'answer'"),
+    (GOOD + '{"prompt": "walk", "answer": "WALK"}\n',
+     "line 2 has no column 'structure': name it with --columns"),
+    (GOOD, "has 1 different row.s.: give at least 2"),
+    (GOOD + GOOD.replace('"V"', '"W"').replace("jump", "walk"),
+     "has no structure with two different prompts"),
+    (GOOD + json.dumps({"prompt": "walk " * 200, "answer": "W", "structure": "V"}),
+     "line 2 has .* tokens and tiny reads 128: shorten it, or choose another --base-model"),
+])  # fmt: skip
+def test_a_row_that_does_not_fit_is_named(text, sentence, tmp_path):
+    (tmp_path / "own.jsonl").write_text(text, encoding="utf-8")
+    with pytest.raises(CausalnbError, match=sentence) as caught:
+        train_text(Settings("sci", str(tmp_path / "own.jsonl"), max_steps=2), tmp_path / "out")
+    assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_other_files_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "own.csv").write_text("prompt,answer\njump,JUMP\nwalk,WALK,x\n", encoding="utf-8")
+    with pytest.raises(DataError, match="own.csv, line 3 has more cells than the 2 columns: put texts"):
+        rows_of(str(tmp_path / "own.csv"), {}, ("prompt", "answer"))
+    for name, sentence in (("own.parquet", "give a Parquet file"), ("latin.jsonl", "give a file in UTF-8")):
+        (tmp_path / name).write_bytes(b"\xe9\xff" * 9)
+        with pytest.raises(DataError, match=f"{name} cannot be read .*: {sentence}"):
+            rows_of(str(tmp_path / name), {}, ("prompt",))
+    with pytest.raises(DataError, match="gone.jsonl cannot be read"):
+        rows_of(str(tmp_path / "gone.jsonl"), {}, ("prompt",))
+    with pytest.raises(
+        DataError, match="no data could be read from 'nobody/nothing' .*: give a file that ends in"
+    ):
+        rows_of("nobody/nothing", {}, ("prompt",))
+
+
+def test_one_class_is_no_task(files, tmp_path):
+    rows = [row | {"label": "yes"} for row in judged()]
+    settings = Settings("causal-transformer", str(lines(tmp_path / "own.jsonl", rows)))
+    with pytest.raises(
+        DataError, match="all 60 rows of .*own.jsonl have the label 'yes': give rows of at least two"
+    ):
+        train_text(settings, tmp_path / "out")
+
+
+def test_a_label_that_was_not_trained_on_is_named(files, trained, tmp_path):
+    challenge = lines(tmp_path / "new.jsonl", [{"prompt": "hop", "second": "HOP", "label": "maybe"}])
+    with pytest.raises(
+        DataError, match="new.jsonl, line 1 has the label 'maybe', none of those trained on: long"
+    ):
+        evaluate_text(trained("causal-transformer"), str(files / "judged.jsonl"), str(challenge))
+    rows = [{"prompt": "hop", "second": "HOP", "label": "long"}, {"prompt": "hop", "label": "long"}]
+    with pytest.raises(DataError, match="line 2 has no second text and others have"):
+        evaluate_text(trained("causal-transformer"), str(lines(tmp_path / "half.jsonl", rows)))
+
+
+def test_rows_that_were_trained_on_are_no_test(files, trained, tmp_path):
+    known = set(json.loads((trained("sci") / "rows.json").read_text(encoding="utf-8")))
+    from causalnb.apps.text.data import digest
+
+    seen = [row for row in commands() if digest(row) in known]
+    with pytest.raises(DataError, match="all 54 rows of .* were trained on: give rows that were not"):
+        evaluate_text(trained("sci"), str(lines(tmp_path / "seen.jsonl", seen)))
+
+
+@pytest.mark.parametrize("graphs, sentence", [
+    ("{}\n" * 3, "graphs.jsonl has 3 graphs and the data 60 rows: give one line for each row, null"),
+    ("{\n" + "null\n" * 59, "graphs.jsonl, line 1 is no graph .*: write {effect: .causes.}"),
+    ('{"a": [["b"]]}\n' + "null\n" * 59, "graphs.jsonl, line 1 is no graph"),
+    ('{"cat": ["dog"]}\n' * 60,
+     "graphs.jsonl, line .* names no cause and effect of the text of .*commands.jsonl, line .*: quote "
+     ".*'cat', 'dog'"),
+])  # fmt: skip
+def test_graphs_that_do_not_fit_are_named(graphs, sentence, files, tmp_path):
+    (tmp_path / "graphs.jsonl").write_text(graphs, encoding="utf-8")
+    with pytest.raises(DataError, match=sentence) as caught:
+        train_text(settings_of("c2dlm", files, graphs=str(tmp_path / "graphs.jsonl")), tmp_path / "out")
+    assert "\n" not in str(caught.value)
+
+
+def test_data_that_changed_since_the_training_began_are_refused(files, tmp_path):
+    data = lines(tmp_path / "own.jsonl", commands())
+    settings = replace(settings_of("iclm", files), data=str(data), max_steps=1)
+    train_text(settings, tmp_path / "out")
+    lines(data, commands()[1:])
+    with pytest.raises(
+        LabError, match="the rows of .*own.jsonl have changed since the training in .*out began"
+    ):
+        train_text(settings, tmp_path / "out")
+    with pytest.raises(LabError, match="holds a training with --seed 0, not 1"):
+        train_text(replace(settings, data=str(lines(data, commands())), seed=1), tmp_path / "out")
+
+
+# settings
+
+
+@pytest.mark.parametrize("change, sentence", [
+    ({"system": "gpt"}, "there is no system 'gpt': choose one of sci, iclm, c2dlm, causal-transformer"),
+    ({"epochs": 0}, "--epochs is 0: give at least 1"), ({"lora": -1}, "--lora is -1"),
+    ({"learning_rate": 2.0}, "--learning-rate is 2.0: give one above 0"),
+    ({"validation": 1.0}, "--validation is 1.0: give a share of the rows"),
+    ({"options": {"alpha": 1}}, "--alpha is no option of sci: it has separated, "),
+    ({"options": {"scl_weight": float("nan")}}, "--scl-weight is nan: give 0 or more"),
+    ({"options": {"structure_level": "verb"}}, "--structure-level is 'verb': choose one of column, grammar"),
+])  # fmt: skip
+def test_a_wrong_setting_is_one_sentence(change, sentence):
+    with pytest.raises(LabError, match=sentence):
+        Settings(**{"system": "sci", "data": "x.jsonl"} | change)
+
+
+def test_columns():
+    assert columns(None) == {} and columns("prompt=q, label = y") == {"prompt": "q", "label": "y"}
+    for text in ("prompt", "prompt=", "text=x", "prompt=a,prompt=b"):
+        with pytest.raises(LabError, match="--columns has .*: give pairs such as prompt=question"):
+            columns(text)
+    with pytest.raises(DataError, match="--columns names label, which is not read here: give prompt, answer"):
+        rows_of("x.jsonl", {"label": "y"}, ("prompt", "answer"))
+
+
+def test_a_report_needs_its_package(files, tmp_path):
+    settings = settings_of("iclm", files)
+    with pytest.raises(LabError, match="--report-to is 'paper': choose one of none, trackio, tensorboard"):
+        train_text(settings, tmp_path / "out", report_to="paper")
+
+
+def test_processes_share_what_they_can(files, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(LabError, match="iclm has losses over a whole batch, which 2 processes do not share"):
+        train_text(settings_of("iclm", files), tmp_path / "out")
+
+
+def test_folders_of_the_quick_start_and_of_own_rows_are_told_apart(trained, tmp_path):
+    from causalnb.apps.sci import load_sci
+
+    with pytest.raises(LabError, match="was trained on your own data: call causalnb evaluate"):
+        load_sci(trained("sci"))
+    with pytest.raises(LabError, match="holds no training: give the --output of causalnb train, which"):
+        load_text(tmp_path)
+    records.write_record(tmp_path, {"base_model": "tiny"}, False, [])
+    with pytest.raises(LabError, match="was trained on SCAN: call causalnb evaluate sci --checkpoint"):
+        load_text(tmp_path)
