@@ -7,6 +7,8 @@ from itertools import product
 
 from causalnb.errors import LabError
 
+ROUNDING = 1e-9  # of a sum of shares, by which equal ones may pass 1
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -48,7 +50,7 @@ def mean_ci(
 
     error = math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / (n - 1) / n)
     half = float(stdtrit(n - 1, (1 + level) / 2)) * error
-    leaves = mean - half < within[0] or mean + half > within[1]
+    leaves = mean - half < within[0] - ROUNDING or mean + half > within[1] + ROUNDING
     return Summary(mean, mean - half, mean + half, n, tuple(numbers) if leaves else ())
 
 
