@@ -3,17 +3,7 @@
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER
 from causalnb.experiments.c2dlm.curves import draw_curve
 from causalnb.lab import evidence, registry, results
-from causalnb.lab.report import (
-    Arm,
-    Measured,
-    Report,
-    Row,
-    arm,
-    builds,
-    cell,
-    draw,
-    save,
-)
+from causalnb.lab.report import Arm, Measured, Report, Row, arm, builds, cell, draw, save
 from causalnb.lab.tables import Table
 from causalnb.tasks.stg import SIZES
 

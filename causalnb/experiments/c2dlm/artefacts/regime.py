@@ -22,11 +22,7 @@ def _rows():
 
 regime_table = Report(
     "c2dlm.regime",
-    [
-        "model",
-        "rows",
-        *(Measured(f"{cue:g}", "ood_accuracy") for cue in REGIME["cue"]),
-    ],
+    ["model", "rows", *(Measured(f"{cue:g}", "ood_accuracy") for cue in REGIME["cue"])],
     _rows,
     "The spurious token game, o.o.d. accuracy in % by the share of spurious numbers that follow their cause "
     "in training",

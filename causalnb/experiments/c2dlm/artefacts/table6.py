@@ -5,17 +5,7 @@ import re
 from causalnb.experiments.c2dlm.artefacts import counts
 from causalnb.experiments.c2dlm.artefacts.counts import ABLATED, ALPHAS, ITEMS, SFT
 from causalnb.lab import registry
-from causalnb.lab.report import (
-    Arm,
-    Measured,
-    Report,
-    Row,
-    arm,
-    builds,
-    draw,
-    in_percent,
-    save,
-)
+from causalnb.lab.report import Arm, Measured, Report, Row, arm, builds, draw, in_percent, save
 from causalnb.lab.tables import Table
 
 WITHOUT = ("α=3, w/o S_γ", "α=3, w/o V-aware")
