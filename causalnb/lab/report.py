@@ -29,15 +29,23 @@ from itertools import chain
 
 from causalnb.errors import LabError
 from causalnb.lab import evidence, paper, registry, verdicts
-from causalnb.lab.statistics import Summary, mean_ci, sign_flip
+from causalnb.lab.statistics import Summary, mean_ci, share_ci, sign_flip
 from causalnb.lab.tables import Table, estimate, percent, points, printed, save_table
 
 # ------------------------------------------------------------------------------- how values become a cell
 
 
 def share(values: Sequence[float]) -> str:
-    """Shares as "98.4 ± 0.3 (5)": mean in percent, half of the 95 % interval, seeds."""
-    return percent(mean_ci(values))
+    """Shares as "98.4 ± 0.3 (5)": mean in percent, half of the 95 % interval, seeds.
+
+    Where the interval would leave 0 to 100 %, the seeds themselves: "67.6 (80.5, 78.7, 43.5)".
+    """
+    return percent(share_ci(values))
+
+
+def fraction(digits: int = 3) -> Callable[[Sequence[float]], str]:
+    """A format as `share`, to so many digits and not in percent: "0.984 ± 0.003 (5)"."""
+    return lambda values: estimate(share_ci(values), digits)
 
 
 def gain(values: Sequence[float]) -> str:

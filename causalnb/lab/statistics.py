@@ -7,15 +7,21 @@ from itertools import product
 
 from causalnb.errors import LabError
 
+ROUNDING = 1e-9  # of a sum of shares, by which equal ones may pass 1
+
 
 @dataclass(frozen=True)
 class Summary:
-    """A mean with its confidence interval [low, high] over n values; low and high are nan where n < 2."""
+    """A mean with its confidence interval [low, high] over n values; low and high are nan where n < 2.
+
+    values: where that interval holds what cannot be, the n values, which say more.
+    """
 
     mean: float
     low: float
     high: float
     n: int
+    values: tuple[float, ...] = ()
 
     @property
     def half(self) -> float:
@@ -23,8 +29,13 @@ class Summary:
         return (self.high - self.low) / 2
 
 
-def mean_ci(values: Sequence[float], level: float = 0.95) -> Summary:
-    """Mean and Student t interval, all nan if a value is nan or None; LabError without values."""
+def mean_ci(
+    values: Sequence[float], level: float = 0.95, within: tuple[float, float] = (-math.inf, math.inf)
+) -> Summary:
+    """Mean and Student t interval, all nan if a value is nan or None; LabError without values.
+
+    within: the least and the most that a mean can be; where the interval leaves it, the Summary has `values`.
+    """
     numbers = [math.nan if value is None else float(value) for value in values]
     if not numbers or not 0 < level < 1:
         raise LabError(f"no {level:g} interval of {len(numbers)} values: give values, and a level in (0, 1).")
@@ -39,7 +50,13 @@ def mean_ci(values: Sequence[float], level: float = 0.95) -> Summary:
 
     error = math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / (n - 1) / n)
     half = float(stdtrit(n - 1, (1 + level) / 2)) * error
-    return Summary(mean, mean - half, mean + half, n)
+    leaves = mean - half < within[0] - ROUNDING or mean + half > within[1] + ROUNDING
+    return Summary(mean, mean - half, mean + half, n, tuple(numbers) if leaves else ())
+
+
+def share_ci(values: Sequence[float]) -> Summary:
+    """`mean_ci` of shares, which are between 0 and 1."""
+    return mean_ci(values, within=(0.0, 1.0))
 
 
 def paired(a: Mapping[int, float] | Sequence[float], b: Mapping[int, float] | Sequence[float]) -> list[float]:

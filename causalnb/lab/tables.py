@@ -14,6 +14,8 @@ from causalnb.lab import paper as papers
 from causalnb.lab.statistics import Summary
 from causalnb.paths import paper_dir, shown
 
+MOST = 5  # values that a cell has in place of an interval
+
 
 def _counted(summary: Summary, said: str) -> str:
     return f"{said if summary.mean == summary.mean else 'diverged'} ({summary.n})"
@@ -22,12 +24,19 @@ def _counted(summary: Summary, said: str) -> str:
 def estimate(summary: Summary, digits: int = 3, scale: float = 1.0) -> str:
     """A table cell: "0.984 ± 0.003 (5)", mean, half the interval, number of values; no interval of one.
 
+    Of a summary with `values` these in its place, up to MOST, "0.676 (0.805, 0.787, 0.435)", else their ends,
+    "0.676 (0.435 to 0.805; 8)".
     LabError for what is no Summary, and for digits that are no count.
     """
     if not hasattr(summary, "half") or isinstance(digits, bool) or not isinstance(digits, int) or digits < 0:
         raise LabError(
             f"a summary {summary!r:.60} with digits={digits!r} is no cell: give a Summary and 0 or more."
         )
+    if summary.values:
+        told = [f"{scale * value:.{digits}f}" for value in summary.values]
+        ends = f"{scale * min(summary.values):.{digits}f} to {scale * max(summary.values):.{digits}f}"
+        among = ", ".join(told) if len(told) <= MOST else f"{ends}; {len(told)}"
+        return f"{scale * summary.mean:.{digits}f} ({among})"
     half = f" ± {scale * summary.half:.{digits}f}" if summary.half == summary.half else ""
     return _counted(summary, f"{scale * summary.mean:.{digits}f}{half}")
 

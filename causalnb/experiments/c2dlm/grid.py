@@ -515,7 +515,8 @@ add(
     "c2dlm.long.chain",
     "Chains over a graph that varies by row, trained to competence",
     "chain",
-    arms("diffusion", "placebo", "c2dlm", "enforced"),
+    arms("diffusion", "enforced")
+    | {name: {**changes, "gamma": 0.03} for name, changes in arms("c2dlm", "placebo").items()},
     8,
     80,
 )

@@ -13,8 +13,8 @@ from causalnb.errors import LabError
 from causalnb.experiments.c2dlm.artefacts import counts as made
 from causalnb.experiments.c2dlm.artefacts import setting, table5, table6, verdicts
 from causalnb.lab import building, evidence, registry, report
-from causalnb.lab.statistics import mean_ci
-from causalnb.lab.tables import estimate
+from causalnb.lab.statistics import mean_ci, share_ci
+from causalnb.lab.tables import estimate, percent, points
 from causalnb.lab.verdicts import claims
 from causalnb.tasks.reasoning import SYNTHETIC
 from tests.unit.experiments import made_up
@@ -224,18 +224,18 @@ def test_our_table_5_holds_the_means_and_paired_differences(stored):
     rows = {row[0]: row[1:] for row in table5.downstream("quick").rows}
 
     def value(arm, task, seed):
-        return 100 * metrics("c2dlm.downstream", arm, seed)[f"{task}_accuracy"]
+        return metrics("c2dlm.downstream", arm, seed)[f"{task}_accuracy"]
 
-    def cells(read):
+    def by_column(read):
         each = [[read(task, seed) for seed in range(3)] for task in SYNTHETIC]
-        return [estimate(mean_ci(values), 1) for values in [*each, list(np.mean(each, 0))]]
+        return [*each, list(np.mean(each, 0))]
 
     assert len(rows) == len(table5.ARMS) + len(table5.CONTRASTS)
     for arm, title in table5.ARMS.items():
-        assert rows[title] == cells(partial(value, arm))
+        assert rows[title] == [percent(share_ci(shares)) for shares in by_column(partial(value, arm))]
     for a, b in table5.CONTRASTS:
-        expected = cells(lambda task, seed, a=a, b=b: value(a, task, seed) - value(b, task, seed))
-        assert rows[f"{table5.ARMS[a]} − {table5.ARMS[b]}"] == expected
+        gaps = by_column(lambda task, seed, a=a, b=b: value(a, task, seed) - value(b, task, seed))
+        assert rows[f"{table5.ARMS[a]} − {table5.ARMS[b]}"] == [points(mean_ci(gap)) for gap in gaps]
 
 
 def test_our_table_6_pairs_every_setting_with_the_default(stored):
@@ -249,12 +249,12 @@ def test_our_table_6_pairs_every_setting_with_the_default(stored):
     }
     for name, (id, arm) in homes.items():
         many = registry.seeds(id, "quick")
-        values = [100 * metrics(id, arm, seed)["test_cells"] for seed in many]
-        whole = [100 * metrics(*DEFAULT, seed)["test_cells"] for seed in many]
+        values = [metrics(id, arm, seed)["test_cells"] for seed in many]
+        whole = [metrics(*DEFAULT, seed)["test_cells"] for seed in many]
         both = mean_ci([a - b for a, b in zip(values, whole, strict=True)])
-        assert rows[name][1:3] == [estimate(mean_ci(values), 1), estimate(both, 1)]
+        assert rows[name][1:3] == [percent(share_ci(values)), points(both)]
         apart = gaps["Sudoku: cells"][name]
-        assert (apart.mean, apart.half, apart.n) == pytest.approx((both.mean, both.half, both.n))
+        assert (apart.mean, apart.half, apart.n) == pytest.approx((100 * both.mean, 100 * both.half, both.n))
     assert gaps["Sudoku: cells"]["α=5"] is None and gaps["chain of thought: exact"]["α=3"] is None
     assert rows["α=5"][2] == "default" and rows["α=3"][4] == "default" and rows["α=3"][2] != "default"
 

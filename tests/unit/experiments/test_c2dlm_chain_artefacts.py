@@ -9,8 +9,8 @@ from causalnb.errors import LabError
 from causalnb.experiments.c2dlm.artefacts import chains as made
 from causalnb.experiments.c2dlm.artefacts import fig4, table1, table2
 from causalnb.lab import building, evidence, registry, results
-from causalnb.lab.statistics import mean_ci, paired
-from causalnb.lab.tables import estimate
+from causalnb.lab.statistics import mean_ci, paired, share_ci
+from causalnb.lab.tables import percent, points
 from causalnb.lab.verdicts import claims, decide
 from causalnb.tasks import cot_order_perturb as cot
 from tests.unit.experiments import made_up
@@ -43,8 +43,8 @@ def stored(tmp_path, monkeypatch):
     plt.close("all")
 
 
-def percent(experiment: str, arm: str, metric: str = "test_exact", seeds: int = 3) -> list[float]:
-    return [100 * number(experiment, arm, seed, metric) for seed in range(seeds)]
+def shares(experiment: str, arm: str, metric: str = "test_exact", seeds: int = 3) -> list[float]:
+    return [number(experiment, arm, seed, metric) for seed in range(seeds)]
 
 
 def by_label(table) -> dict[str, dict[str, str]]:
@@ -58,16 +58,16 @@ def test_table_1_has_the_papers_rows_and_ours():
     assert llama["mean ± std over the 7 orders"] == "23.43 ± 13.20"  # as printed, here recomputed
     assert rows["paper: Qwen3-8B"]["mean ± std over the 7 orders"] == "19.37 ± 18.32"
     ours = rows["ours, diffusion (SFT)"]
-    assert ours["normal"] == estimate(mean_ci(percent(made.PARTS, "diffusion")), 1)
+    assert ours["normal"] == percent(share_ci(shares(made.PARTS, "diffusion")))
     left = rows["ours, autoregressive"]["normal"]
-    assert left == estimate(mean_ci(percent(made.NORMAL, "autoregressive", seeds=4)), 1)
-    assert ours["RE"] == estimate(mean_ci(percent(made.ORDER, "diffusion_RE")), 1)
-    assert ours["no COT"] == estimate(mean_ci(percent(made.ORDER, "diffusion_no_cot")), 1)
-    each = [percent(made.ORDER, f"diffusion_{mode}") for mode in made.SHUFFLED]
-    means = [mean(one) for one in each]
+    assert left == percent(share_ci(shares(made.NORMAL, "autoregressive", seeds=4)))
+    assert ours["RE"] == percent(share_ci(shares(made.ORDER, "diffusion_RE")))
+    assert ours["no COT"] == percent(share_ci(shares(made.ORDER, "diffusion_no_cot")))
+    each = [shares(made.ORDER, f"diffusion_{mode}") for mode in made.SHUFFLED]
+    means = [100 * mean(one) for one in each]
     assert ours["mean ± std over the 7 orders"] == f"{mean(means):.2f} ± {stdev(means):.2f}"
-    assert ours["their mean over seeds"] == estimate(
-        mean_ci([mean(seed) for seed in zip(*each, strict=True)]), 1
+    assert ours["their mean over seeds"] == percent(
+        share_ci([mean(seed) for seed in zip(*each, strict=True)])
     )
 
 
@@ -86,17 +86,17 @@ def test_table_1_counts_reversed_edges_and_scores_shortcuts():
 def test_table_2_pairs_seeds_with_plain_diffusion():
     table = table2.guidance()
     rows = by_label(table)
-    plain = percent(made.NORMAL, "diffusion", seeds=4)
-    guided = percent(made.NORMAL, "c2dlm", seeds=4)
+    plain = shares(made.NORMAL, "diffusion", seeds=4)
+    guided = shares(made.NORMAL, "c2dlm", seeds=4)
     gain = "exact, minus SFT"
     assert rows["diffusion (SFT)"][gain] == "" and rows["C2DLM"]["paper, exact"] == "50.6"
-    assert rows["C2DLM"][gain] == estimate(mean_ci(paired(guided, plain)), 1)
-    less = paired(percent(made.PARTS, "no_v"), percent(made.PARTS, "diffusion"))
-    assert rows["half the steps: C2DLM without values"][gain] == estimate(mean_ci(less), 1)
-    ranked = percent(made.PARTS, "diffusion", "ranked_test_exact")
-    noised = paired(percent(made.PARTS, "ordered"), ranked)
+    assert rows["C2DLM"][gain] == points(mean_ci(paired(guided, plain)))
+    less = paired(shares(made.PARTS, "no_v"), shares(made.PARTS, "diffusion"))
+    assert rows["half the steps: C2DLM without values"][gain] == points(mean_ci(less))
+    ranked = shares(made.PARTS, "diffusion", "ranked_test_exact")
+    noised = paired(shares(made.PARTS, "ordered"), ranked)
     label = "half the steps: ordered noise, filled in order (ours)"
-    assert rows[label][gain] == estimate(mean_ci(noised), 1)
+    assert rows[label][gain] == points(mean_ci(noised))
     assert rows["half the steps: diffusion (SFT)"][gain] == ""
     steps = {id: registry.config(id, "diffusion", "laptop")["steps"] for id in (made.NORMAL, made.PARTS)}
     left = registry.config(made.NORMAL, "autoregressive", "laptop")["steps"]
@@ -111,30 +111,30 @@ def test_table_2_ends_with_shortcuts_for_steps():
 
 def test_filled_in_order_reads_the_ranked_scores():
     rows = by_label(table2.guidance())
-    ranked = percent(made.NORMAL, "c2dlm", "ranked_test_exact", 4)
+    ranked = shares(made.NORMAL, "c2dlm", "ranked_test_exact", 4)
     found = rows["C2DLM, filled in order (ours)"]
-    assert found["exact"] == estimate(mean_ci(ranked), 1)
-    plain = percent(made.NORMAL, "diffusion", "ranked_test_exact", 4)  # filled in order, too
-    assert found["exact, minus SFT"] == estimate(mean_ci(paired(ranked, plain)), 1)
-    low = percent(made.NORMAL, "diffusion", seeds=4)  # decoded by low confidence
+    assert found["exact"] == percent(share_ci(ranked))
+    plain = shares(made.NORMAL, "diffusion", "ranked_test_exact", 4)  # filled in order, too
+    assert found["exact, minus SFT"] == points(mean_ci(paired(ranked, plain)))
+    low = shares(made.NORMAL, "diffusion", seeds=4)  # decoded by low confidence
     first = rows["diffusion (SFT), filled in order (ours)"]
-    assert first["exact, minus SFT"] == estimate(mean_ci(paired(plain, low)), 1)
-    steps = percent(made.NORMAL, "diffusion", "ranked_test_steps", 4)
-    assert rows["diffusion (SFT), filled in order (ours)"]["steps right"] == estimate(mean_ci(steps), 1)
+    assert first["exact, minus SFT"] == points(mean_ci(paired(plain, low)))
+    steps = shares(made.NORMAL, "diffusion", "ranked_test_steps", 4)
+    assert rows["diffusion (SFT), filled in order (ours)"]["steps right"] == percent(share_ci(steps))
 
 
 def test_claims_are_decided_by_their_contrast():
     found, rows = table1.claims.verdicts(), claims("c2dlm").set_index("id", drop=False)
     assert set(found) == {f"c2dlm.claim{number}" for number in (1, 3, 4, 5, 6, 7, 8, 9, 11, 12)}
     verdict = found["c2dlm.claim8"]
-    wanted = mean_ci(paired(percent(made.ORDER, "diffusion_no_cot"), percent(made.PARTS, "diffusion")))
+    wanted = mean_ci(paired(shares(made.ORDER, "diffusion_no_cot"), shares(made.PARTS, "diffusion")))
     size = rows.loc["c2dlm.claim8", "size"]
-    assert (verdict.summary.mean, verdict.size) == (pytest.approx(wanted.mean), size)
+    assert (verdict.summary.mean, verdict.size) == (pytest.approx(100 * wanted.mean), size)
     spread = []
     for twin in ("diffusion", "autoregressive"):
-        each = [percent(made.ORDER, f"{twin}_{mode}") for mode in made.SHUFFLED]
+        each = [shares(made.ORDER, f"{twin}_{mode}") for mode in made.SHUFFLED]
         spread.append([stdev(seed) for seed in zip(*each, strict=True)])
-    assert found["c2dlm.claim6"].summary.mean == pytest.approx(mean(paired(*spread)))
+    assert found["c2dlm.claim6"].summary.mean == pytest.approx(100 * mean(paired(*spread)))
     shown = {row[0]: row for row in table1.claims().rows}
     claim = rows.loc["c2dlm.claim6"]
     assert shown[claim.claim][2] == "-9.82" and len(shown) == len(found)
@@ -144,18 +144,19 @@ def test_claims_are_decided_by_their_contrast():
 def test_more_inputs_stand_beside_few():
     few, many = table1.more().rows
     assert [few[0], many[0]] == ["2,000", "9,000"]
-    normal, last = percent(made.NORMAL, "autoregressive"), percent(made.ORDER, "autoregressive_RE")
-    assert few[3] == estimate(mean_ci(paired(normal, last)), 1)
-    first, last = (percent(made.MORE, f"autoregressive_{mode}") for mode in ("normal", "RE"))
-    assert many[1:] == [estimate(mean_ci(one), 1) for one in (first, last, paired(first, last))]
+    normal, last = shares(made.NORMAL, "autoregressive"), shares(made.ORDER, "autoregressive_RE")
+    assert few[3] == points(mean_ci(paired(normal, last)))
+    first, last = (shares(made.MORE, f"autoregressive_{mode}") for mode in ("normal", "RE"))
+    assert many[1:3] == [percent(share_ci(one)) for one in (first, last)]
+    assert many[3] == points(mean_ci(paired(first, last)))
     few, many = (registry.config(home, "autoregressive_RE", "laptop") for home in (made.ORDER, made.MORE))
     assert {name for name in few if few[name] != many[name]} == {"train_rows"}
 
 
 def test_attention_is_read_from_its_runs():
     plain, guided = table2.attention().rows
-    assert guided[2] == estimate(mean_ci(percent(made.PARTS, "c2dlm", "flow_weighted_against")), 1)
-    assert plain[1] == estimate(mean_ci(percent(made.PARTS, "diffusion", "flow_weighted_causes")), 1)
+    assert guided[2] == percent(share_ci(shares(made.PARTS, "c2dlm", "flow_weighted_against")))
+    assert plain[1] == percent(share_ci(shares(made.PARTS, "diffusion", "flow_weighted_causes")))
 
 
 def test_words_of_contrasts_say_what_claims_csv_names():
@@ -196,7 +197,7 @@ def test_orders_are_drawn_for_the_paper_and_for_ours():
         and lines["Qwen3-8B"][0] == 60.6
         and lines["Qwen3-8B"][-1] == 36.4
     )
-    assert f"normal {mean(percent(made.NORMAL, 'autoregressive', seeds=4)):.1f}" in alt
+    assert f"normal {100 * mean(shares(made.NORMAL, 'autoregressive', seeds=4)):.1f}" in alt
     assert len(right.containers) == 2
 
 

@@ -12,8 +12,8 @@ from causalnb.experiments.causal_transformer import grid, published
 from causalnb.experiments.causal_transformer.artefacts import draws, fig1, fig7, longer, search, table1
 from causalnb.experiments.causal_transformer.artefacts import overlap as made
 from causalnb.lab import building, evidence, registry
-from causalnb.lab.statistics import mean_ci, sign_flip, wilson
-from causalnb.lab.tables import estimate, points
+from causalnb.lab.statistics import mean_ci, share_ci, sign_flip, wilson
+from causalnb.lab.tables import estimate, percent, points
 from causalnb.lab.verdicts import claims
 from causalnb.tasks import hans, overlap, paraphrase
 from tests.unit.experiments.made_up import everything, moved, number, wide, without
@@ -123,11 +123,11 @@ def test_table_1_has_the_printed_rows_the_constant_answer_and_ours():
         "QQP": "",
         "PAWS-QQP": f"{100 * 151 / 201:.1f}",
     }
-    of = 100 * values("paraphrase", "m5", "gcn", "challenge_accuracy")
-    assert rows["ours: + GCN"]["PAWS-QQP"] == estimate(mean_ci(of), 1)
+    of = values("paraphrase", "m5", "gcn", "challenge_accuracy")
+    assert rows["ours: + GCN"]["PAWS-QQP"] == percent(share_ci(of))
     assert len(rows) == 10 + 1 + len(grid.TABLE_1 | grid.single_task("nli")) + len(grid.MASKS)
-    of = 100 * values("nli", "m5", "band", "challenge_accuracy")
-    assert rows["ours: + band mask"]["HANS"] == estimate(mean_ci(of), 1)
+    of = values("nli", "m5", "band", "challenge_accuracy")
+    assert rows["ours: + band mask"]["HANS"] == percent(share_ci(of))
     assert rows["ours: constant answer"]["QQP"] == made.either(
         values("paraphrase", "m5", "constant", "test_accuracy")
     )
@@ -144,7 +144,7 @@ def test_table_1_has_the_printed_rows_the_constant_answer_and_ours():
     ],
 )
 def test_a_constant_answer_is_told_for_both_labels(values, told):
-    assert made.either(values) == told != made.percent(values)
+    assert made.either(values) == told != percent(share_ci(values))
 
 
 def test_full_tables_have_every_arm_at_every_minority():
@@ -152,40 +152,39 @@ def test_full_tables_have_every_arm_at_every_minority():
     rows = by_label(table, 2)
     assert len(rows) == len(table.rows) == 3 * len(grid.TABLE_1) + len(grid.single_task("nli")) + 2
     for minority, share in (("m0", "0 %"), ("m1", "1 %")):
-        of = 100 * values("nli", minority, "entropy", "challenge_non-entailment")
-        assert rows[share, "+ entropy alone"]["challenge, non-entailment"] == estimate(mean_ci(of), 1)
+        of = values("nli", minority, "entropy", "challenge_non-entailment")
+        assert rows[share, "+ entropy alone"]["challenge, non-entailment"] == percent(share_ci(of))
         of = values("nli", minority, "entropy", "challenge_entropy")
         assert rows[share, "+ entropy alone"]["entropy of attention, nats"] == estimate(mean_ci(of), 2)
         assert rows[share, "BoW"]["entropy of attention, nats"] == ""
-    of = 100 * values("nli", "m5", "both_stl", "mnli_contradicting_accuracy")
+    of = values("nli", "m5", "both_stl", "mnli_contradicting_accuracy")
     line = rows["5 %", "+ both, trained on challenge pairs"]
-    assert line["MNLI's contradicting pairs"] == estimate(mean_ci(of), 1)
+    assert line["MNLI's contradicting pairs"] == percent(share_ci(of))
     aims = [
         f"{grid.ENTROPIES['nli'][one]:g} at {share}"
         for one, share in zip(grid.MINORITIES, ("0 %", "1 %", "5 %"), strict=True)
     ]
     assert f"seeds: {', '.join(aims)} of counter-examples." in table.notes
     rows = by_label(table1.full("paraphrase")(), 2)
-    of = 100 * values("paraphrase", "m1", "bow", "paws_qqp_other")
-    assert rows["1 %", "BoW"]["PAWS-QQP, no paraphrase"] == estimate(mean_ci(of), 1)
+    of = values("paraphrase", "m1", "bow", "paws_qqp_other")
+    assert rows["1 %", "BoW"]["PAWS-QQP, no paraphrase"] == percent(share_ci(of))
 
 
 def test_kinds_of_pairs_are_means_over_their_subcases():
     rows = by_label(table1.by_kind("nli")())
     of = [
-        100
-        * mean(
+        mean(
             number(made.IDS["nli", "m5"], "bow", seed, f"challenge_{subcase}")
             for subcase in overlap.SUBCASES
             if subcase.startswith("sn")
         )
         for seed in range(SEEDS)
     ]
-    assert rows["BoW"]["subsequence, non-entailment"] == estimate(mean_ci(of), 1)
+    assert rows["BoW"]["subsequence, non-entailment"] == percent(share_ci(of))
     assert [len(group) for group in made.kinds("nli").values()] == [5] * 6
     rows = by_label(table1.by_kind("paraphrase")())
-    of = 100 * values("paraphrase", "m5", "both", "challenge_swapped")
-    assert rows["+ both"]["swapped"] == estimate(mean_ci(of), 1)
+    of = values("paraphrase", "m5", "both", "challenge_swapped")
+    assert rows["+ both"]["swapped"] == percent(share_ci(of))
 
 
 def test_published_answers_and_the_spread_of_runs():
@@ -279,9 +278,9 @@ def test_twice_the_steps_stand_beside_table_1():
         arm: np.array([number(id, arm, seed, "challenge_accuracy") for seed in range(SEEDS)])
         for arm in ("both", "transformer")
     }
-    assert line["challenge, longer"] == estimate(mean_ci(100 * twice["both"]), 1)
-    once = 100 * values("nli", "m5", "both", "challenge_accuracy")
-    assert line["challenge"] == estimate(mean_ci(once), 1)
+    assert line["challenge, longer"] == percent(share_ci(twice["both"]))
+    once = values("nli", "m5", "both", "challenge_accuracy")
+    assert line["challenge"] == percent(share_ci(once))
     last = line["challenge - Transformer's, longer"]
     assert last.startswith(points(mean_ci(twice["both"] - twice["transformer"])))
     assert rows["paraphrase", "Transformer"]["challenge - Transformer's, longer"] == ""
@@ -316,9 +315,9 @@ def test_every_draw_has_a_row_with_all_kinds():
         "no mask, relative positions",
     ]
     swapped = [number(draws.DRAWS, "draw_3", seed, "challenge_swapped") for seed in range(SEEDS)]
-    assert rows["draw 3"]["challenge, swapped"] == estimate(mean_ci([100 * one for one in swapped]), 1)
+    assert rows["draw 3"]["challenge, swapped"] == percent(share_ci(swapped))
     first = [number(made.MASKED["paraphrase"], "random", seed, "test_accuracy") for seed in range(SEEDS)]
-    assert rows["draw 0, Table 1's"]["in distribution"] == estimate(mean_ci([100 * one for one in first]), 1)
+    assert rows["draw 0, Table 1's"]["in distribution"] == percent(share_ci(first))
 
 
 def test_the_entropy_control_of_the_search_aims_at_what_the_loss_leaves(monkeypatch):
@@ -388,8 +387,13 @@ def test_the_whole_method_is_tried_at_its_gcns_rate_too():
         assert row[2:] == ["", "", *(f"{100 * score:.1f}" for score in scores), ""]
     for metric in ("test_accuracy", "challenge_accuracy"):
         ours = [number(search.AGAIN_USED["paraphrase"], "both", seed, metric) for seed in range(SEEDS)]
-        theirs = [made.percent(values("paraphrase", "m5", arm, metric)) for arm in ("both", "transformer")]
-        assert "{}, + both as used {}, the Transformer {}".format(made.percent(ours), *theirs) in table.notes
+        theirs = [
+            percent(share_ci(values("paraphrase", "m5", arm, metric))) for arm in ("both", "transformer")
+        ]
+        assert (
+            "{}, + both as used {}, the Transformer {}".format(percent(share_ci(ours)), *theirs)
+            in table.notes
+        )
 
 
 def test_the_search_is_drawn_and_summed_up():
@@ -434,8 +438,8 @@ def test_the_table_of_figure_1_has_both_ends():
         ("fact check, forgotten", "forgotten_fact_check"),
         ("paraphrase, lost", "lost_paraphrase"),
     ):
-        of = [100 * number("sequence", "both", seed, metric) for seed in range(SEEDS)]
-        assert rows["+ both"][head] == estimate(mean_ci(of), 1)
+        of = [number("sequence", "both", seed, metric) for seed in range(SEEDS)]
+        assert rows["+ both"][head] == percent(share_ci(of))
     assert "fact check, the end" not in rows["+ both"]  # its own stage is the end
 
 

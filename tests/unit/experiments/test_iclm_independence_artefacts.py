@@ -8,7 +8,7 @@ from causalnb.errors import LabError
 from causalnb.experiments.iclm import grid as iclm_grid  # noqa: F401  (registers the experiments)
 from causalnb.experiments.iclm.artefacts import controls, fig3, fig4, fig7, scores, table3, training
 from causalnb.lab import building, evidence, figures, registry, results
-from causalnb.lab.statistics import mean_ci
+from causalnb.lab.statistics import mean_ci, share_ci
 from causalnb.lab.tables import estimate
 from tests.unit.experiments.iclm_made_up_scores import history, sent, store
 from tests.unit.experiments.made_up import number
@@ -89,7 +89,7 @@ def test_table_3_has_the_papers_rows_and_all_controls():
     rows = by_label(table3.routing("acre", 12)())
     assert rows["paper: n=0"]["ACRE-Sys Symb"] == "1.0"
     shares = table3.routed(scores.rows_of("acre", "untrained"), "acre")
-    assert rows["ours: untrained base, n=0"]["ACRE Symb"] == estimate(mean_ci(shares["IID", "symbolic"]), 2)
+    assert rows["ours: untrained base, n=0"]["ACRE Symb"] == estimate(share_ci(shares["IID", "symbolic"]), 2)
     one, other = (rows[f"ours: ICLM, n={n}"]["ACRE Text"] for n in (0, 1))
     assert float(one[:4]) + float(other[:4]) == pytest.approx(1, abs=0.011)
     right = [
@@ -101,7 +101,7 @@ def test_table_3_has_the_papers_rows_and_all_controls():
         )
         for seed in range(SEEDS)
     ]
-    assert rows["ours: equal lengths, n=0"]["exact, i.i.d."] == estimate(mean_ci(right), 2)
+    assert rows["ours: equal lengths, n=0"]["exact, i.i.d."] == estimate(share_ci(right), 2)
     ours = [label for label in rows if label.startswith("ours") and label.endswith("n=0")]
     assert ours == [
         f"ours: {training.NAMES[arm]}, n=0" for arm in ("iclm", "uniform_start", "matched", "untrained")
@@ -242,7 +242,7 @@ def test_controls_show_accuracy_beside_independence():
         )
         for seed in range(SEEDS)
     ]
-    assert line["choice, o.o.d."] == estimate(mean_ci(right))
+    assert line["choice, o.o.d."] == estimate(share_ci(right))
     assert rows["ACRE", "ICLM"]["choice, o.o.d."] == ""
     assert set(training.NAMES) == {"iclm", *arms[0], *arms[1]}
 

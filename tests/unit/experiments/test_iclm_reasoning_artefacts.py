@@ -22,7 +22,7 @@ from causalnb.experiments.iclm.artefacts import (
     table1_paper,
 )
 from causalnb.lab import building, evidence, registry, results
-from causalnb.lab.statistics import mean_ci, sign_flip, wilson
+from causalnb.lab.statistics import mean_ci, share_ci, sign_flip, wilson
 from causalnb.lab.tables import estimate, percent, points
 from causalnb.lab.verdicts import claims, decide
 from tests.unit.experiments.iclm_made_up_scores import history, metrics, store
@@ -126,7 +126,7 @@ def test_table_1_puts_the_papers_rows_over_ours():
         ("no invariant module, ICLM's head", "no_invariant_head", "exact"),
     ):
         of = [number("iclm.raven", arm, seed, "four_text", score) for seed in range(SEEDS)]
-        assert rows[f"ours: {name}"]["RAVEN-Four Text"] == estimate(mean_ci(of))
+        assert rows[f"ours: {name}"]["RAVEN-Four Text"] == estimate(share_ci(of))
     assert len(rows) == 7 + 9
 
 
@@ -135,9 +135,9 @@ def test_the_choice_among_eight_has_modules_alone_too():
     assert table.notes.endswith(table1.gate_remark(["raven"])) and "our gate" in table.notes
     rows = by_label(table)
     of = [number("iclm.raven", "oracle", seed, "center_symbolic", "choice") for seed in range(SEEDS)]
-    assert rows["ours: oracle router"]["RAVEN Symb"] == estimate(mean_ci(of))
+    assert rows["ours: oracle router"]["RAVEN Symb"] == estimate(share_ci(of))
     of = [number("iclm.raven", "iclm", seed, "four_symbolic", "domain_choice") for seed in range(SEEDS)]
-    assert rows["ours: domain module alone"]["RAVEN-Four Symb"] == estimate(mean_ci(of))
+    assert rows["ours: domain module alone"]["RAVEN-Four Symb"] == estimate(share_ci(of))
     assert len(rows) == 7 + 9 and table.id == "iclm.table1_raven_choice"
 
 
@@ -176,7 +176,7 @@ def test_the_gates_rows_are_of_one_module_in_four_settings():
     ]
     for name, (experiment, arm) in gate.GATE.items():
         told = [number(f"{experiment}.raven", arm, seed, "center_symbolic", "exact") for seed in range(SEEDS)]
-        assert rows[name]["RAVEN Symb"] == percent(mean_ci(told)) and rows[name]["trained parameters"] == "7"
+        assert rows[name]["RAVEN Symb"] == percent(share_ci(told)) and rows[name]["trained parameters"] == "7"
     for name, (experiment, arm) in gate.GATE.items():
         times = 2 if arm == "longer" else 1
         steps = {
@@ -347,7 +347,7 @@ def test_the_rows_of_table_1_stand_on_the_true_shifts():
     ):
         place, _, format = cell.rpartition("_")
         told = [number(f"iclm.{id}", arm, seed, cell, score) for seed in range(SEEDS)]
-        assert rows[name][f"{shifts.NAMED[place]}, {format}"] == estimate(mean_ci(told))
+        assert rows[name][f"{shifts.NAMED[place]}, {format}"] == estimate(share_ci(told))
 
 
 def test_every_try_is_shown_and_the_used_one_marked():

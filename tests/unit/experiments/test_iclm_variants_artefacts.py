@@ -14,7 +14,7 @@ from causalnb.experiments.iclm.artefacts import fig8, scores, table4, table5, ta
 from causalnb.experiments.iclm.artefacts import variants as made
 from causalnb.iclm import ProbabilityAggregation
 from causalnb.lab import building, evidence, figures, registry
-from causalnb.lab.statistics import mean_ci, paired
+from causalnb.lab.statistics import mean_ci, paired, share_ci
 from causalnb.lab.tables import estimate, points
 from causalnb.lab.verdicts import claims, decide
 from tests.unit.experiments.iclm_made_up import STEPS, information, real, store
@@ -59,8 +59,8 @@ def test_a_table_has_the_papers_rows_and_ours():
     )
     ours = rows["ours: ICLM, exact"]
     each = [accuracies("acre", "iclm", seed) for seed in range(4)]
-    assert ours["ACRE-Comp Symb"] == estimate(mean_ci([one[3] for one in each]))
-    assert ours["mean of 6"] == estimate(mean_ci([*map(mean, each)])) and len(each) == 4
+    assert ours["ACRE-Comp Symb"] == estimate(share_ci([one[3] for one in each]))
+    assert ours["mean of 6"] == estimate(share_ci([*map(mean, each)])) and len(each) == 4
 
 
 def test_the_formats_are_apart_by_the_shares_of_the_modules():
@@ -74,7 +74,7 @@ def test_raven_is_scored_twice():
     rows = by_label(table7.scores())
     chosen = rows["ours: ICLM-Logits, choice of eight"]
     each = [accuracies("raven", "logit", seed, "choice")[2] for seed in range(3)]
-    assert chosen["RAVEN-Four Text"] == estimate(mean_ci(each))
+    assert chosen["RAVEN-Four Text"] == estimate(share_ci(each))
     assert chosen["formats apart"] == chosen["loss at the end, nats"] == ""
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import warnings
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -12,7 +13,7 @@ from scipy import stats
 
 from causalnb.errors import LabError
 from causalnb.lab import building, evidence, tables, verdicts
-from causalnb.lab.statistics import Summary, mean_ci, paired, sign_flip, wilson
+from causalnb.lab.statistics import Summary, mean_ci, paired, share_ci, sign_flip, wilson
 from causalnb.lab.verdicts import Verdict, not_attempted, reading, verdict
 
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False)
@@ -45,6 +46,23 @@ def test_too_few_or_no_numbers():
     for values, level in (([], 0.95), ([1.0, 2.0], 1.0), ([1.0], 0)):
         with pytest.raises(LabError, match="give values, and a level in"):
             mean_ci(values, level)
+
+
+def test_a_share_has_its_values_where_the_interval_holds_what_cannot_be():
+    above, below = [0.805, 0.787, 0.435], [0.0, 0.001, 0.002]
+    assert share_ci(above).high > 1 and share_ci(below).low < 0
+    for values in (above, below):
+        assert share_ci(values) == replace(mean_ci(values), values=tuple(values))
+        assert mean_ci(values).values == ()
+    for values in ([0.5, 0.51, 0.49], [1.0, 1.0], [0.0, 0.0], [1.0], [1.0, math.nan]):
+        assert share_ci(values).values == ()
+    assert mean_ci([-0.2, 0.1], within=(-2.0, 2.0)).values == ()
+    assert mean_ci([-0.2, 0.1], within=(-1.0, 1.0)).values == (-0.2, 0.1)
+
+
+def test_rounding_carries_no_share_beyond_1():
+    whole = sum(9 * [1 / 9])
+    assert whole > 1 and share_ci([whole, 1.0, whole]).values == ()
 
 
 def test_the_interval_covers_what_it_says():
@@ -211,6 +229,17 @@ def test_cells():
         tables.estimate(mean_ci([0.5])) == "0.500 (1)"
         and tables.estimate(mean_ci([0.5, None])) == "diverged (2)"
     )
+
+
+def test_cells_have_a_few_values_and_the_ends_of_many_in_place_of_an_interval():
+    few = share_ci([0.805, 0.787, 0.435])
+    assert tables.estimate(few) == "0.676 (0.805, 0.787, 0.435)"
+    assert tables.percent(few) == "67.6 (80.5, 78.7, 43.5)"
+    shares = [0.9, 0.4, 1.0, 1.0, 1.0]
+    assert len(shares) == tables.MOST
+    assert tables.estimate(share_ci(shares), 1) == "0.9 (0.9, 0.4, 1.0, 1.0, 1.0)"
+    assert tables.estimate(share_ci([*shares, 1.0]), 2) == "0.88 (0.40 to 1.00; 6)"
+    assert table(rows=[["a", few]]).csv().splitlines()[1] == 'a,"0.676 (0.805, 0.787, 0.435)"'
 
 
 def test_markdown():

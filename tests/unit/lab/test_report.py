@@ -6,7 +6,7 @@ import pytest
 from causalnb.errors import LabError
 from causalnb.lab import building, evidence, registry, report
 from causalnb.lab.report import Claim, Contrast, Decided, Measured, Ours, Printed, Reading, Report, Row, arm
-from causalnb.lab.statistics import mean_ci
+from causalnb.lab.statistics import mean_ci, share_ci
 from causalnb.lab.tables import estimate, percent, points
 
 A, B = arm("c2dlm.long.sudoku_n200", "c2dlm"), arm("c2dlm.long.sudoku_n200", "diffusion")
@@ -43,7 +43,7 @@ def cells(columns, *rows):
 
 def test_arms_are_percent_and_differences_points_of_the_seeds_that_both_have():
     (one, other) = cells(["", Measured("x", "score")], Row("a", A), Row("a - b", A - B))
-    assert one == ["a", percent(mean_ci(SCORES["c2dlm"]))]
+    assert one == ["a", percent(share_ci(SCORES["c2dlm"]))]
     assert other == ["a - b", points(mean_ci([0.5 - 0.3, 0.62 - 0.41]))] and other[1].endswith("(2)")
 
 
@@ -56,7 +56,7 @@ def test_labels_fill_the_columns_of_texts_and_may_depend_on_the_profile():
 def test_metrics_are_names_patterns_or_functions():
     columns = [Measured("x", "{which}", report.number(2)), Measured("y", report.mean_of("score", "half"))]
     (row,) = cells(columns, Row((), arm("c2dlm.long.sudoku_n200", "c2dlm", which="half")))
-    assert row[0] == "0.30 ± 0.13 (3)" and row[1] == percent(mean_ci([0.375, 0.465, 0.525]))
+    assert row[0] == "0.30 ± 0.13 (3)" and row[1] == percent(share_ci([0.375, 0.465, 0.525]))
     ((own,),) = cells([Measured("x", "score", report.first("{:,.0f}"))], Row((), arm("a.b", "c2dlm", "size")))
     assert own == "7"
     of_rows = report.OfRows(lambda rows: rows[rows.cell == "four/text"].groupby("seed").value.max())
@@ -109,9 +109,18 @@ def test_values_of_a_function_and_means():
     made = report.values(lambda profile: {0: 0.5, 1: float("nan"), 2: 0.7}, "a.b")
     both = report.mean(made, A)
     (row, other) = cells([Measured("x", "score")], Row((), made), Row((), both))
-    assert row == [percent(mean_ci([0.5, 0.7]))] and other == [percent(mean_ci([0.5, 0.7]))]
+    assert row == [percent(share_ci([0.5, 0.7]))] and other == [percent(share_ci([0.5, 0.7]))]
     assert both.needs == ("a.b", "c2dlm.long.sudoku_n200")
     assert report.tested([0.1, 0.2]) == f"{points(mean_ci([0.1, 0.2]))}, p 0.5"
+
+
+def test_shares_are_told_in_percent_or_as_fractions():
+    inside, beyond = [0.98, 0.984, 0.988], [0.805, 0.787, 0.435]
+    assert report.share(inside) == "98.4 ± 1.0 (3)" and report.share(beyond) == "67.6 (80.5, 78.7, 43.5)"
+    assert (
+        report.fraction()(inside) == "0.984 ± 0.010 (3)"
+        and report.fraction(2)(beyond) == "0.68 (0.81, 0.79, 0.43)"
+    )
 
 
 def test_what_a_diverged_run_leaves_says_so(monkeypatch):
@@ -247,7 +256,7 @@ def test_values_for_figures_and_prose_and_what_columns_share():
     assert plain[1] == "default" and other[1] == report.number(1)([0.2, 0.21])
     assert cells(columns, Row((), {}))[0] == ["", ""]
     ((bare,),) = cells([Measured("x", "{way}score")], Row((), A))
-    assert bare == percent(mean_ci(SCORES["c2dlm"]))
+    assert bare == percent(share_ci(SCORES["c2dlm"]))
     found = table(VERDICTS, [Row("x", A - B, claim="c2dlm.claim13"), ["finished"] * 5]).verdicts("quick")
     assert [*found] == ["c2dlm.claim13"] and found["c2dlm.claim13"].summary.n == 2
     with pytest.raises(LabError, match="the arm c2dlm of c2dlm.long.sudoku_n200 is read in no metric"):

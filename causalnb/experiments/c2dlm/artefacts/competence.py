@@ -3,7 +3,7 @@
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER
 from causalnb.experiments.c2dlm.curves import draw_curve
 from causalnb.lab import evidence, registry, results
-from causalnb.lab.report import Arm, Measured, Report, Row, arm, builds, cell, draw, in_percent, number, save
+from causalnb.lab.report import Arm, Measured, Report, Row, arm, builds, cell, draw, save
 from causalnb.lab.tables import Table
 from causalnb.tasks.stg import SIZES
 
@@ -190,7 +190,7 @@ tried = Report(
         "model",
         "learning rate",
         "γ",
-        *(Measured(head, in_percent(measure), number(1)) for head, (_, _, measure) in TRIED.items()),
+        *(Measured(head, measure) for head, (_, _, measure) in TRIED.items()),
     ],
     _tried,
     "Learning rates and weights of the guidance on a development draw: percent right, one seed",

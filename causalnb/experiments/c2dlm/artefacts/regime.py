@@ -2,11 +2,10 @@
 
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, SFT
 from causalnb.experiments.c2dlm.grid import REGIME, TOLD
-from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, in_percent, number
+from causalnb.lab.report import Measured, Report, Row, arm, builds, draw
 
 HOME = "c2dlm.regime"
 GUIDED = [name for name in TOLD if name != SFT]
-POINTS = number(1)
 
 
 def trained(name: str, rows: int, cue: float):
@@ -23,7 +22,7 @@ def _rows():
 
 regime_table = Report(
     "c2dlm.regime",
-    ["model", "rows", *(Measured(f"{cue:g}", in_percent("ood_accuracy"), POINTS) for cue in REGIME["cue"])],
+    ["model", "rows", *(Measured(f"{cue:g}", "ood_accuracy") for cue in REGIME["cue"])],
     _rows,
     "The spurious token game, o.o.d. accuracy in % by the share of spurious numbers that follow their cause "
     "in training",

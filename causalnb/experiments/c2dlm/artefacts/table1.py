@@ -19,7 +19,6 @@ from causalnb.tasks import cot_order_perturb as cot
 SHORTCUTS = ("most frequent answer", "nearest training input", "cubic fit")
 SPREAD, OVER_SEEDS = "mean ± std over the 7 orders", "their mean over seeds"
 HEADS = {mode: mode for mode in MODES[:-1]} | {"no_cot": "no COT"}
-PERCENT = report.number(1, scale=100)
 
 
 def over_orders(row) -> str:
@@ -63,7 +62,7 @@ def _shortcuts(profile):
 HEADINGS = (*MODES[:-1], SPREAD, OVER_SEEDS, HEADS["no_cot"])
 orders = Report(
     "c2dlm.table1",
-    ["model", *(Measured(heading, "test_exact", PERCENT) for heading in HEADINGS)],
+    ["model", *(Measured(heading, "test_exact") for heading in HEADINGS)],
     lambda: [_drawn_and_printed, *_ours(), _shortcuts],
     "Accuracy in % by the order of the steps; ours: mean ± half of the 95 % interval (seeds)",
     "The paper's ± is the spread over orders of one seed each, not an uncertainty; ours beside it is "
@@ -125,7 +124,7 @@ more = Report(
     "c2dlm.table1_more",
     [
         "training inputs",
-        *(Measured(head, "test_exact", PERCENT) for head in ("causes first", "effects first", "difference")),
+        *(Measured(head, "test_exact") for head in ("causes first", "effects first", "difference")),
     ],
     _more,
     "The autoregressive model in two orders, in %, by the number of training inputs",

@@ -2,10 +2,9 @@
 
 from causalnb.experiments.c2dlm.artefacts import chains
 from causalnb.experiments.c2dlm.artefacts.chains import LARGE, NORMAL, PARTS, SPED
-from causalnb.lab.report import Against, Measured, Printed, Report, Row, arm, builds, cell, number
+from causalnb.lab.report import Against, Measured, Printed, Report, Row, arm, builds, cell
 from causalnb.lab.statistics import Summary, mean_ci
 
-PERCENT = number(1, scale=100)
 LOOKED_AT = {"causes": "its causes", "against": "what breaks the order", "others": "all else"}
 METRIC = "{way}test_%s"  # way: "ranked_" where the same model is decoded in the order of the graph
 
@@ -48,8 +47,8 @@ guidance = Report(
     [
         "normal order",
         Printed("paper, exact"),
-        *(Measured(head, METRIC % name, PERCENT) for name, head in SPED.items()),
-        Against("exact, minus SFT", METRIC % "exact", PERCENT),
+        *(Measured(head, METRIC % name) for name, head in SPED.items()),
+        Against("exact, minus SFT", METRIC % "exact"),
     ],
     lambda: [*_rows(), _shortcuts],
     "Normal order, % of 500 test inputs; ours: mean ± half of the 95 % interval (seeds)",
@@ -68,7 +67,7 @@ def gains(profile: str | None = None) -> dict[str, dict[str, Summary]]:
 
 attention = Report(
     "c2dlm.table2_attention",
-    ["normal order", *(Measured(head, f"flow_weighted_{name}", PERCENT) for name, head in LOOKED_AT.items())],
+    ["normal order", *(Measured(head, f"flow_weighted_{name}") for name, head in LOOKED_AT.items())],
     [Row(name, arm(PARTS, made)) for name, made in (("diffusion (SFT)", "diffusion"), ("C2DLM", "c2dlm"))],
     "Where the steps look: share of a step's attention, weighted by value norms, in %",
     "Mean over layers, heads and tokens of noised training texts; ± half of the 95 % interval (seeds). The "

@@ -2,7 +2,7 @@
 
 from causalnb.experiments.c2dlm.artefacts import counts
 from causalnb.experiments.c2dlm.artefacts.counts import BASE, ITEMS, OURS, SFT
-from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, mean_of, number, save
+from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, mean_of, save
 from causalnb.lab.statistics import Summary, mean_ci
 from causalnb.lab.tables import Table
 from causalnb.tasks.reasoning import SYNTHETIC
@@ -17,7 +17,6 @@ ARMS = {
 CONTRASTS = (("c2dlm", "diffusion"), ("placebo", "diffusion"), ("c2dlm", "placebo"))
 LOOKS = {"c2dlm": ("blue", "o", 0.14), "placebo": ("vermillion", "^", -0.14)}
 SOME = tuple(task for task in ITEMS if task != "SAT")
-PERCENT = number(1, scale=100)
 
 
 def table5(profile: str | None = None) -> Table:
@@ -102,7 +101,7 @@ downstream = Report(
     "c2dlm.table5_ours",
     ["small scale"]
     + [
-        Measured(f"{task} (for {SYNTHETIC[task]})" if task in SYNTHETIC else task, metric, PERCENT)
+        Measured(f"{task} (for {SYNTHETIC[task]})" if task in SYNTHETIC else task, metric)
         for task, metric in measures().items()
     ],
     [Row(name, arm(DOWNSTREAM, id)) for id, name in ARMS.items()]

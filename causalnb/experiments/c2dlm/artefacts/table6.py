@@ -5,15 +5,15 @@ import re
 from causalnb.experiments.c2dlm.artefacts import counts
 from causalnb.experiments.c2dlm.artefacts.counts import ABLATED, ALPHAS, ITEMS, SFT
 from causalnb.lab import registry
-from causalnb.lab.report import Arm, Measured, Report, Row, arm, builds, draw, in_percent, number, save
+from causalnb.lab.report import Arm, Measured, Report, Row, arm, builds, draw, in_percent, save
 from causalnb.lab.tables import Table
 
 WITHOUT = ("α=3, w/o S_γ", "α=3, w/o V-aware")
 MEASURES = {  # heading -> task, metric
-    "Sudoku: cells": ("sudoku", in_percent("test_cells")),
-    "chain of thought: exact": ("cot", in_percent("test_exact")),
-    "token game L: i.i.d.": ("stg", in_percent("iid_accuracy")),
-    "token game L: o.o.d.": ("stg", in_percent("ood_accuracy")),
+    "Sudoku: cells": ("sudoku", "test_cells"),
+    "chain of thought: exact": ("cot", "test_exact"),
+    "token game L: i.i.d.": ("stg", "iid_accuracy"),
+    "token game L: o.o.d.": ("stg", "ood_accuracy"),
 }
 HOMES = {  # task -> the experiment of C2DLM, of plain diffusion and of C2DLM without values
     "sudoku": "c2dlm.parts.sudoku",
@@ -102,9 +102,9 @@ def _rows():
 
 def _columns():
     for head, (task, metric) in MEASURES.items():
-        yield Measured(head, metric, number(1))
+        yield Measured(head, metric)
         less = {"minus": default_of(task), "of": head, "same": "default"}
-        yield Measured("minus default", metric, number(1), **less)
+        yield Measured("minus default", metric, **less)
 
 
 ablation = Report(
@@ -129,7 +129,7 @@ def gaps(profile: str | None = None) -> dict[str, dict[str, object]]:
                 continue
             gap = row.value[head] - default_of(task)
             same = row.value[head] == default_of(task)
-            found[head][row.label] = None if same else gap.summary(metric, profile)
+            found[head][row.label] = None if same else gap.summary(in_percent(metric), profile)
     return found
 
 

@@ -9,10 +9,9 @@ from causalnb.experiments.causal_transformer.artefacts.overlap import (
     PLAIN,
     SHARES,
     kinds,
-    percent,
 )
 from causalnb.lab import evidence, registry
-from causalnb.lab.report import Report, builds
+from causalnb.lab.report import Report, builds, share
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import points
 
@@ -46,7 +45,7 @@ def by_draw(profile: str | None = None) -> dict[str, object]:
 
 def _rows(profile):
     for arm, frame in by_draw(profile).items():
-        yield [NAMES.get(arm, arm.replace("_", " ")), *(percent(frame[metric]) for metric in HEADS.values())]
+        yield [NAMES.get(arm, arm.replace("_", " ")), *(share(frame[metric]) for metric in HEADS.values())]
 
 
 def _notes(profile):

@@ -4,7 +4,7 @@ from itertools import product
 
 from causalnb.experiments.causal_transformer.grid import MINORITIES, OVERLAP
 from causalnb.lab import evidence, registry
-from causalnb.lab.report import Arm, Measured, Values, arm, number, tested
+from causalnb.lab.report import Arm, Measured, Values, arm, share, tested
 from causalnb.lab.statistics import Summary, mean_ci
 
 PUBLISHED = "causal_transformer.published"
@@ -47,7 +47,6 @@ CELLS = {  # metric -> how tables of differences call it
     "held_out_accuracy": "other templates",
 }
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": "11_spurious_correlations"}
-percent = number(1, 100)
 ONE_LABEL = (
     "Accuracy on a published set with more of one label grows with the habit of that answer: so "
     "PAWS-QQP is compared by macro-F, and MNLI's contradicting pairs, of one label, not at all."
@@ -85,7 +84,7 @@ class Scored(Measured):
         """As Column.cell."""
         values = self.found(row, at)
         constant = getattr(self.value(row), "name", "") == "constant"
-        return (either if constant else self.format or percent)(values) if values else ""
+        return (either if constant else self.format or share)(values) if values else ""
 
 
 def scores(task: str) -> list[Scored]:

@@ -8,12 +8,11 @@ from causalnb.experiments.causal_transformer.artefacts.overlap import (
     PLAIN,
     SHARES,
     TASKS,
-    percent,
     trained,
 )
 from causalnb.experiments.causal_transformer.grid import GCN_RATES
 from causalnb.lab import evidence, registry
-from causalnb.lab.report import Report, arm, builds, draw
+from causalnb.lab.report import Report, arm, builds, draw, share
 
 SEARCHES = {task: f"causal_transformer.search.{task}" for task in TASKS}
 AGAIN = {task: f"causal_transformer.search.rate.{task}" for task in GCN_RATES}  # + both, at + GCN's rate
@@ -91,7 +90,7 @@ def again_remark(profile: str | None = None) -> str:
         arms = arm(id, "both"), *(trained(task, DECISIVE, name) for name in ("both", PLAIN))
         parts = []
         for name, metric in (("in distribution", "test_accuracy"), ("challenge", "challenge_accuracy")):
-            ours, used, plain = (percent(values.of(metric, profile)) for values in arms)
+            ours, used, plain = (share(values.of(metric, profile)) for values in arms)
             parts.append(f"{name} {ours}, {ARMS['both']} as used {used}, the Transformer {plain}")
         told.append(
             f"Last, as a check: {ARMS['both']} in {TASKS[task][0]} at {ARMS['gcn']}'s best rate, which is "

@@ -9,7 +9,19 @@ from causalnb.experiments.iclm.artefacts.table1 import verdict_report
 from causalnb.experiments.iclm.artefacts.table3 import SPLIT, apart, routed, split
 from causalnb.experiments.iclm.artefacts.training import LOOKS, NAMES, at_end, at_step, measured
 from causalnb.lab.registry import arms
-from causalnb.lab.report import Measured, Printed, Report, Row, Values, arm, builds, mean, number, values
+from causalnb.lab.report import (
+    Measured,
+    Printed,
+    Report,
+    Row,
+    Values,
+    arm,
+    builds,
+    fraction,
+    mean,
+    number,
+    values,
+)
 
 INFORMATION, CKA, PEARSON = "I at the end, nats", "CKA", "Pearson"
 EXACT_IID, EXACT_OOD, CHOICE = "exact, i.i.d.", "exact, o.o.d.", "choice, o.o.d."
@@ -30,12 +42,17 @@ def controls_of(family: str, name: str) -> dict[str, Values]:
     return told | {head: ending(metric) for head, metric in ENDS.items()}
 
 
+def _digits(head: str):
+    """The format of a column: of shares, of nats or of correlations."""
+    return number(5 if head == INFORMATION else 3) if head in ENDS else fraction()
+
+
 def controls_table(families=tuple(FAMILIES)) -> Report:
     """ICLM and its controls: accuracy, dependence of the modules at the end of training, routing."""
     heads = [EXACT_IID, EXACT_OOD, *[CHOICE] * ("raven" in families), *ENDS, SPLIT]
     return Report(
         "iclm.controls",
-        ["", "setting", *(Measured(head, format=number(5 if head == INFORMATION else 3)) for head in heads)],
+        ["", "setting", *(Measured(head, format=_digits(head)) for head in heads)],
         [
             Row((family.upper(), NAMES[name]), controls_of(family, name))
             for family in families

@@ -24,6 +24,7 @@ ARMS = {
     "matched": "ICLM, equal lengths",
 }
 KINDS = {"formats": "formats apart", "cells": "sets apart within a format", "split": "split by module"}
+LEAST = {"formats": -1.0, "cells": -1.0, "split": 0.0}
 
 
 def separations(rows) -> dict[str, float]:
@@ -65,7 +66,7 @@ def _rows(profile):
     for family, said in FAMILIES.items():
         for name, label in ARMS.items():
             apart = separated(family, name, profile)
-            yield [said, label, *(mean_ci(apart[kind]) for kind in KINDS), ""]
+            yield [said, label, *(mean_ci(apart[kind], within=(LEAST[kind], 1.0)) for kind in KINDS), ""]
 
 
 separation_table = Report(

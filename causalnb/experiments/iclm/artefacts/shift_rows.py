@@ -5,7 +5,7 @@ from itertools import product
 from causalnb.experiments.iclm.artefacts.scores import CHOSEN, FORMATS, ROWS, measure_of, scored
 from causalnb.experiments.iclm.artefacts.shifts import TRUE, named
 from causalnb.lab import registry
-from causalnb.lab.report import Measured, Report, Row, arm, builds, number
+from causalnb.lab.report import Measured, Report, Row, arm, builds, fraction
 
 
 def shift_rows_table(ids=tuple(TRUE)) -> Report:
@@ -23,7 +23,7 @@ def shift_rows_table(ids=tuple(TRUE)) -> Report:
 
     return Report(
         "iclm.shift_rows",
-        ["", *(Measured(named(*place), format=number()) for _, *place in places)],
+        ["", *(Measured(named(*place), format=fraction()) for _, *place in places)],
         [
             Row(row, {named(*place[1:]): value(row, *place) for place in places})
             for row in ROWS

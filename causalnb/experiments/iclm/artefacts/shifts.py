@@ -5,7 +5,7 @@ from itertools import product
 from causalnb.experiments.iclm.artefacts.scores import CHOSEN, FORMATS, scored
 from causalnb.experiments.iclm.grid import FAMILIES, SHIFTS
 from causalnb.lab import registry
-from causalnb.lab.report import Measured, Report, Row, Values, arm, builds, gain, mean, number, tested
+from causalnb.lab.report import Measured, Report, Row, Values, arm, builds, fraction, gain, mean, tested
 
 TRUE = {  # experiment -> family, cells: i.i.d. ones and shifted ones
     f"iclm.shift.{name}": (family, changes.get("cells", FAMILIES[family]["cells"]))
@@ -81,7 +81,7 @@ def shifts_table(ids=tuple(TRUE)) -> Report:
             "choice: the right panel is the likeliest of eight, also where the model cannot write it."
         )
 
-    scores = (Measured(said, format=number()) for said in ARMS.values())
+    scores = (Measured(said, format=fraction()) for said in ARMS.values())
     return Report(
         "iclm.shifts",
         ["cell", *scores, Measured(DIFFERENCE, format=tested)],

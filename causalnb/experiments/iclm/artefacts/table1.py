@@ -24,9 +24,9 @@ from causalnb.lab.report import (
     Values,
     arm,
     builds,
+    fraction,
     higher,
     mean,
-    number,
     printed_row,
     values,
 )
@@ -86,7 +86,7 @@ def accuracies(family: str, score: str = "exact") -> Report:
     chance = "chance is 1/8" if score == "choice" else written
     return Report(
         "iclm.table1" + "_raven" * (family == "raven") + "_choice" * (score == "choice"),
-        ["", *columns(family, number())],
+        ["", *columns(family, fraction())],
         rows,
         f"Table 1, {family.upper()}: accuracy, mean ± half of the 95 % interval (seeds); ours: {HOW[score]}",
         lambda profile: (

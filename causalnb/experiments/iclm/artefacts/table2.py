@@ -33,7 +33,7 @@ from causalnb.lab.report import (
     values,
 )
 from causalnb.lab.statistics import mean_ci
-from causalnb.lab.tables import percent, points
+from causalnb.lab.tables import points
 from causalnb.lab.verdicts import reading
 
 SINGLE = {task: f"iclm.{task}" for task in TASKS}
@@ -103,10 +103,14 @@ def _notes(profile) -> str:
     )
 
 
+def _uncounted(each) -> str:
+    """`share` without the number of seeds, which has a column of its own."""
+    return share(each).removesuffix(f" ({len(each)})")
+
+
 continual_table = Report(
     "iclm.table2",
-    ["model", "seeds"]
-    + [column for task in TASKS for column in columns(task, lambda each: share(each).partition(" (")[0])],
+    ["model", "seeds"] + [column for task in TASKS for column in columns(task, _uncounted)],
     _rows,
     "ACRE, then RAVEN: percent right, ours as mean ± half of the 95 % interval over seeds",
     _notes,
@@ -141,7 +145,7 @@ def _routes(profile):
         used = mean_ci([len(modules) for modules in first_task_modules(rows, profile).values()])
         for format in FORMATS:
             sent = routing_shares(rows, profile, (format,))
-            told = (percent(mean_ci([*sent[what].values()])) for what in ("overlap", "first", "second"))
+            told = (share([*sent[what].values()]) for what in ("overlap", "first", "second"))
             yield [label, format, f"{used.mean:.1f}", *told]
 
 

@@ -13,7 +13,7 @@ from causalnb.experiments.iclm.artefacts.scores import (
     symbolic_module,
 )
 from causalnb.experiments.iclm.artefacts.training import NAMES
-from causalnb.lab.report import Measured, OfRows, Report, Row, arm, builds, number, printed_row
+from causalnb.lab.report import Measured, OfRows, Report, Row, arm, builds, fraction, printed_row
 
 ROUTED = ("iclm", "uniform_start", "matched", "untrained")
 SPLIT, EXACT = "split, i.i.d.", "exact, i.i.d."
@@ -146,7 +146,7 @@ def routing(family: str, rows: int = 100) -> Report:
     printed = ("n=0", "n=1") if family == "acre" else ()
     return Report(
         "iclm.table3" + "_raven" * (family == "raven"),
-        ["", *columns(family, number(2)), *(Measured(head, format=number(2)) for head in (SPLIT, EXACT))],
+        ["", *columns(family, fraction(2)), *(Measured(head, format=fraction(2)) for head in (SPLIT, EXACT))],
         [
             *(printed_row(f"paper: {row}", "iclm.table3", "{value:.1f}", row=row) for row in printed),
             *(row for name in ROUTED for row in ours(name)),

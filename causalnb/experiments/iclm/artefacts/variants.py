@@ -29,6 +29,7 @@ from causalnb.lab.report import (
     Values,
     arm,
     claims_of,
+    fraction,
     gain,
     mean,
     number,
@@ -188,8 +189,8 @@ class Variants:
         what = "aggregations" if joined else "routers"
         return Report(
             self.id,
-            ["model", *columns(family, number())]
-            + [Measured(head, format=number()) for head in measured]
+            ["model", *columns(family, fraction())]
+            + [Measured(head, format=number() if head == LOSS else fraction()) for head in measured]
             + [Printed(FLOOR)] * joined,
             rows,
             f"{FAMILIES[family]}: accuracy with other {what}; ours: mean ± half of the 95 % interval (seeds)",

@@ -1,6 +1,7 @@
 """What the tables and figures of SCI share: names of models and scores, looks, and how means are told."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from causalnb.experiments.sci.grid import SCAN_ARMS
 from causalnb.lab import registry
@@ -29,14 +30,18 @@ SCORES = {
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured"}
 
 
-def means(values: Sequence[float]) -> Summary | str:
-    """A format of means with their intervals; "-" of what had nothing to compare in any seed."""
-    return "-" if all(value != value for value in values) else mean_ci(values)
+def means(values: Sequence[float], least: float = 0.0) -> Summary | str:
+    """A format of means, of what is between `least` and 1; "-" of what had nothing to compare in any seed."""
+    return "-" if all(value != value for value in values) else mean_ci(values, within=(least, 1.0))
+
+
+cosines = partial(means, least=-1.0)
 
 
 def scores(*metrics: str) -> list[Measured]:
     """Columns of means of some SCORES."""
-    return [Measured(SCORES[metric], metric, means) for metric in metrics]
+    formats = {metric: cosines if metric.startswith("cosine") else means for metric in metrics}
+    return [Measured(SCORES[metric], metric, format) for metric, format in formats.items()]
 
 
 def trained(split: str, names: Iterable[str] = MODELS) -> dict[str, Arm]:

@@ -3,7 +3,7 @@
 from causalnb.apps.sci import option
 from causalnb.lab import evidence, registry, results
 from causalnb.lab.report import Report, builds
-from causalnb.lab.statistics import mean_ci
+from causalnb.lab.statistics import share_ci
 
 ID = "sci.quickstart"
 ARMS = {"sci": "ours: 3 layers", "sci_22": "ours: 22 layers"}
@@ -53,7 +53,7 @@ def _rows(profile: str | None = None):
         yield [option(name), guide[name], *ours]
     runs = [(evidence.require(ID, profile, [arm]), results.usable(ID, profile, [arm])) for arm in ARMS]
     for metric, name in SCORES.items():
-        yield [name, "no number printed", *(mean_ci(frame[metric]) for frame, _ in runs)]
+        yield [name, "no number printed", *(share_ci(frame[metric]) for frame, _ in runs)]
     for metric, name in COUNTS.items():
         yield [name, "no number printed", *(f"{int(frame[metric].iloc[0]):,}" for frame, _ in runs)]
     seconds = (median(result.cpu_seconds for result in found) for _, found in runs)

@@ -3,7 +3,7 @@
 from causalnb.experiments.sci.artefacts.verdicts import claims_on
 from causalnb.experiments.sci.identifiability import FACTORS
 from causalnb.lab.report import Measured, Report, Row, arm, builds, draw
-from causalnb.lab.statistics import mean_ci
+from causalnb.lab.statistics import mean_ci, share_ci
 
 MAIN = "sci.identifiability"
 STAGES = {  # of the training on SCAN
@@ -71,7 +71,7 @@ def _probed():
 
 probes_table = Report(
     "sci.theorem_probes",
-    ["task", "what is read", *(Measured(heading, format=mean_ci) for heading in ("commonest", *PLACES))],
+    ["task", "what is read", *(Measured(heading, format=share_ci) for heading in ("commonest", *PLACES))],
     _probed,
     "Accuracy of linear probes on unseen structures: mean ± half of the 95 % interval (pairs of seeds)",
 )
