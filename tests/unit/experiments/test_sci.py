@@ -27,12 +27,10 @@ GRID = ("simple", "add_prim_turn_left", "template_around_right", "length")
 
 def test_the_headline_has_five_seeds_and_every_split_three():
     assert len(registry.seeds("sci.scan.add_prim_jump", "laptop")) == 5
-    swapped = {"plain_swap", "sci_swap"}
-    four = {"plain", "plain_labels", "sci", "sci_separated"}
-    assert set(registry.arms("sci.scan.add_prim_jump")) == four | swapped
+    assert set(registry.arms("sci.scan.add_prim_jump")) == {"plain", "plain_labels", "sci", "sci_separated"}
     for split in GRID:
         assert len(registry.seeds(f"sci.scan.{split}", "laptop")) == 3
-        assert set(registry.arms(f"sci.scan.{split}")) == {"plain", "sci", "sci_separated"} | swapped
+        assert set(registry.arms(f"sci.scan.{split}")) == {"plain", "sci", "sci_separated"}
 
 
 def test_settings_are_the_same_on_every_split():
