@@ -12,7 +12,7 @@ from causalnb.experiments.iclm import grid as iclm_grid  # noqa: F401  (register
 from causalnb.experiments.iclm.artefacts import continual as made
 from causalnb.experiments.iclm.artefacts import fig16, forgetting, layers, scores, table2
 from causalnb.lab import building, evidence, figures, registry, results, runner
-from causalnb.lab.statistics import mean_ci, paired
+from causalnb.lab.statistics import mean_ci, paired, share_ci
 from causalnb.lab.tables import percent, points
 from causalnb.lab.verdicts import claims, decide
 from tests.unit.experiments.made_up import counted, number, wide, write
@@ -123,11 +123,12 @@ def test_table_2_has_the_papers_rows_and_ours():
     assert (sequential["ACRE Symb"], sequential["RAVEN-In-Center Symb"]) == ("37.6", "6.9")
     assert rows["paper: ICLM ACRE"]["RAVEN Text"] == "" and rows["paper: ICLM RAVEN"]["RAVEN Text"] == "100.0"
     ours = rows["ours: ICLM"]
-    said = percent(mean_ci(values("after_raven_in_center_text_exact")))
-    assert f"{ours['RAVEN-In-Center Text']} ({ours['seeds']})" == said
+    said = percent(share_ci(values("after_raven_in_center_text_exact")))
+    assert ours["seeds"] == "3" and ours["RAVEN-In-Center Text"] == said.removesuffix(" (3)")
     alone = rows["ours: ICLM RAVEN only, N = 2"]
-    told = percent(mean_ci(values("four_symbolic_exact", seeds=4, experiment="iclm.raven")))
-    assert f"{alone['RAVEN-Four Symb']} ({alone['seeds']})" == told and alone["ACRE Text"] == ""
+    told = percent(share_ci(values("four_symbolic_exact", seeds=4, experiment="iclm.raven")))
+    assert alone["seeds"] == "4" and alone["RAVEN-Four Symb"] == told.removesuffix(" (4)")
+    assert alone["ACRE Text"] == ""
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,12 @@ def test_table_2_has_the_papers_rows_and_ours():
 )
 def test_a_row_of_ours_is_its_metric(label, column, metric, arm):
     row = by_label(table2.continual_table())[f"ours: {label}"]
-    assert f"{row[column]} (3)" == percent(mean_ci(values(metric, arm)))
+    assert row[column] == percent(share_ci(values(metric, arm))).removesuffix(" (3)")
+
+
+def test_seeds_are_counted_in_a_column_of_their_own_and_listed_in_a_cell():
+    cell = table2.continual_table.columns[-1].format
+    assert (cell([0.49, 0.5, 0.51]), cell([0.1, 0.9])) == ("50.0 ± 2.5", "50.0 (10.0, 90.0)")
 
 
 def test_what_is_lost_and_what_comes_back_is_paired():
@@ -158,12 +164,12 @@ def test_what_is_lost_and_what_comes_back_is_paired():
         ]
 
     iclm = rows["ICLM", "text"]
-    assert iclm["before RAVEN"] == percent(mean_ci(means("before")))
+    assert iclm["before RAVEN"] == percent(share_ci(means("before")))
     assert iclm["lost"] == points(mean_ci(paired(means("before"), means("after"))))
     assert iclm["head back"] == points(mean_ci(paired(means("head_back"), means("after"))))
     assert iclm["serving module back"] == points(mean_ci(paired(means("served_back"), means("after"))))
     alone = rows["Finetuned-Sequential", "text"]
-    assert alone["router back"] == "" and alone["after"] == percent(mean_ci(means("after", "finetuned")))
+    assert alone["router back"] == "" and alone["after"] == percent(share_ci(means("after", "finetuned")))
     assert len(rows) == 6
 
 
@@ -182,7 +188,7 @@ def test_the_module_that_served_is_asked_again():
 
     line = rows[made.ROUTED["kept"], "symbolic", "serving"]
     before, after = means("before_acre_{}_symbolic_domain"), means("after_acre_{}_symbolic_served")
-    assert line["after"] == percent(mean_ci(after))
+    assert line["after"] == percent(share_ci(after))
     assert line["lost"] == points(mean_ci(paired(before, after)))
 
 
