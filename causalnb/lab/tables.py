@@ -65,10 +65,10 @@ class Table:
     """Rows of cells (texts, numbers, Summary, Verdict, None); LabError if a row has not their number."""
 
     id: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence]
-    caption: str
-    notes: str = ""
+    columns: Sequence[str] = field(repr=False)
+    rows: Sequence[Sequence] = field(repr=False)
+    caption: str = field(repr=False)
+    notes: str = field(default="", repr=False)
 
     def __post_init__(self):
         for row in self.rows:
