@@ -1,4 +1,4 @@
-"""The command line: list, run, reproduce, tables, figures, train, evaluate, data, doctor, course, lab."""
+"""The command line: list, run, reproduce, tables, figures, train, evaluate, try, board, data, course, lab."""
 
 import errno
 import os
@@ -7,6 +7,7 @@ import sys
 from causalnb.cli import (  # noqa: F401  (they add their commands)
     applications,
     course,
+    court,
     data,
     products,
     reports,
