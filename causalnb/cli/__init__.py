@@ -1,4 +1,4 @@
-"""The command line: list, run, reproduce, tables, figures, train, evaluate, try, board, data, course, lab."""
+"""The command line: list, run, reproduce, tables, figures, train, evaluate, teach, try, board, data, lab."""
 
 import errno
 import os
@@ -13,6 +13,7 @@ from causalnb.cli import (  # noqa: F401  (they add their commands)
     reports,
     runs,
     status,
+    teaching,
 )
 from causalnb.cli.common import EXIT_FAILED, app, show, steps, tell_unusable
 

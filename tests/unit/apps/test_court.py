@@ -17,7 +17,7 @@ from causalnb.apps.court.judge import ARMS, SHIPPED, Asked, judge, method_file, 
 from causalnb.errors import FileError, LabError
 
 PLAIN = "def build(base, task):\n    return base\n"
-SECONDS = 300.0
+SECONDS = 600.0
 
 
 @pytest.fixture(scope="module")
