@@ -8,7 +8,7 @@ import typer
 
 from causalnb.cli.common import Json, Profile, app, one_training, say, show, stoppable
 from causalnb.errors import LabError
-from causalnb.paths import given
+from causalnb.paths import TEMPORARY, given
 
 COURT = Path("outputs/court")
 
@@ -68,7 +68,7 @@ def board(
             ours, plain = task["arms"]["method"], task["arms"]["plain"]
             lines.append(
                 (
-                    card["method"] + (" (quick)" if card["profile"] == "quick" else ""),
+                    card["method"] + (f" ({card['profile']})" if card["profile"] in TEMPORARY else ""),
                     name,
                     task["verdict"],
                     f"{ours['challenge'][0]:.1f}",

@@ -9,7 +9,7 @@ from causalnb.lab.profiles import current
 from causalnb.lab.records import parsed, sealed, unsealed
 from causalnb.lab.statistics import Summary, mean_ci, paired
 from causalnb.lab.verdicts import judged
-from causalnb.paths import shown
+from causalnb.paths import TEMPORARY, shown
 
 from .cases import FLOOR, Case, case
 from .judge import ARMS, SCHEMA, Asked, named
@@ -139,8 +139,8 @@ def _interval(bounds: list, sign: bool = False) -> str:
 
 def _markdown(card: dict, cases: Mapping[str, Case], alt: str) -> str:
     lines = [f"# {card['method']}", "", card["about"] or "A method without a docstring.", ""]
-    if card["profile"] == "quick":
-        lines += ["Made in the quick profile, a few steps of a tiny model: **no finding**.", ""]
+    if card["profile"] in TEMPORARY:
+        lines += [f"Made in the {card['profile']} profile, a few steps of a tiny model: **no finding**.", ""]
     lines += [f"![{alt}](card.png)", ""]
     for name, task in card["tasks"].items():
         one = cases[name]

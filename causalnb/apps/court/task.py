@@ -43,17 +43,18 @@ def encoded(rows: list[dict], tokenizer, values: list[str]) -> list[dict]:
     A prompt is <bos> words <sep>, an answer words <eos>. number is the place of told in values; a graph gives
     causes (T,) in its place, 1 on the prompt's tokens that are in a cause.
     """
-    made = []
-    for row in rows:
-        prompt, places = prompt_ids([row["prompt"]], tokenizer)[0], []
-        answer = tokenizer(row["answer"], add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
+    made, prompts = [], prompt_ids([row["prompt"] for row in rows], tokenizer)
+    answers = tokenizer([row["answer"] for row in rows], add_special_tokens=False)["input_ids"]
+    numbers = {value: number for number, value in enumerate(values)}
+    for row, prompt, words in zip(rows, prompts, answers, strict=True):
+        answer, places = words + [tokenizer.eos_token_id], []
         new = row | {
             "input_ids": prompt + answer,
             "prompt_mask": [1] * len(prompt) + [0] * len(answer),
             "labels": [-100] * len(prompt) + answer,
         }
         if isinstance(row["told"], str):
-            new["number"] = values.index(row["told"])
+            new["number"] = numbers[row["told"]]
         else:
             text = f" {row['prompt']} "
             for cause in (cause for found in row["told"].values() for cause in found):

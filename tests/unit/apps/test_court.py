@@ -106,6 +106,13 @@ def test_a_method_that_ships_trains_on_its_first_task_and_answers(name, made):
     assert 14 <= len(file.read_text(encoding="utf-8").splitlines()) + 9 and len(told["weights"]) == 16
 
 
+def test_the_method_in_the_readme_trains(made, tmp_path):
+    text = (SHIPPED.parents[3] / "README.md").read_text(encoding="utf-8")
+    code = text.partition("### Your own method")[2].partition("```python\n")[2].partition("```")[0]
+    told = tried(made["modules"], written(tmp_path, code))
+    assert "refused" not in told and told["trained"] > 0
+
+
 def body(text: str) -> str:
     return PLAIN + textwrap.dedent(text)
 
