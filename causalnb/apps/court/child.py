@@ -47,19 +47,23 @@ class Refused(Exception):
 def serve(connection, request: dict) -> None:
     """Train as the request asks, say so, then answer the prompts that come; what goes wrong is told too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge ends this process
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    _hide_tasks()
     try:
-        told = _trained(connection, request)
+        told = trained(connection, request)
     except Refused as error:
         told = {"refused": str(error)}
     connection.send_bytes(json.dumps(told).encode())
 
 
-def _trained(connection, request: dict) -> dict:
-    torch.set_num_threads(1)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+def trained(connection, request: dict) -> dict:
+    """What is to be told of a training, with answers to the prompts that the connection gives after it.
+
+    Refused for a method that cannot be judged.
+    """
     task, path = _task(request), request["method"]
-    _hide_tasks()
     method = ModuleType("plain") if path is None else _loaded(Path(path))
     set_seed(task.seed)
     base = tiny_llama(LAYERS, WIDTH, words=len(task.tokenizer))

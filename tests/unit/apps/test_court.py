@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from causalnb import cli
-from causalnb.apps.court import cases, row_losses
+from causalnb.apps.court import cases, child, row_losses
 from causalnb.apps.court.card import VERDICTS, board, competence, verdict
 from causalnb.apps.court.judge import ARMS, SHIPPED, Asked, judge, method_file, read, request_of, trial
 from causalnb.errors import FileError, LabError
@@ -31,10 +32,32 @@ def written(folder: Path, text: str, name: str = "mine.py") -> Path:
     return file
 
 
-def tried(case: cases.Case, method: Path | None, seconds: float = SECONDS) -> dict:
-    """What a child process tells of one training of a method on a case."""
-    request = request_of(case, method, case.train, case.steps, 0)
-    return trial(request, [row["prompt"] for row in case.iid[:3]], seconds)
+class Judge:
+    """The judge's end of a connection, which asks for three prompts of a case."""
+
+    def __init__(self, case: cases.Case):
+        self.prompts = [row["prompt"] for row in case.iid[:3]]
+
+    def send_bytes(self, message: bytes) -> None:
+        assert json.loads(message) == {"trained": True}
+
+    def recv_bytes(self) -> bytes:
+        return json.dumps(self.prompts).encode()
+
+
+def tried(case: cases.Case, method: Path | None) -> dict:
+    """What is told of one training of a method on a case, here."""
+    try:
+        return child.trained(Judge(case), request_of(case, method, case.train, case.steps, 0))
+    except child.Refused as error:
+        return {"refused": str(error)}
+    finally:
+        sys.modules.pop("method", None)
+
+
+def apart(case: cases.Case, method: Path | None, seconds: float = SECONDS) -> dict:
+    """The same in a process of its own."""
+    return trial(request_of(case, method, case.train, case.steps, 0), Judge(case).prompts, seconds)
 
 
 def test_every_task_keeps_its_tests_apart(made):
@@ -117,6 +140,13 @@ def body(text: str) -> str:
     return PLAIN + textwrap.dedent(text)
 
 
+APART = {  # what only a process of its own bears
+    "a process that dies": ("import os\ndef build(base, task):\n    os._exit(3)", "by itself with code 3"),
+    "the tests drawn again": (
+        "def build(base, task):\n    from causalnb.tasks import scan\n    return base",
+        "build imports causalnb.tasks in line 2, by which the tests are drawn: take rows from task.train",
+    ),
+}
 REFUSED = {
     "no build": ("x = 1", "there is no build: write def build"),
     "a file that is no Python": ("def build(:", "its first lines raised SyntaxError in line 1"),
@@ -125,7 +155,6 @@ REFUSED = {
         "import sys\ndef build(base, task):\n    sys.exit(3)",
         "build raised SystemExit",
     ),
-    "a process that dies": ("import os\ndef build(base, task):\n    os._exit(3)", "by itself with code 3"),
     "no module": ("def build(base, task):\n    return 7", "build gave a int: return a torch.nn.Module"),
     "nothing to train": (
         "def build(base, task):\n    return base.requires_grad_(False)",
@@ -149,10 +178,6 @@ REFUSED = {
         "changed no weight",
     ),
     "the test rows": ("def build(base, task):\n    return task.test", "its test rows stay with the judge"),
-    "the tests drawn again": (
-        "def build(base, task):\n    from causalnb.tasks import scan\n    return base",
-        "build imports causalnb.tasks in line 2, by which the tests are drawn: take rows from task.train",
-    ),
     "batches of other rows": (
         body("def batches(task):\n    return [[10**6]] * task.steps"),
         "with numbers from 0 to 95",
@@ -174,10 +199,20 @@ def test_a_method_is_refused_in_one_sentence(text, sentence, made, tmp_path):
     assert sentence in told["refused"] and "\n" not in told["refused"]
 
 
+@pytest.mark.parametrize("text, sentence", APART.values(), ids=list(APART))
+def test_a_process_of_its_own_bears_it(text, sentence, made, tmp_path):
+    assert sentence in apart(made["causes"], written(tmp_path, text))["refused"]
+
+
+def test_a_training_is_the_same_in_a_process_of_its_own(made):
+    here, there = (call(made["causes"], None) for call in (tried, apart))
+    assert {**here, "seconds": 0.0} == {**there, "seconds": 0.0}
+
+
 def test_a_method_that_takes_for_ever_is_ended_at_the_bound(made, tmp_path):
-    tried(made["causes"], None)  # so that the server of processes runs
+    apart(made["causes"], None)  # so that the server of processes runs
     file = written(tmp_path, "def build(base, task):\n    while True:\n        pass")
-    assert "more than 3 s, the bound of one training" in tried(made["causes"], file, 3.0)["refused"]
+    assert "more than 3 s, the bound of one training" in apart(made["causes"], file, 3.0)["refused"]
 
 
 def test_a_method_may_have_a_loss_a_collator_batches_answers_and_a_measure(made, tmp_path):
