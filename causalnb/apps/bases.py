@@ -20,7 +20,7 @@ def tiny_depth(name: str) -> int | None:
     return depth
 
 
-def loaded(name: str, load: Callable, what: str = "language model"):
+def loaded(name: str, load: Callable, what: str = "language model", by: str = "--base-model"):
     """(model, tokenizer) of a folder or name on the hub; LabError for what cannot be loaded or padded."""
     from transformers.utils import logging
 
@@ -31,10 +31,11 @@ def loaded(name: str, load: Callable, what: str = "language model"):
         tokenizer = checkpoints.tokenizer(name)
         model = load(name)
     except Exception as error:  # whatever a half-copied folder makes transformers raise
+        tiny = "tiny, " if by == "--base-model" else ""
         why = (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".")
         raise LabError(
-            f"no {what} could be loaded from --base-model {name!r} ({why}): give tiny, a folder that "
-            "transformers saved, or, with a network, a name on the Hugging Face hub."
+            f"no {what} could be loaded from {by} {name!r} ({why}): give {tiny}a folder that transformers "
+            "saved, or, with a network, a name on the Hugging Face hub."
         ) from error
     return model, tokenizer
 

@@ -1,4 +1,4 @@
-"""The command line: list, run, reproduce, tables, figures, train, evaluate, data, doctor, course, lab."""
+"""The command line: list, run, reproduce, tables, figures, train, evaluate, teach, try, board, data, lab."""
 
 import errno
 import os
@@ -7,11 +7,13 @@ import sys
 from causalnb.cli import (  # noqa: F401  (they add their commands)
     applications,
     course,
+    court,
     data,
     products,
     reports,
     runs,
     status,
+    teaching,
 )
 from causalnb.cli.common import EXIT_FAILED, app, show, steps, tell_unusable
 

@@ -1,7 +1,8 @@
-"""Rows of a user's own data: a file of JSON lines, CSV or Parquet, a data set in a folder, or on the hub."""
+"""Rows of a user's own data: a file of JSON lines, CSV or Parquet, a folder of texts or a data set."""
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -70,6 +71,9 @@ def _row(where: str, cells: object, wanted: Mapping[str, str], asked: set[str]) 
 def _lines(source: str, part: str) -> Iterator[tuple[str, object]]:
     """(where it stands, its cells) of every row of a source."""
     path = Path(source)
+    if path.is_dir() and (texts := sorted(path.glob("*.txt"))):
+        yield from map(_text, texts)
+        return
     if path.suffix.lower() not in FILES or path.is_dir():
         yield from _data_set(source, part)
         return
@@ -91,6 +95,18 @@ def _lines(source: str, part: str) -> Iterator[tuple[str, object]]:
             yield from _json(path)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read ({sentence(error)}): give a file in UTF-8.") from error
+
+
+def _text(file: Path) -> tuple[str, dict]:
+    """A text as a row: its first paragraph is the prompt, what follows the answer."""
+    try:
+        text = file.read_text(encoding="utf-8-sig").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} cannot be read ({sentence(error)}): give a text in UTF-8.") from error
+    prompt, *answer = re.split(r"\n[^\S\n]*\n\s*", text, maxsplit=1)
+    if not answer:
+        raise DataError(f"{file} has no second paragraph: write what is asked, an empty line, the answer.")
+    return str(file), {"prompt": prompt, "answer": answer[0]}
 
 
 def _json(path: Path) -> Iterator[tuple[str, object]]:

@@ -1,0 +1,278 @@
+"""The four tasks of the court, one for each part of the course: rows, what is told of them, and controls.
+
+A case has training and development rows, which a method gets, and the tests, which it does not: `iid`, rows
+like those of the training, and `challenge`, rows that only the right reason answers. `label` says what is
+told of a training row: its group, structure or domain, each a text, or its graph, {answer: [its causes]}.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from causalnb.errors import LabError
+from causalnb.lab.profiles import Profile, pick
+
+Row = dict  # prompt, answer: words; told: what is told of it
+
+FLOOR = 0.95  # of plain tuning i.i.d., below which nothing is compared
+LETTERS = "abcdefghij"
+HELD_OUT = 6  # pointers from here on are not shown in letters
+ACTIONS = 12  # of the longest answer in compose
+MANY = 32_000  # training rows of shortcut, of which fewer are learned by heart
+SIZES = {  # rows: of training, of development, of each test
+    "laptop": (8000, 200, 400),
+    "quick": (96, 8, 8),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task: how long a training is, its rows, and the rows of its controls.
+
+    informed() gives the training rows of the plainest use of what is told, with told; placebo(seed) the
+    training rows, what is told of each being another's, or a graph of what is no cause.
+    """
+
+    name: str
+    part: str
+    about: str
+    label: str
+    steps: int
+    learning_rate: float
+    batch_size: int
+    train: list[Row]
+    development: list[Row]
+    iid: list[Row]
+    challenge: list[Row]
+    informed: Callable[[], list[Row]] = field(compare=False)
+    placebo: Callable[[int], list[Row]] = field(compare=False)
+    information: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """All texts of the case, of which its vocabulary is made."""
+        parts = (self.train, self.development, self.iid, self.challenge)
+        return [f"{row['prompt']} {row['answer']}" for part in parts for row in part]
+
+
+def _row(prompt: str, answer: str, told) -> Row:
+    return {"prompt": prompt, "answer": answer, "told": told}
+
+
+def balanced(rows: Sequence[Row]) -> list[Row]:
+    """The rows, repeated so that each text that is told of them stands in as many."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["told"], []).append(row)
+    most = max(map(len, groups.values()))
+    return [group[i % len(group)] for group in groups.values() for i in range(most)]
+
+
+def permuted(rows: Sequence[Row], seed: int) -> list[Row]:
+    """The rows, what is told of each being that of another one with as many words in prompt and answer."""
+    draw, alike = random.Random(seed), {}
+    for i, row in enumerate(rows):
+        alike.setdefault((row["prompt"].count(" "), row["answer"].count(" ")), []).append(i)
+    made = list(rows)
+    for places in alike.values():
+        for i, j in zip(places, draw.sample(places, len(places)), strict=True):
+            made[i] = rows[i] | {"told": rows[j]["told"]}
+    return made
+
+
+def _strings(train: list[Row], informed: Callable[[], list[Row]]) -> dict:
+    return {"informed": informed, "placebo": lambda seed: permuted(train, seed)}
+
+
+def shortcut(profile: str | Profile | None = None) -> Case:
+    """Entailment, where in training word overlap gives the answer away but for 5 % of counter-examples.
+
+    The challenge is balanced, and all of its hypotheses are made of their premise's words. Told: the group of
+    a row, whether its words overlap and its answer.
+    """
+    from causalnb.tasks import overlap
+    from causalnb.tasks.sentence_pairs import overlap as share
+
+    n, development, test = pick(profile, **SIZES | {"laptop": (MANY, *SIZES["laptop"][1:])})
+    subcases = -(-test // len(overlap.SUBCASES))
+
+    def said(row: dict) -> Row:
+        answer = "no" if row["label"] else "yes"
+        same = "overlap" if share(row["sentence1"], row["sentence2"]) == 1 else "apart"
+        return _row(f"{row['sentence1']} | {row['sentence2']}", answer, f"{same} {answer}")
+
+    data = overlap.load(n_train=n, n_validation=development, n_test=test, per_subcase=subcases)
+    train, held, iid, challenge = (
+        [said(row) for row in data[part]] for part in ("train", "validation", "test", "challenge")
+    )
+    return Case(
+        "shortcut",
+        "1x",
+        "entailment where word overlap misleads",
+        "group",
+        pick(profile, laptop=1500, quick=4),
+        2e-3,
+        pick(profile, laptop=64, quick=8),
+        train,
+        held,
+        iid,
+        challenge,
+        **_strings(train, lambda: balanced(train)),
+        information="rows of each group equally often",
+    )
+
+
+def swapped_words(rows: Sequence[Row], seed: int = 0) -> list[Row]:
+    """The rows, and each once more with other words where its structure has a gap, `_`, in its answer too.
+
+    Which action a word stands for is read from the rows of one word and one action.
+    """
+    single = {row["prompt"]: row["answer"] for row in rows if " " not in row["prompt"] + row["answer"]}
+    draw, made = random.Random(seed), list(rows)
+    for row in rows:
+        gaps = [
+            word for word, kept in zip(row["prompt"].split(), row["told"].split(), strict=True) if kept == "_"
+        ]
+        content = sorted({word for word in gaps if word in single})
+        new = dict(zip(content, draw.sample(sorted(single), len(content)), strict=True))
+        words = new | {single[old]: single[word] for old, word in new.items()}
+        prompt, answer = (
+            " ".join(words.get(w, w) for w in row[part].split()) for part in ("prompt", "answer")
+        )
+        made.append(_row(prompt, answer, row["told"]))
+    return made
+
+
+def compose(profile: str | Profile | None = None) -> Case:
+    """SCAN's added verb: `jump` is known alone, and asked for in every structure. Told: the structure.
+
+    Commands of at most ACTIONS actions; i.i.d. rows are commands without `jump` that were held out.
+    """
+    from causalnb.tasks import scan
+
+    n, development, test = pick(profile, **SIZES)
+    draw = random.Random(0)
+    train, challenge = (
+        [
+            _row(command, actions, scan.structure(command))
+            for command, actions in part
+            if actions.count(" ") < ACTIONS
+        ]
+        for part in scan.split("add_prim_jump")
+    )
+    added = [row for row in train if row["prompt"] == "jump"]
+    alone = [row for row in train if " " not in row["prompt"] and row["prompt"] != "jump"]
+    others = [row for row in train if " " in row["prompt"]]
+    draw.shuffle(others)
+    held, iid, others = (
+        others[:development],
+        others[development : development + test],
+        others[development + test :],
+    )
+    others = alone + others[:n]
+    train = added[: -(-len(others) // 9)] + others  # the added verb is a tenth of the rows, as published
+    return Case(
+        "compose",
+        "2x",
+        "commands with a verb that was shown alone",
+        "structure",
+        pick(profile, laptop=1200, quick=4),
+        3e-3,
+        pick(profile, laptop=64, quick=8),
+        train,
+        held,
+        iid,
+        draw.sample(challenge, test),
+        **_strings(train, lambda: swapped_words(train)),
+        information="each row once more with other words in the gaps of its structure",
+    )
+
+
+def modules(profile: str | Profile | None = None) -> Case:
+    """Pointer value retrieval in two notations, digits and letters; in letters not all pointers are shown.
+
+    The challenge asks in letters for the pointers that only digits have shown. Told: the domain, a notation.
+    """
+    from causalnb.tasks import pvr
+
+    n, development, test = pick(profile, **SIZES)
+
+    def rows(number: int, seed: int, shifted: bool = False) -> list[Row]:
+        made: list[Row] = []
+        draw = random.Random(seed)
+        for problem in pvr.generate(6 * number, seed, 1):
+            letters = shifted or draw.random() < 0.5
+            if len(made) == number or letters and (problem.query[0] >= HELD_OUT) != shifted:
+                continue
+            digits = [LETTERS[d] if letters else str(d) for d in (*problem.query, pvr.solve(problem.query))]
+            made.append(_row(" ".join(digits[:-1]), digits[-1], "letters" if letters else "digits"))
+        return made
+
+    train = rows(n, 0)
+    return Case(
+        "modules",
+        "3x",
+        "pointers that one of two notations has not shown",
+        "domain",
+        pick(profile, laptop=1000, quick=4),
+        3e-3,
+        pick(profile, laptop=64, quick=8),
+        train,
+        rows(development, 1),
+        rows(test, 2),
+        rows(test, 3, True),
+        **_strings(train, lambda: balanced(train)),
+        information="rows of both domains equally often",
+    )
+
+
+def causes(profile: str | Profile | None = None) -> Case:
+    """The spurious token game: three numbers decide a risk, three follow them, until the challenge.
+
+    Told: the graph of a row, {answer: [its causes]}.
+    """
+    from causalnb.tasks import stg
+
+    n, development, test = pick(profile, **SIZES)
+
+    def rows(pairs: Sequence[tuple[str, str]], named: Sequence[str] = stg.CAUSES) -> list[Row]:
+        made = []
+        for prompt, answer in pairs:
+            places = stg.spans(prompt, answer)
+            causes = [prompt[slice(*places[name][1:])] for name in named]
+            made.append(_row(prompt, answer, {answer: causes}))
+        return made
+
+    data = stg.generate(0, n, development + test, test)
+    pairs = {part: [stg.compact(*pair) for pair in data[part]] for part in data}
+
+    def placebo(seed: int) -> list[Row]:
+        others = [name for name in stg.ATTRIBUTES if name not in stg.CAUSES]
+        return rows(pairs["train"], random.Random(seed).sample(others, len(stg.CAUSES)))
+
+    return Case(
+        "causes",
+        "4x",
+        "a risk among numbers that follow its causes",
+        "graph",
+        pick(profile, laptop=1000, quick=4),
+        2e-3,
+        pick(profile, laptop=64, quick=8),
+        rows(pairs["train"]),
+        rows(pairs["test"][:development]),
+        rows(pairs["test"][development:]),
+        rows(pairs["ood"]),
+        informed=lambda: rows(pairs["train"] + stg.swapped(pairs["train"], 1, 0)),
+        placebo=placebo,
+        information="each row once more with other numbers for what is no cause",
+    )
+
+
+CASES = {make.__name__: make for make in (shortcut, compose, modules, causes)}
+
+
+def case(name: str, profile: str | Profile | None = None) -> Case:
+    """The task of that name; LabError for another."""
+    if name not in CASES:
+        raise LabError(f"there is no task {name!r}: choose among {','.join(CASES)}.")
+    return CASES[name](profile)
