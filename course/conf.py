@@ -67,9 +67,9 @@ def plain(app, what, name, obj, options, lines):
 
 
 def marked(text):
-    """Text with its code marked and all other signs as they are, straight quotes too."""
+    """Text with its code marked, whatever stands beside it, and all other signs as they are, quotes too."""
     return "".join(
-        f"``{part.strip('`')}``" if at % 2 else re.sub(r"([*|_\\\"'])", r"\\\1", part)
+        rf"\ ``{part.strip('`')}``\ " if at % 2 else re.sub(r"([*|_\\\"'])", r"\\\1", part)
         for at, part in enumerate(CODE.split(text))
     )
 
