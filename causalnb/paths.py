@@ -56,8 +56,8 @@ def notebooks_dir() -> Path:
 
 
 def work_dir() -> Path:
-    """Where a student works on copies of the notebooks."""
-    return root() / "work"
+    """Where a student works on copies of the notebooks, and keeps predictions: $CAUSALNB_WORK or work."""
+    return moved("CAUSALNB_WORK") or root() / "work"
 
 
 def _aside(profile: str) -> Path | None:

@@ -19,6 +19,7 @@ html_js_files = ["claims.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_show_copyright = False
 bibtex_bibfiles = ["references.bib"]
 bibtex_default_style = "plain"
 exclude_patterns = ["README.md"]
@@ -29,23 +30,48 @@ nb_execution_mode = "off"  # the stored outputs are the evidence
 nb_merge_streams = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+add_module_names = False
 suppress_warnings = ["mystnb.unknown_mime_type"]
+
+
+RAISES = re.compile(r"(?:(?<=[.;]\s)|^)((?:Raises )?[A-Z]\w*Error\b.*)$", re.S)  # the end of a paragraph
+CODE = re.compile(
+    r"(`[^`]+`"
+    r"|\b[A-Za-z]\w*\((?:[^()]*=[^()]*)?\)"  # calls with named arguments, or none
+    r"|\b\w+=(?:\"[^\"]*\"|[\w.]*\w)"
+    r"|(?<![\w.])[A-Za-z]\w+(?:\.[A-Za-z]\w+)+|(?<![\w.])[A-Za-z]+_\w+(?:\.\w+)*)"
+)
 
 
 def plain(app, what, name, obj, options, lines):
     """Docstrings are plain text, with code between backticks: say so in reStructuredText.
 
-    A paragraph with indented lines keeps its lines.
+    What they do comes first and what they raise last. What looks like code is set as code, and a paragraph
+    with indented lines keeps its lines.
     """
-    parts = re.split(r"(`[^`]+`)", "\n".join(lines))
-    escaped = "".join(
-        f"`{part}`" if at % 2 else re.sub(r"([*|_\\])", r"\\\1", part) for at, part in enumerate(parts)
-    )
-    paragraphs = [paragraph.split("\n") for paragraph in re.split(r"\n\s*\n", escaped.strip("\n"))]
+    paragraphs, errors = [], []
+    for paragraph in re.split(r"\n\s*\n", "\n".join(lines).strip("\n")):
+        said = RAISES.search(paragraph)
+        if said and not re.search(r"^ ", paragraph, flags=re.M):
+            errors.append(said[1].removeprefix("Raises "))
+            paragraph = paragraph[: said.start()].rstrip(" ;:")
+        if paragraph.strip():
+            paragraphs.append(marked(paragraph))
     lines[:] = []
     for paragraph in paragraphs:
-        indented = any(line.startswith(" ") for line in paragraph)
-        lines += [f"| {line}" if indented else line for line in paragraph] + [""]
+        part = paragraph.split("\n")
+        indented = any(line.startswith(" ") for line in part)
+        lines += [f"| {line}" if indented else line for line in part] + [""]
+    for error in errors:
+        lines += [*f"**Raises** {marked(error)}".split("\n"), ""]
+
+
+def marked(text):
+    """Text with its code marked, whatever stands beside it, and all other signs as they are, quotes too."""
+    return "".join(
+        rf"\ ``{part.strip('`')}``\ " if at % 2 else re.sub(r"([*|_\\\"'])", r"\\\1", part)
+        for at, part in enumerate(CODE.split(text))
+    )
 
 
 def setup(app):

@@ -39,13 +39,18 @@ def build(
     nbgrader: Annotated[
         bool, typer.Option("--nbgrader", help="Students' copies with nbgrader's metadata.")
     ] = False,
+    colab: Annotated[
+        str,
+        typer.Option(metavar="URL", help="Students' copies that install the course from a repository first."),
+    ] = "",
 ) -> None:
     """Make the products of the course from its notebooks; nothing is executed."""
     from causalnb.course import copies, source
 
     books, wanted, folder = source.books(names or ()), to or list(Product), given(out, "--out")
-    if nbgrader and Product.student not in wanted:
-        raise LabError("--nbgrader is for students' copies: add --to student.")
+    for option, asked in (("--nbgrader", nbgrader), ("--colab", colab)):
+        if asked and Product.student not in wanted:
+            raise LabError(f"{option} is for students' copies: add --to student.")
     made = []
     with steps(len(books) * len(set(wanted) - {Product.site}) + (Product.site in wanted)) as step:
         for product in dict.fromkeys(wanted):
@@ -62,7 +67,7 @@ def build(
 
                     path = slides.build(book, folder / product)
                 elif product is Product.student:
-                    copies.write(copies.student(book, nbgrader), path)
+                    copies.write(copies.student(book, nbgrader, colab), path)
                 else:
                     copies.write(copies.tutor(book), path)
                 made.append(path)

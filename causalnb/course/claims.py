@@ -9,7 +9,17 @@ from causalnb.errors import LabError, sentence
 from causalnb.lab import evidence, manifest, registry, report, verdicts
 
 BESIDE = re.compile(r"^(?P<why>.*\b(decided|settled|counted|computed|differentiated)\b.*)$")
-HEADINGS = ("claim", "source", "stated", "ours", "verdict", "where")
+HEADINGS = ("claim", "stated", "ours", "verdict")
+ELSEWHERE = "beside its table"
+MEANINGS = {
+    "reproduced": "the interval is beyond zero, and the mean as large as stated",
+    "same direction": "beyond zero, and smaller than stated",
+    "opposite": "beyond zero, the other way",
+    "excluded": "zero is in the interval, the size stated is not",
+    "undecided": "both are in it, or zero where no size is stated",
+    "not attempted": "for the reason below the claim",
+    ELSEWHERE: "decided by another rule than an interval over seeds, in the notebook that is named",
+}
 
 
 class Judged(NamedTuple):
@@ -66,7 +76,7 @@ def _verdict(claim, decided: dict, profile: str) -> verdicts.Verdict:
 
 
 def _judged(claim, verdict: verdicts.Verdict, items: dict) -> Judged:
-    label = "beside its table" if BESIDE.match(verdict.why) else verdict.label
+    label = ELSEWHERE if BESIDE.match(verdict.why) else verdict.label
     sign = {"+": "+", "-": "−"}.get(str(claim.direction), "")
     unit = "" if claim.unit != claim.unit else str(claim.unit)
     stated = (
@@ -102,16 +112,16 @@ def _judged(claim, verdict: verdicts.Verdict, items: dict) -> Judged:
 
 def page(rows: list[Judged], names: dict[str, str]) -> str:
     """The rows as Markdown around an HTML table that filters by source and verdict; `names` of sources."""
-    kinds = [
-        label for label in (*verdicts.LABELS, "beside its table") if any(row.verdict == label for row in rows)
-    ]
-    counts = ", ".join(f"{sum(row.verdict == kind for row in rows)} {kind}" for kind in kinds)
+    kinds = [label for label in MEANINGS if any(row.verdict == label for row in rows)]
+    legend = "".join(f"<dt>{badge(kind)}</dt><dd>{MEANINGS[kind]}</dd>" for kind in kinds)
     lines = [
         "# Results: every claim and its verdict\n",
-        f"The four sources make {len(rows)} claims that can be checked: {counts}. A verdict follows from a "
-        "rule ([notebook 00](notebooks/00_start_here.ipynb) has it), at the scale of the models here: at "
-        "most 1.6 million parameters. *Ours*: the mean over seeds and half of its 95 % interval. *Beside its "
-        "table*: decided by another rule than an interval over seeds, in the notebook that is named.\n",
+        f"The four sources make {len(rows)} claims that can be checked. A verdict follows from a rule, which "
+        "looks at the 95 % interval, over seeds, of the contrast that a claim is about "
+        "([notebook 00](notebooks/00_start_here.ipynb) has it), at the scale of the models here: at most 1.6 "
+        "million parameters. Choose a count to see its claims.\n",
+        bars(rows, names),
+        f'<dl class="verdicts">{legend}</dl>\n',
         '<div class="claims">',
         '<form class="filters" aria-label="Filter the claims">',
         _choice("source", "source", {"": "all sources", **names}),
@@ -123,8 +133,37 @@ def page(rows: list[Judged], names: dict[str, str]) -> str:
         + "".join(f'<th scope="col">{head}</th>' for head in HEADINGS)
         + "</tr></thead><tbody>",
     ]
-    lines += [_row(row, names) for row in rows]
-    return "\n".join([*lines, "</tbody></table>", "</div>", "</div>"]) + "\n"
+    made = manifest.entries("laptop")
+    lines += [_row(row, names, made.get(row.artefact)) for row in rows]
+    told = "*Ours*: the mean over seeds ± half of its 95 % interval."
+    return "\n".join([*lines, "</tbody></table>", "</div>", "</div>\n", told]) + "\n"
+
+
+def bars(rows: list[Judged], names: dict[str, str]) -> str:
+    """A bar of HTML for each source: how many of its claims have which verdict, each a link to them."""
+    lines = ['<div class="bars">']
+    for source, name in names.items():
+        counts = {
+            kind: sum(row.source == source and row.verdict == kind for row in rows) for kind in MEANINGS
+        }
+        parts = "".join(
+            f'<a class="{_style(kind)}" style="flex-grow: {count}" title="{count} {kind}" '
+            f'aria-label="{escape(name)}: {count} {kind}" '
+            f'href="results.html?source={source}&amp;verdict={kind.replace(" ", "+")}">{count}</a>'
+            for kind, count in counts.items()
+            if count
+        )
+        lines += [f'<span>{escape(name)}</span><div class="bar">{parts}</div>']
+    return "\n".join([*lines, "</div>"]) + "\n"
+
+
+def badge(kind: str) -> str:
+    """A verdict as HTML, in its colour."""
+    return f'<b class="verdict {_style(kind)}">{kind}</b>'
+
+
+def _style(kind: str) -> str:
+    return kind.replace(" ", "-")
 
 
 def _choice(id: str, label: str, options: dict[str, str]) -> str:
@@ -132,23 +171,41 @@ def _choice(id: str, label: str, options: dict[str, str]) -> str:
     return f'<label>{label} <select id="claims-{id}">{inner}</select></label>'
 
 
-def _row(row: Judged, names: dict[str, str]) -> str:
-    made = manifest.entries("laptop")
-    where = [f'<a href="figures/{row.source}.html#{anchor(row.artefact)}">{escape(row.printed_as)}</a>'] * (
-        row.artefact in made
-    )
-    where += [f'<a href="notebooks/{row.notebook}.html">notebook {row.notebook[:2]}</a>'] * bool(row.notebook)
-    why = f"<br><small>{escape(row.why)}</small>" if row.why else ""
+def _row(row: Judged, names: dict[str, str], made: dict | None) -> str:
+    about = [escape(names[row.source])]
+    if made:
+        about.append(
+            f'<a href="figures/{row.source}.html#{anchor(row.artefact)}">{escape(row.printed_as)}</a>'
+        )
+    if row.notebook:
+        about.append(f'<a href="notebooks/{row.notebook}.html">notebook {row.notebook[:2]}</a>')
+    if row.why:
+        about.append(escape(row.why))
     cells = (
-        escape(row.claim),
-        escape(names[row.source]),
+        f"{escape(row.claim)}<br><small>{' · '.join(about)}</small>{_figure(row, made)}",
         escape(row.stated),
         escape(row.ours) + (f"<br><small>{row.seeds} seeds</small>" if row.seeds else ""),
-        f"<b>{row.verdict}</b>{why}",
-        "<br>".join(where),
+        badge(row.verdict),
     )
     inner = "".join(f'<td data-head="{head}">{cell}</td>' for head, cell in zip(HEADINGS, cells, strict=True))
     return f'<tr id="{row.id}" data-source="{row.source}" data-verdict="{row.verdict}">{inner}</tr>'
+
+
+def _figure(row: Judged, made: dict | None) -> str:
+    """What unfolds to the picture of a claim's artefact; "" for a table."""
+    files = [name for name in sorted(made["files"]) if name.endswith(".svg")] if made else []
+    if not made or not files:
+        return ""
+    inner = picture(files[0], made["alt"], "")
+    return f"<details><summary>Show {escape(row.printed_as)}</summary>{inner}</details>"
+
+
+def picture(file: str, alt: str, up: str) -> str:
+    """An `<img>` of a file of figures/, `up` from its page to the first one; loaded once it is in sight."""
+    return (
+        f'<img class="figure" loading="lazy" src="{up}_static/figures/{file}" '
+        f'alt="{escape(" ".join(alt.split()))}">'
+    )
 
 
 def anchor(artefact: str) -> str:

@@ -5,13 +5,16 @@ import copy
 import re
 from pathlib import Path
 
+import causalnb
 from causalnb.course.desk import BLANK
 from causalnb.course.source import DETAILS, Source, Task, answers, tags, text
+from causalnb.errors import LabError
 from causalnb.lab import files, pictures
 
 OWN = "causalnb"  # in the metadata of a cell: what it is to a task
 CHECKED = "nbval-check-output"  # a tag: the stored output is compared
-PREDICT = re.compile(r"\*\*Predict\b")
+PREDICT = re.compile(r"\*\*Predict\b|^predict\(", re.M)
+REPOSITORY = re.compile(r"https://[\w.-]+(/[\w.~-]+)+")
 WRONG = re.compile(r"assert .*(?:!= \"Right\.\"|\bnot right_\d+\().*")
 
 
@@ -51,11 +54,12 @@ def table_row(source: Source, cell: dict) -> None:
         )
 
 
-def student(source: Source, nbgrader: bool = False):
+def student(source: Source, nbgrader: bool = False, repository: str = ""):
     """The notebook without solutions, with gaps for its tasks, and with what the gaps' checks are marked.
 
     It runs from top to bottom as it is: `desk.write` puts the course's version into gaps. `nbgrader`
-    adds the metadata by which nbgrader collects and grades.
+    adds the metadata by which nbgrader collects and grades. With the address of a `repository` its first
+    cell installs this version of the course from there where it is not installed, as on Colab.
     """
     made, tasks = copy.deepcopy(source.notebook), {task.cell: [] for task in source.tasks}
     for task in source.tasks:
@@ -81,12 +85,27 @@ def student(source: Source, nbgrader: bool = False):
         f"{source.cells[0].get('id', 'cell')}-desk",
         f'from causalnb.course.desk import desk\n\nwrite, hint = desk("{source.name}")',
     )
-    made.cells = [cells[0], opening, *cells[1:]]
+    first = [_code(f"{source.cells[0].get('id', 'cell')}-install", install(repository))] if repository else []
+    made.cells = [cells[0], *first, opening, *cells[1:]]
     made.metadata[OWN] = {"notebook": source.name}
     described(made)
     for cell in made.cells if nbgrader else ():
         _graded(cell)
     return made
+
+
+def install(repository: str) -> str:
+    """What a cell runs to have this version of the course; LabError for what is no repository's address."""
+    if not REPOSITORY.fullmatch(repository):
+        raise LabError(f"{repository!r} is no address of a git repository: give https://HOST/OWNER/NAME.")
+    return (
+        f"# Where the course is not installed, as on Colab: its version {causalnb.__version__}.\n"
+        "import os\nfrom importlib.util import find_spec\n\n"
+        'if not find_spec("causalnb"):\n'
+        f"    !git clone --quiet --depth 1 --branch v{causalnb.__version__} {repository} course\n"
+        "    %pip install --quiet ./course\n"
+        '    os.environ["CAUSALNB_HOME"] = os.path.abspath("course")'
+    )
 
 
 def _gaps(source: Source, cell, tasks: list[Task], checked: list[str]) -> list:
@@ -204,7 +223,7 @@ def tutor(source: Source):
                 refused = "\n".join(f"    {line}" for line in wrong)
                 note(id, f"> **Tutor.** What goes wrong here, each refused by the check:\n\n{refused}")
         cells.append(cell)
-        if cell["cell_type"] == "markdown" and PREDICT.search(text(cell)):
+        if "solution" not in tags(cell) and PREDICT.search(text(cell)):
             note(id, "> **Tutor.** Stop here. Collect the predictions before anybody runs the next cell.")
     table_row(source, cells[0])
     made.cells = cells

@@ -1,9 +1,12 @@
 """The course as a site: Sphinx with myst-nb, with all that its pages need, so that it works offline."""
 
+import importlib
+import inspect
 import io
 import re
 import shutil
 import tempfile
+from html import escape
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +30,16 @@ SOURCES = {
     "iclm": "ICLM",
     "c2dlm": "C2DLM",
 }
+PARTS = {  # by the first digit of a notebook
+    "0": "Begin here",
+    "1": "Causal Transformer: the attention map",
+    "2": "SCI: the representation",
+    "3": "ICLM: the modules",
+    "4": "C2DLM: the concepts",
+    "6": "Looking back",
+}
+IN_README = re.compile(r"^\| \[([^]]+)\]\(notebooks/(\w+)\.ipynb\) \| (.+?) \|$", re.M)
+HEADLINE = "sci.extension"  # the figure of the first page
 API = (
     "causalnb.causal_transformer",
     "causalnb.sci",
@@ -86,27 +99,34 @@ def prepare(books: list[Source], pages: Path) -> None:
             if "solution" in tags(cell):
                 cell.metadata["tags"] = [*tags(cell), "hide-cell"]
             for picture in PICTURE.findall(text(cell)) if cell["cell_type"] == "markdown" else ():
-                _beside(picture, pages)
+                _copy(picture, pages / "figures")
         table_row(book, book.cells[0])
         described(book.notebook)
         write(book.notebook, pages / "notebooks" / book.path.name)
+    rows, made = claims.judged(), manifest.entries("laptop")
+    for entry in made.values():
+        for file in entry["files"]:
+            if file.endswith(".svg"):
+                _copy(file, pages / "_static/figures")
+    for folder in ("figures", "api"):
+        (pages / folder).mkdir(exist_ok=True)
     for source, name in SOURCES.items():
-        (pages / "figures").mkdir(exist_ok=True)
-        (pages / "figures" / f"{source}.md").write_text(_figures(source, name, pages), encoding="utf-8")
-    (pages / "results.md").write_text(claims.page(claims.judged(), SOURCES), encoding="utf-8")
+        (pages / "figures" / f"{source}.md").write_text(_figures(source, name, rows), encoding="utf-8")
+    (pages / "results.md").write_text(claims.page(rows, SOURCES), encoding="utf-8")
     (pages / "api.md").write_text(_api(), encoding="utf-8")
+    for name in API:
+        (pages / "api" / f"{name}.md").write_text(_module(name), encoding="utf-8")
     syllabus = pages / "syllabus.md"
     told = ROUTE.sub(lambda found: route(found[1], books), syllabus.read_text(encoding="utf-8"))
     syllabus.write_text(told, encoding="utf-8")
-    (pages / "index.md").write_text(_index(books), encoding="utf-8")
+    (pages / "index.md").write_text(_index(books, rows, made), encoding="utf-8")
 
 
-def _beside(file: str, pages: Path) -> str:
-    """Copy a file of figures/ to where pages of figures/ and notebooks/ find it; its name for the former."""
-    path = pages / "figures" / file
+def _copy(file: str, folder: Path) -> None:
+    """Copy a file of figures/ into a folder, under the name it has there."""
+    path = folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(figures_dir("laptop") / file, path)
-    return file
 
 
 def slug(title: str) -> str:
@@ -114,26 +134,65 @@ def slug(title: str) -> str:
     return title.strip().replace(" ", "-")
 
 
-def _index(books: list[Source]) -> str:
-    """The first page: the map of the course with minutes, and the tree of pages."""
-    trees = [
-        ("Course", ["syllabus", "glossary", "notation", "references"]),
-        ("Notebooks", [f"notebooks/{book.name}" for book in books]),
-        ("Results", ["results", *(f"figures/{source}" for source in SOURCES)]),
-        ("Package", ["api"]),
-    ]
+def _index(books: list[Source], rows: list[claims.Judged], made: dict) -> str:
+    """The first page: what the course is, what came of the claims, notebooks by part; the tree of pages."""
+    told = {name: (short, what) for short, name, what in IN_README.findall(_readme())}
     parts = [
         "# Causality in four language models\n",
-        "A course in Jupyter notebooks on four systems that put causality into language models: the "
-        "attention map (Causal Transformer), the representation (SCI), the modules (ICLM) and the concepts "
-        "(C2DLM). Every piece is built from its equation, checked on a toy whose answer is known by hand, "
-        "trained, and put beside the numbers its source prints: [every claim with its verdict](results.md). "
-        "Begin with the [syllabus](syllabus.md), or with the first notebook.\n",
-        route("all", books),
+        '<p class="lead">Four systems promise that causality makes a language model more robust. Build each '
+        f"from its equations, train it on a laptop, and hold its claims, {len(rows)} in all, against numbers "
+        "with seeds and intervals.</p>\n",
+        _actions([(f"notebooks/{books[0].name}", "Begin"), ("syllabus", "Choose a route")]),
+        "## What came of the claims\n",
+        "How many of a source's claims have which verdict; a count leads to its claims, and "
+        "[the page of results](results.md) says what the words mean.\n",
+        claims.bars(rows, SOURCES),
+        "<p>"
+        + " ".join(claims.badge(kind) for kind in claims.MEANINGS if any(row.verdict == kind for row in rows))
+        + "</p>\n",
     ]
+    if HEADLINE in made:
+        file = next(name for name in made[HEADLINE]["files"] if name.endswith(".svg"))
+        parts += [
+            "## A finding, and what it led to\n",
+            "SCI's structure becomes invariant to content, as its guide wants, and the model composes a new "
+            "verb no better than a plain decoder. The notebooks find out why, put the same principle where "
+            "the decoder reads and writes, and then new verbs compose; longer answers do not.\n",
+            claims.picture(file, made[HEADLINE]["alt"], "") + "\n",
+        ]
+    parts += [
+        "## The notebooks\n",
+        "Each stands here with its outputs; a student's copy has gaps to fill, checks and hints.\n",
+    ]
+    trees = [("Course", ["syllabus", "Results <results>", "glossary", "notation", "references"])]
+    for digit in dict.fromkeys(book.name[0] for book in books):
+        caption, names = PARTS.get(digit, "More"), []
+        parts.append(f"\n### {caption}\n")
+        for book in books:
+            if book.name[0] == digit:
+                short, what = told.get(book.name, (book.title, ""))
+                names.append(f"{short} <notebooks/{book.name}>")
+                running = round(stated(book.path) / 60)
+                parts.append(
+                    f"- **[{short}](notebooks/{book.path.name})**<br>{what}<br><small>{book.reading} minutes "
+                    f"to read, {running} to run, {book.writing} to write</small>"
+                )
+        trees.append((caption, names))
+    trees += [("Figures and tables", [f"{name} <figures/{source}>" for source, name in SOURCES.items()])]
+    trees += [("Package", ["API <api>"])]
     for caption, names in trees:
         parts += [f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n:maxdepth: 1\n", *names, "```"]
     return "\n".join(parts) + "\n"
+
+
+def _readme() -> str:
+    path = root() / "README.md"
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _actions(links: list[tuple[str, str]]) -> str:
+    inner = "".join(f'<a href="{page}.html">{said}</a>' for page, said in links)
+    return f'<p class="actions">{inner}</p>\n'
 
 
 def route(names: str, books: list[Source]) -> str:
@@ -148,8 +207,8 @@ def route(names: str, books: list[Source]) -> str:
     return "\n".join([*lines, f"| **together** | {' | '.join(sums)} |"])
 
 
-def _figures(source: str, name: str, pages: Path) -> str:
-    """The page of a source's figures and tables, from figures/ and its manifest."""
+def _figures(source: str, name: str, rows: list[claims.Judged]) -> str:
+    """The page of a source's figures and tables, from figures/ and its manifest, with the claims on each."""
     made, folder = manifest.entries("laptop"), figures_dir("laptop")
     parts = [f"# {name}: figures and tables\n"]
     for item in registry.artefacts(extras=True):
@@ -162,18 +221,51 @@ def _figures(source: str, name: str, pages: Path) -> str:
         for file in sorted(entry["files"]):
             path = folder / file
             if path.suffix == ".svg":
-                parts += [
-                    f"```{{image}} {_beside(file, pages)}\n:alt: {' '.join(entry['alt'].split())}\n```\n"
-                ]
+                parts += [claims.picture(file, entry["alt"], "../") + "\n"]
             elif path.suffix == ".md":
                 parts += [path.read_text(encoding="utf-8") + "\n"]
+        if about := [row for row in rows if row.artefact == item.id]:
+            inner = "\n".join(
+                f"<li>{claims.badge(row.verdict)} "
+                f'<a href="../results.html#{row.id}">{escape(row.claim)}</a></li>'
+                for row in about
+            )
+            parts += [f'<ul class="about">\n{inner}\n</ul>\n']
     return "\n".join(parts)
 
 
 def _api() -> str:
-    """The reference of public names, from docstrings."""
-    blocks = [f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```\n" for name in API]
-    return "# API: the public names\n\n" + "\n".join(blocks)
+    """The list of public names, each with the first line of its docstring, and the tree of their pages."""
+    parts = ["# API: the public names\n", "What each does; its page has arguments, shapes and errors.\n"]
+    for name in API:
+        module = importlib.import_module(name)
+        parts += [f"## [{name}](api/{name}.md)\n", f"{_line(module)}\n"]
+        parts += [f"- {{py:obj}}`{key} <{name}.{key}>`: {_line(value)}" for key, value in _public(module)]
+        parts.append("")
+    return "\n".join([*parts, "```{toctree}\n:hidden:\n", *(f"api/{name}" for name in API), "```"]) + "\n"
+
+
+def _public(module) -> list[tuple[str, object]]:
+    """(name, object) of the functions and classes that a module offers."""
+    own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+    names = getattr(module, "__all__", None) or [key for key in own if not key.startswith("_")]
+    found = [(key, getattr(module, key)) for key in names]
+    return [(key, value) for key, value in found if inspect.isclass(value) or inspect.isroutine(value)]
+
+
+def _line(value: object) -> str:
+    """The first line of a docstring as Markdown, what is in backticks as code."""
+    first = (inspect.getdoc(value) or "").split("\n")[0]
+    parts = re.split(r"(`[^`]+`)", first)
+    return "".join(
+        part if at % 2 else re.sub(r"([\\*_$<\[])", r"\\\1", part) for at, part in enumerate(parts)
+    )
+
+
+def _module(name: str) -> str:
+    """The page of a module: its public names from their docstrings."""
+    options = ":members:\n   :exclude-members: config_class, extra_repr"
+    return f"# {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   {options}\n```\n"
 
 
 class _Links(HTMLParser):

@@ -195,7 +195,8 @@ def execute(
     for last in (False, True):
         notebook, at = copy.deepcopy(stored), None
         try:
-            with asyncio.Runner() as runner:
+            with tempfile.TemporaryDirectory() as work, asyncio.Runner() as runner:
+                env["CAUSALNB_WORK"] = work  # a student's predictions are no part of it
                 runner.get_loop().set_exception_handler(lambda *_: None)  # of what a signal cuts short
                 runner.run(_run(notebook, path.resolve().parent, env, bounds, note))
             break

@@ -1,7 +1,6 @@
 """The site that `make course` builds, in a browser; skipped without a site, playwright or Chromium."""
 
 import os
-import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -9,19 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.conftest import SECONDS
 from tests.repo.tree import ROOT
 
-sync_api = pytest.importorskip("playwright.sync_api")
 SITE = Path(os.environ.get("CAUSALNB_SITE", ROOT / "build/course/site")).resolve()
 SLIDES = SITE.parent / "slides"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 if not (SITE / "index.html").is_file():
     pytest.skip(f"there is no site in {SITE}: make course builds it", allow_module_level=True)
-if CHROMIUM is None:
-    pytest.skip("Chromium is not installed", allow_module_level=True)
 PAGES = [path.relative_to(SITE).as_posix() for path in sorted(SITE.rglob("*.html"))]
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-SECONDS = 1000
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -39,14 +34,6 @@ def address():
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture
@@ -76,7 +63,10 @@ def test_a_page_opens_fits_a_phone_and_describes_its_pictures(page, name):
     bare = page.evaluate(
         "[...document.images].filter(image => !image.alt.trim()).map(image => image.src.slice(0, 90))"
     )
-    lost = page.evaluate("[...document.images].filter(image => !image.naturalWidth).map(image => image.alt)")
+    lost = page.evaluate(  # what is loaded once it is in sight is looked at below
+        "[...document.images].filter(image => !image.naturalWidth && image.loading !== 'lazy')"
+        ".map(image => image.alt)"
+    )
     assert not bare and not lost
     page.set_viewport_size(PHONE)
     wide = page.evaluate("document.documentElement.scrollWidth")
@@ -116,6 +106,18 @@ def test_claims_are_filtered_by_source_and_verdict(page):
     assert page.locator("#claims-shown").inner_text() == f"{rows.count()} of {every} claims"
     page.reload()
     assert page.locator(".claims tbody tr:visible").count() == rows.count()
+
+
+def test_a_claim_unfolds_its_figure_and_a_bar_leads_to_its_claims(page):
+    visit(page, SITE / "index.html")
+    page.click(".bar a.opposite >> nth=0")
+    page.wait_for_selector("#claims-shown:has-text(' of ')")
+    assert {row.get_attribute("data-verdict") for row in page.locator(".claims tbody tr:visible").all()} == {
+        "opposite"
+    }
+    page.click(".claims tbody tr:visible summary >> nth=0")
+    page.wait_for_function("[...document.querySelectorAll('details[open] img')].some(x => x.naturalWidth)")
+    assert not page.wrong
 
 
 @pytest.mark.skipif(not SLIDES.is_dir(), reason="no slides were built")

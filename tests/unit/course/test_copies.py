@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from causalnb.course import checking, claims, copies, desk, slides, source
+from causalnb.course import checking, copies, desk, slides, source
 from causalnb.errors import LabError
 
 ALT = "A line that rises from left to right."
@@ -162,14 +162,3 @@ def test_unknown_notebooks_are_refused(book, tmp_path):
     (tmp_path / "notebooks/11_bad.ipynb").write_text(json.dumps([]), encoding="utf-8")
     with pytest.raises(LabError, match="cannot be read as a notebook"):
         source.books()
-
-
-def test_the_page_of_claims_has_a_row_for_each_and_its_filters(monkeypatch):
-    row = claims.Judged(
-        "sci.claim1", "sci", "a < b", "+2 pp", "0.4 ± 0.9 pp", "5", "excluded", "", "sci.x", "Table 1", "20_a"
-    )
-    monkeypatch.setattr(claims.manifest, "entries", lambda profile: {"sci.x": {}})
-    page = claims.page([row, row._replace(id="sci.claim2", verdict="opposite")], {"sci": "SCI"})
-    assert "2 claims that can be checked: 1 opposite, 1 excluded" in page and "a &lt; b" in page
-    assert page.count("<tr id=") == 2 and 'href="figures/sci.html#sci-x"' in page
-    assert '<option value="excluded">' in page and '<option value="reproduced">' not in page

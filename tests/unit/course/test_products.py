@@ -1,13 +1,15 @@
 """`causalnb course` and `causalnb lab`, on a course of one notebook."""
 
 import json
+import os
 import subprocess
 
 import pytest
 from typer.testing import CliRunner
 
+import causalnb
 from causalnb import cli
-from causalnb.course import checking, site
+from causalnb.course import checking, site, source
 from causalnb.errors import LabError
 
 
@@ -21,6 +23,7 @@ def test_build_writes_a_folder_for_each_product(book, tmp_path):
     out, _ = call("course", "build", "10", "--to", "student", "--to", "tutor", "--out", tmp_path / "out")
     assert [(tmp_path / line).is_file() for line in out.split()] == [True, True]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["student", "tutor"]
+    assert "--colab is for" in call("course", "build", "--to", "tutor", "--colab", "https://a.b/c", code=2)[1]
     assert "--nbgrader is for" in call("course", "build", "--to", "tutor", "--nbgrader", code=2)[1]
 
 
@@ -50,6 +53,20 @@ def test_lab_opens_copies_and_leaves_work_alone(book, tmp_path, monkeypatch):
     copy.write_text("mine", encoding="utf-8")
     call("lab")
     assert copy.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_copy_for_colab_installs_this_version_where_it_is_missing(book, tmp_path):
+    address = "https://host.org/owner/causalnb"
+    call("course", "build", "--to", "student", "--colab", address, "--out", tmp_path / "out")
+    made = source.Source(tmp_path / "out/student/10_means.ipynb")
+    first = source.text(made.cells[1])
+    assert f"--branch v{causalnb.__version__} {address} course\n" in first and "desk(" in source.text(
+        made.cells[2]
+    )
+    exec(source.plain(first), {})  # it is installed here: nothing happens
+    assert os.environ["CAUSALNB_HOME"] == str(tmp_path)
+    for wrong in ("ftp://a.b/c", "https://a.b", "https://a.b/c; rm x", "https://a.b/c\n%pip install y"):
+        assert "is no address" in call("course", "build", "--to", "student", "--colab", wrong, code=2)[1]
 
 
 def test_broken_links_and_pictures_are_found(tmp_path):

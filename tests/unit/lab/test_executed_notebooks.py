@@ -34,11 +34,13 @@ def test_execute_keeps_outputs_only(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     monkeypatch.setenv("CAUSALNB_PROFILE", "gpu")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("CAUSALNB_WORK", str(tmp_path))  # a student predicts in another folder
     told = []
     path = written(
         tmp_path / "a.ipynb",
         "import os, sys\nprint(os.environ['CAUSALNB_PROFILE'], os.getcwd())",
-        "print('10 %\\r100 %')\nsys.executable, os.environ['OMP_NUM_THREADS']",
+        "print('10 %\\r100 %')\nassert not os.listdir(os.environ['CAUSALNB_WORK'])\n"
+        "sys.executable, os.environ['OMP_NUM_THREADS']",
     )
     seconds, kept = notebooks.execute(path, "quick", timeout=60, progress=lambda *now: told.append(now))
     assert 0 < seconds < 60 and not kept and told == [(0, 3, "a"), (1, 3, "a"), (2, 3, "a"), (3, 3, "a")]
