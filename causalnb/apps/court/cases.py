@@ -123,24 +123,12 @@ def shortcut(profile: str | Profile | None = None) -> Case:
 
 
 def swapped_words(rows: Sequence[Row], seed: int = 0) -> list[Row]:
-    """The rows, and each once more with other words where its structure has a gap, `_`, in its answer too.
+    """The rows, and each once more with a word swapped, as rows of one structure tell."""
+    from causalnb.tasks import scan, swaps
 
-    Which action a word stands for is read from the rows of one word and one action.
-    """
-    single = {row["prompt"]: row["answer"] for row in rows if " " not in row["prompt"] + row["answer"]}
-    draw, made = random.Random(seed), list(rows)
-    for row in rows:
-        gaps = [
-            word for word, kept in zip(row["prompt"].split(), row["told"].split(), strict=True) if kept == "_"
-        ]
-        content = sorted({word for word in gaps if word in single})
-        new = dict(zip(content, draw.sample(sorted(single), len(content)), strict=True))
-        words = new | {single[old]: single[word] for old, word in new.items()}
-        prompt, answer = (
-            " ".join(words.get(w, w) for w in row[part].split()) for part in ("prompt", "answer")
-        )
-        made.append(_row(prompt, answer, row["told"]))
-    return made
+    pairs = [(row["prompt"], row["answer"]) for row in rows]
+    more = swaps.augmented(pairs, [row["told"] for row in rows], seed)
+    return [*rows, *(_row(prompt, answer, scan.structure(prompt)) for prompt, answer in more)]
 
 
 def compose(profile: str | Profile | None = None) -> Case:
@@ -184,7 +172,7 @@ def compose(profile: str | Profile | None = None) -> Case:
         iid,
         draw.sample(challenge, test),
         **_strings(train, lambda: swapped_words(train)),
-        information="each row once more with other words in the gaps of its structure",
+        information="each row once more with a word swapped, as rows of its structure tell",
     )
 
 

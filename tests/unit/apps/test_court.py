@@ -109,6 +109,7 @@ def test_swapped_words_answer_right(made):
 
     rows = cases.swapped_words(made["compose"].train)
     assert all(scan.interpret(row["prompt"]) == row["answer"] for row in rows)
+    assert any("jump" in row["prompt"] and row["prompt"] != "jump" for row in rows)
 
 
 def test_the_loss_of_a_row_is_the_mean_over_its_answer():
