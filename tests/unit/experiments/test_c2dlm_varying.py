@@ -36,14 +36,17 @@ def test_times_to_each_level_and_scores():
     rows = by_label(varying.varying_table("quick"))
     assert rows["diffusion (SFT)"][:3] == ["250 (250 to 250)", "350 (350 to 350)", "450 (450 to 450)"]
     assert rows["C2DLM"][:3] == ["150 (150 to 150)", "200 (200 to 200)", "250 (250 to 250)"]
-    assert rows["placebo graph"][1] == "never (3 seeds)" and rows["C2DLM"][3].startswith("71.0 ± ")
+    assert rows["placebo graph"][0] == "500 (500 to 500)"
+    assert rows["placebo graph"][1] == "never (never to never; 0 of 3 seeds)" and rows["C2DLM"][3].startswith(
+        "71.0 ± "
+    )
     assert len(rows) == len(registry.arms(varying.HOME))
 
 
 def test_gains_are_paired_with_plain_tuning():
-    rows = by_label(varying.gains_table("quick"))
-    assert rows["C2DLM"][0].startswith("+10.0") and rows["placebo graph"][0].startswith("-5.0")
-    assert "diffusion (SFT)" not in rows
+    rows = {tuple(row[:2]): row[2:] for row in varying.gains_table("quick").rows}
+    assert rows["C2DLM", "diffusion (SFT)"][0].startswith("+10.0")
+    assert rows["C2DLM", "placebo graph"][1].startswith("+15.0") and len(rows) == 4
 
 
 def test_speed_is_where_plain_tuning_is_at_its_best():
@@ -57,7 +60,15 @@ def test_it_is_built_with_its_figure():
     assert building.status("c2dlm.varying", "quick")[0] == "built"
     _, alt = varying.varying_figure("quick")
     assert "C2DLM ends at 1.00, steps to 90 %: 250 (250 to 250)" in alt
-    tried = by_label(varying.tried_table("quick"))
-    assert tried["c2dlm_gamma0_3"][:3] == ["0.002", "0.3", "3"] and len(tried) == len(
-        registry.arms(varying.DRAWN)
-    )
+    tried = varying.tried_table("quick").rows
+    assert ["C2DLM, the last layer alone", "8", "0.002", "0.3", "3", "60.0 (1)"] in [
+        list(row) for row in tried
+    ]
+    assert ["diffusion (SFT)", "8", "0.004", "", ""] in [list(row[:5]) for row in tried]
+    assert len(tried) == len(registry.arms(varying.DRAWN))
+
+
+def test_the_median_counts_what_never_gets_there(monkeypatch):
+    made_up.everything(monkeypatch, {varying.HOME: 3}, metrics, lambda arm: history(arm)[: 10 if arm else 1])
+    monkeypatch.setattr(varying, "times", lambda *_: {0: 50.0, 1: None, 2: None, 3: 100.0})
+    assert varying._reached("diffusion", 0.5, "quick") == "100 (50 to never; 2 of 4 seeds)"

@@ -1,7 +1,9 @@
 """Chains over a graph of their own in every text: where the graph is news, what is it worth to be told it?"""
 
+import re
 from functools import partial
-from statistics import median
+from math import inf
+from statistics import median_low
 
 from causalnb.experiments.c2dlm.curves import draw_curve, speed_up, times
 from causalnb.lab import evidence, registry, results
@@ -32,14 +34,15 @@ def _curves(profile: str | None, *names: str):
 
 
 def _reached(name: str, level: float, profile: str | None = None) -> str:
-    """The median number of steps to a level, and the range; how many seeds get there, if not all do."""
+    """The median number of steps to a level (of two in the middle the lower), and its range."""
     (runs,) = _curves(profile, name)
-    found = times(runs, "steps", level)
-    there = sorted(step for step in found.values() if step is not None)
-    if not there:
-        return f"never ({len(found)} seeds)"
-    among = "" if len(there) == len(found) else f"; {len(there)} of {len(found)} seeds"
-    return f"{median(there):.0f} ({there[0]:.0f} to {there[-1]:.0f}{among})"
+    found = [inf if step is None else step for step in times(runs, "steps", level).values()]
+    middle, first, last = (
+        "never" if step == inf else f"{step:.0f}" for step in (median_low(found), min(found), max(found))
+    )
+    reached = len(found) - found.count(inf)
+    among = "" if reached == len(found) else f"; {reached} of {len(found)} seeds"
+    return f"{middle} ({first} to {last}{among})"
 
 
 varying_table = Report(
@@ -58,32 +61,44 @@ varying_table = Report(
     "test scores in %",
     "Median over seeds (range), on 200 validation rows after every 50 steps; test scores are of the end.",
 )
+PAIRS = [(name, SFT) for name in NAMES if name != SFT] + [("c2dlm", "placebo")]
 gains_table = Report(
     "c2dlm.varying_gains",
     [
-        "minus diffusion (SFT), points",
-        Measured("steps right", "test_steps", gain),
-        Measured("exact", "test_exact", gain),
+        "model",
+        "minus, points",
+        *(
+            Measured(head, f"test_{name}", gain)
+            for name, head in (("steps", "steps right"), ("exact", "exact"))
+        ),
     ],
-    [Row(NAMES[name], arm(HOME, name) - arm(HOME, SFT)) for name in NAMES if name != SFT],
-    "Chains over a graph drawn for each row: what each model has beyond plain tuning at the end",
+    [Row((NAMES[name], NAMES[other]), arm(HOME, name) - arm(HOME, other)) for name, other in PAIRS],
+    "Chains over a graph drawn for each row: paired differences at the end",
 )
-tried_table = Report(
-    "c2dlm.varying_tried",
-    ["model", "learning rate", "γ", "α", Measured("steps right", "test_steps", share)],
-    lambda: [
-        Row(
-            (name, *(partial(_setting, name, key) for key in ("learning_rate", "gamma", "alpha"))),
-            arm(DRAWN, name),
-        )
-        for name in registry.arms(DRAWN)
-    ],
-    "Settings tried on another draw of the chains, one seed",
-)
+
+
+def _tried():
+    names = NAMES | {
+        "c2dlm_last": "C2DLM, the last layer alone",
+        "half_enforced": "graph enforced in half of the rows",
+    }
+    for name in registry.arms(DRAWN):
+        model = re.sub(r"_(lr|gamma|alpha|n)\d.*", "", name)
+        keys = ("train_rows", "learning_rate", *(("gamma", "alpha") if model.startswith("c2dlm") else ()))
+        settings = [partial(_setting, name, key) for key in keys]
+        yield Row((names[model], *settings, *[""] * (4 - len(keys))), arm(DRAWN, name))
 
 
 def _setting(name: str, key: str, profile: str | None = None) -> str:
     return f"{registry.config(DRAWN, name, profile)[key]:g}"
+
+
+tried_table = Report(
+    "c2dlm.varying_tried",
+    ["model", "rows", "learning rate", "γ", "α", Measured("steps right", "test_steps", share)],
+    _tried,
+    "Settings tried on another draw of the chains, one seed",
+)
 
 
 def speed_ups(profile: str | None = None) -> dict:
