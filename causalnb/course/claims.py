@@ -178,13 +178,14 @@ def _row(row: Judged, names: dict[str, str], made: dict | None) -> str:
             f'<a href="figures/{row.source}.html#{anchor(row.artefact)}">{escape(row.printed_as)}</a>'
         )
     if row.notebook:
-        about.append(f'<a href="notebooks/{row.notebook}.html">notebook {row.notebook[:2]}</a>')
+        about.append(f'<a href="notebooks/{row.notebook}.html">notebook&nbsp;{row.notebook[:2]}</a>')
     if row.why:
         about.append(escape(row.why))
     cells = (
         f"{escape(row.claim)}<br><small>{' · '.join(about)}</small>{_figure(row, made)}",
         escape(row.stated),
-        escape(row.ours) + (f"<br><small>{row.seeds} seeds</small>" if row.seeds else ""),
+        escape(row.ours).replace(" ± ", "&nbsp;±&nbsp;")
+        + (f"<br><small>{row.seeds} seeds</small>" if row.seeds else ""),
         badge(row.verdict),
     )
     inner = "".join(f'<td data-head="{head}">{cell}</td>' for head, cell in zip(HEADINGS, cells, strict=True))
