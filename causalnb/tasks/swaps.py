@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from causalnb.errors import DataError
+from causalnb.tasks.counts import counted
 
 HOLE = "\0"  # no word
 
@@ -66,24 +67,29 @@ def _differing(answer: str, instead: str) -> tuple[str, str] | None:
     return pairs.pop() if len(one) == len(two) and len(pairs) == 1 else None
 
 
-def swapped(pair: tuple[str, str], swap: Swap) -> tuple[str, str]:
-    """A (prompt, answer) with a swap made, everywhere in both."""
-    prompt, answer = pair
-    return (
-        " ".join(swap.other if word == swap.word else word for word in prompt.split()),
-        " ".join(swap.instead if word == swap.said else word for word in answer.split()),
-    )
+def swapped(pair: tuple[str, str], swaps: Sequence[Swap]) -> tuple[str, str]:
+    """A (prompt, answer) with all swaps made at once, everywhere in both."""
+    words = {swap.word: swap.other for swap in swaps}
+    answers = {swap.said: swap.instead for swap in swaps}
+    prompt, answer = (text.split() for text in pair)
+    return " ".join(words.get(one, one) for one in prompt), " ".join(answers.get(one, one) for one in answer)
 
 
+@counted(copies=0)
 def augmented(
-    pairs: Sequence[tuple[str, str]], structures: Sequence[str], seed: int
+    pairs: Sequence[tuple[str, str]], structures: Sequence[str], seed: int, copies: int = 1
 ) -> list[tuple[str, str]]:
-    """Of each pair that has a word with a swap, one more with a swap drawn at random; DataError as find."""
-    swaps, draw = defaultdict(list), random.Random(seed)
+    """Of each pair so many more: each of its words with swaps is kept or swapped, all choices equally likely.
+
+    Pairs without such a word have none; DataError as find, and for a number of copies below 0.
+    """
+    known, draw = defaultdict(list), random.Random(seed)
     for swap in find(pairs, structures):
-        swaps[swap.word].append(swap)
+        known[swap.word].append(swap)
     more = []
-    for pair in pairs:
-        if fitting := [swap for word in dict.fromkeys(pair[0].split()) for swap in swaps[word]]:
-            more.append(swapped(pair, draw.choice(fitting)))
+    for _ in range(copies):
+        for pair in pairs:
+            if words := [word for word in dict.fromkeys(pair[0].split()) if word in known]:
+                chosen = [draw.choice([None, *known[word]]) for word in words]
+                more.append(swapped(pair, [swap for swap in chosen if swap]))
     return more

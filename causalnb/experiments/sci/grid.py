@@ -23,7 +23,7 @@ class ScanSettings:
     structure_level: str = "verb_direction"
     anchors: str = "rows"
     renamed: bool = False
-    swaps: bool = False  # training rows once more, with a word swapped as the labels of structure tell
+    swaps: int = 0  # copies of the training rows, with words swapped as the labels of structure tell
     steps: int = 1500
     learning_rate: float = 2e-3
     random_rows: int = 48
@@ -148,15 +148,28 @@ for name, title in (
 ):
     scan_experiment(name, f"SCAN {name}: {title}", name, THREE_ARMS, 3)
 SPLITS = "simple", "length", "add_prim_jump", "add_prim_run", "add_prim_turn_left", "template_around_right"
+SWAPPED = {arm: SCAN_ARMS[arm] for arm in ("plain", "sci")}
 for split in SPLITS:
     scan_experiment(
         f"swapped_{split}",
-        f"SCAN {split}: training rows once more, with a word swapped as SCI's labels tell",
+        f"SCAN {split}: and copies of the training rows, words swapped as SCI's labels tell",
         split,
-        {arm: SCAN_ARMS[arm] for arm in ("plain", "sci")},
+        SWAPPED,
         5,
-        swaps=True,
+        swaps=4,
     )
+scan_experiment(
+    "swapped_search",
+    "The rate, and how many copies with swapped words, on another held-out verb ('look')",
+    "add_prim_look",
+    {
+        f"{arm}_{copies}_lr{1000 * rate:g}": {**settings, "swaps": copies, "learning_rate": rate}
+        for arm, settings in SWAPPED.items()
+        for copies, rate in ((1, 2e-3), (4, 1e-3), (4, 2e-3), (4, 4e-3))
+    },
+    1,
+    test_rows=1000,
+)
 
 scan_experiment(
     "search",

@@ -21,10 +21,10 @@ def scan_rows(pairs, level: str = "verb", names: dict | None = None) -> list[dic
     return rows
 
 
-def swapped_rows(rows: list[dict], level: str, seed: int) -> list[dict]:
-    """Each training row once more, with a word swapped: what the labels give away without a model."""
+def swapped_rows(rows: list[dict], level: str, seed: int, copies: int) -> list[dict]:
+    """Copies of each training row with words swapped: what the labels give away without a model."""
     pairs = [(row["text"], row["actions"]) for row in rows]
-    return scan_rows(swaps.augmented(pairs, [row["structure"] for row in rows], seed), level)
+    return scan_rows(swaps.augmented(pairs, [row["structure"] for row in rows], seed, copies), level)
 
 
 def scan_data(
@@ -136,7 +136,7 @@ def run_scan(run: Run, build=build_model, data=scan_data) -> dict:
     rows, validation, test = data(config["split"], *sizes, config["structure_level"], names)
     validation, test = scored(validation), scored(test)
     if config["swaps"]:
-        rows = rows + swapped_rows(rows, config["structure_level"], run.seed)
+        rows = rows + swapped_rows(rows, config["structure_level"], run.seed, config["swaps"])
     set_seed(run.seed)
     model = build(config)
     _, plainly = collators(model)
