@@ -69,6 +69,5 @@ def test_it_is_built_with_its_figure():
 
 
 def test_the_median_counts_what_never_gets_there(monkeypatch):
-    made_up.everything(monkeypatch, {varying.HOME: 3}, metrics, lambda arm: history(arm)[: 10 if arm else 1])
     monkeypatch.setattr(varying, "times", lambda *_: {0: 50.0, 1: None, 2: None, 3: 100.0})
     assert varying._reached("diffusion", 0.5, "quick") == "100 (50 to never; 2 of 4 seeds)"
