@@ -1,5 +1,6 @@
 """Masked diffusion: noising, its loss, and a view of a model's logits at chosen positions alone."""
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 
 import torch
@@ -13,23 +14,22 @@ def mask_tokens(input_ids, prompt_mask, mask_token_id, t=None, eps=1e-3, generat
     """Forward process: each response token becomes the mask with probability p = (1 - eps) t + eps.
 
     input_ids and prompt_mask (True on the prompt) are (B, T); t in (0, 1] is a number or (B,), drawn
-    uniformly when None. Returns noised ids (B, T), masked (B, T) bool and p (B,). Prompts are never masked.
-    Raises ValueError for t or eps out of range, shapes that do not fit and a row without a response.
+    uniformly when None; generator may be B of them, one for each row. Returns noised ids (B, T), masked
+    (B, T) bool and p (B,). Prompts are never masked. Raises ValueError for t or eps out of range, shapes that
+    do not fit and a row without a response.
     """
     if not 0 <= eps < 1:
         raise ValueError(f"eps is {eps}: choose it in [0, 1), as the smallest masking probability")
     _checked_rows(input_ids, prompt_mask)
     batch, device = len(input_ids), input_ids.device
-    draws_on = device if generator is None else generator.device
     if t is None:
-        t = 1 - torch.rand(batch, generator=generator, device=draws_on).to(device)  # in (0, 1]
+        t = 1 - _uniform((batch,), generator, device)  # in (0, 1]
     t = torch.as_tensor(t, dtype=torch.get_default_dtype(), device=device).expand(batch)
     if not bool(((t > 0) & (t <= 1)).all()):
         wrong = t[~((t > 0) & (t <= 1))][0].item()
         raise ValueError(f"t is {wrong:g}: the share of noise must lie in (0, 1]")
     p = (1 - eps) * t + eps
-    uniform = torch.rand(input_ids.shape, generator=generator, device=draws_on).to(device)
-    masked = (uniform < p[:, None]) & ~prompt_mask.bool()
+    masked = (_uniform(input_ids.shape, generator, device) < p[:, None]) & ~prompt_mask.bool()
     return input_ids.masked_fill(masked, mask_token_id), masked, p
 
 
@@ -37,8 +37,9 @@ def mask_in_order(input_ids, prompt_mask, mask_token_id, rank, generator=None):
     """Ours, not the paper's: the first k response tokens by rank stay, the rest are masked, k uniform.
 
     rank (B, T): causes below effects, as `sample` fills them; equal ranks in the order of the text. So every
-    noised row is a state that sampling by rank can reach. Returns noised ids (B, T), masked (B, T) bool and
-    p (B,), the share masked, in (0, 1]. Raises ValueError as mask_tokens and for ranks that do not fit.
+    noised row is a state that sampling by rank can reach. generator as in mask_tokens. Returns noised ids
+    (B, T), masked (B, T) bool and p (B,), the share masked, in (0, 1]. Raises ValueError as mask_tokens and
+    for ranks that do not fit.
     """
     _checked_rows(input_ids, prompt_mask)
     if rank.shape != input_ids.shape:
@@ -46,15 +47,24 @@ def mask_in_order(input_ids, prompt_mask, mask_token_id, rank, generator=None):
             f"rank has shape {tuple(rank.shape)}, but input_ids {tuple(input_ids.shape)}: give "
             "one rank for each token"
         )
-    batch, device = len(input_ids), input_ids.device
-    draws_on = device if generator is None else generator.device
     response = ~prompt_mask.bool()
     length = response.sum(1)  # (B,)
-    kept = (torch.rand(batch, generator=generator, device=draws_on).to(device) * length).long()
+    kept = (_uniform((len(input_ids),), generator, input_ids.device) * length).long()
     place = rank.double().masked_fill(~response, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
     masked = response & (place >= kept[:, None])
     p = (length - kept).to(torch.get_default_dtype()) / length
     return input_ids.masked_fill(masked, mask_token_id), masked, p
+
+
+def _uniform(shape, generator, device) -> torch.Tensor:
+    """Uniform numbers in [0, 1) of one generator (None: torch's), or each row's of its own."""
+    if isinstance(generator, Sequence):
+        if len(generator) != shape[0]:
+            raise ValueError(f"{len(generator)} generators came with {shape[0]} rows: give one for each row")
+        rows = [torch.rand(shape[1:], generator=own, device=own.device) for own in generator]
+        return torch.stack(rows).to(device)
+    draws_on = device if generator is None else generator.device
+    return torch.rand(shape, generator=generator, device=draws_on).to(device)
 
 
 def diffusion_loss(logits, input_ids, masked, p, prompt_mask, weight="1/t"):

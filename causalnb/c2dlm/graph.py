@@ -287,9 +287,13 @@ class Supervision:
             raise ValueError(f"supervision of {longest} tokens does not fit {tokens}: raise tokens or cut it")
         most = max(len(item.step) for item in items)
 
-        def padded(tensor, size, value):
-            grow = [0, size - tensor.shape[-1]] * tensor.dim()
-            return torch.nn.functional.pad(tensor, grow, value=value)
+        def padded(name, size, value):
+            parts = [getattr(item, name) for item in items]
+            if all(len(part) == size for part in parts):
+                return torch.stack(parts)
+            grow = ([0, size - len(part)] * part.dim() for part in parts)
+            pairs = zip(parts, grow, strict=True)
+            return torch.stack([torch.nn.functional.pad(part, more, value=value) for part, more in pairs])
 
         fill = dict(
             concept=(tokens, -1),
@@ -298,10 +302,7 @@ class Supervision:
             ignore=(tokens, True),
             rows=(tokens, False),
         )
-        return {
-            name: torch.stack([padded(getattr(item, name), *fill[name]) for item in items])
-            for name in cls.FIELDS
-        }
+        return {name: padded(name, *given) for name, given in fill.items()}
 
     def visible(self, step_rule: str = "no_lookahead") -> torch.Tensor:
         """The graph enforced: True (T, T) or (B, T, T) where a query sees a key, all but the -1 of dense."""

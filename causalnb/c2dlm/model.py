@@ -403,25 +403,20 @@ class MaskedDiffusionCollator:
         return np.random.default_rng((self.seed, row["draw"], 1)).random() < self.enforced
 
     def _noise(self, rows, labels, prompt):
-        ranks = self._ranks(rows, labels) if self.in_order else None
-
-        def noised(part: slice, generator=None):
-            given = labels[part], prompt[part], self.mask_token_id
-            if ranks is not None:
-                return mask_in_order(*given, ranks[part], generator)
-            return mask_tokens(*given, eps=self.eps, generator=generator)
-
         draws = [row.get("draw") for row in rows]
         if None in draws and any(draw is not None for draw in draws):
             raise ValueError(
                 f"row {draws.index(None)} has no draw and others have: number all rows, as "
                 "NumberedRows does, or none"
             )
-        if None in draws:
-            return noised(slice(None))
-        seeds = [int(np.random.SeedSequence((self.seed, draw)).generate_state(1)[0]) for draw in draws]
-        parts = [noised(slice(i, i + 1), torch.Generator().manual_seed(seed)) for i, seed in enumerate(seeds)]
-        return tuple(torch.cat(part) for part in zip(*parts, strict=False))
+        generators = None
+        if None not in draws:
+            seeds = [int(np.random.SeedSequence((self.seed, draw)).generate_state(1)[0]) for draw in draws]
+            generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        if self.in_order:
+            ranks = self._ranks(rows, labels)
+            return mask_in_order(labels, prompt, self.mask_token_id, ranks, generators)
+        return mask_tokens(labels, prompt, self.mask_token_id, eps=self.eps, generator=generators)
 
     def _ranks(self, rows, labels) -> torch.Tensor:
         for number, row in enumerate(rows):

@@ -120,7 +120,7 @@ def compared(ids: Iterable[str], every: bool) -> tuple[list[tuple[str, str]], in
         for arm in registry.arms(id)
         if any(
             results.path(id, arm, seed, probes.PROFILE).exists()
-            for seed in registry.seeds(id, probes.PROFILE)
+            for seed in registry.seeds(id, probes.PROFILE, arm)
         )
     ]
     wanted = [arm for arm in arms if every or not probes.state(*arm)[0]]

@@ -92,7 +92,7 @@ def _complete(read, experiment: str, profile: str | None, arms: Iterable[str] | 
 def _train_short(experiment: str, scale: profiles.Profile, arms: list[str]) -> None:
     short, total = lacking(experiment, scale.name, arms)
     if short and (_stored_only.get() or not live(total, scale.name)):
-        of = len(arms) * len(registry.seeds(experiment, scale.name))
+        of = sum(len(registry.seeds(experiment, scale.name, arm)) for arm in arms)
         raise LabError(
             f"{len(short)} of {of} {scale.name} results of {experiment} are not there: "
             f"`causalnb run {experiment} --profile {scale.name}` makes them in about "

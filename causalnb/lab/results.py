@@ -212,7 +212,7 @@ def states(experiment: str, profile: str | None = None, arms: Iterable[str] | No
     return {
         (experiment, arm, seed): state(experiment, arm, seed, profile)
         for arm in registry.arms(experiment, arms)
-        for seed in registry.seeds(experiment, profile)
+        for seed in registry.seeds(experiment, profile, arm)
     }
 
 
@@ -256,7 +256,7 @@ def usable(experiment: str, profile: str | None = None, arms: Iterable[str] | No
     """The results that the experiment asks for, neither missing nor stale; LabError if one is unreadable."""
     found = []
     for arm in registry.arms(experiment, arms):
-        for seed in registry.seeds(experiment, profile):
+        for seed in registry.seeds(experiment, profile, arm):
             kind, reason, result = _look(experiment, arm, seed, profile)
             if kind == "unreadable":
                 raise LabError(reason)
@@ -330,7 +330,7 @@ def digest(needs: Iterable[str], profile: str | None = None, texts: Iterable[str
     parts = [*texts]
     for id in sorted(needs):
         found = usable(id, profile)
-        if len(found) < len(registry.arms(id)) * len(registry.seeds(id, profile)):
+        if len(found) < sum(len(registry.seeds(id, profile, arm)) for arm in registry.arms(id)):
             return None
         parts += [canonical([id, r.arm, r.seed, r.config, sorted(r.rows), r.history]) for r in found]
     return short("\n".join(parts))

@@ -56,7 +56,7 @@ def plan(
             estimate = results.estimate(id, arm, profile)
             found += [
                 Job(id, arm, seed, results.state(id, arm, seed, profile)[0], estimate)
-                for seed in wanted or registry.seeds(id, profile)
+                for seed in wanted or registry.seeds(id, profile, arm)
             ]
     return found
 

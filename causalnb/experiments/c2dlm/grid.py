@@ -243,7 +243,15 @@ def arms(*names: str) -> dict[str, dict]:
 
 
 def add(
-    id: str, title: str, task: str, arms: dict, seeds: int, cost: float, notebook: str = "", **changes
+    id: str,
+    title: str,
+    task: str,
+    arms: dict,
+    seeds: int,
+    cost: float,
+    notebook: str = "",
+    more_seeds: dict | None = None,
+    **changes,
 ) -> None:
     """Register an experiment on a task, its laptop settings with `changes`; cost in seconds of one run."""
     settings = replace(SETTINGS[task], **changes)
@@ -262,6 +270,7 @@ def add(
             settings={"laptop": settings, "quick": QUICKS[task], "gpu": GPU},
             seeds={"quick": 1, "laptop": seeds},
             cost={"quick": 3, "laptop": cost, "gpu": 300},
+            more_seeds=more_seeds or {},
             at_most={
                 "quick": {name: QUICKS[task][name] for name in ("train_rows", "steps", "evaluate_every")}
             },
@@ -479,6 +488,7 @@ add(
     arms("placebo") | {"autoregressive": EARLY} | ranked,
     3,
     830,
+    more_seeds=dict.fromkeys(("autoregressive", *ranked), 5),
     steps=6000,
     evaluate_every=300,
     **LONG,
@@ -504,7 +514,7 @@ add(
     "An autoregressive model on most inputs there are, causes first and effects first",
     "cot",
     {f"autoregressive_{mode}": {"model": "autoregressive", "mode": mode} for mode in ("normal", "RE")},
-    3,
+    5,
     400,
     train_rows=9000,
     steps=3000,
@@ -520,8 +530,26 @@ add(
     8,
     80,
 )
+NO_RATIO, NO_PENALTY = {"alpha": 1e-6}, {"lam": 0.0}  # the ratio is above it from the start
+PULLED = {
+    "penalty": {"graph": "causal", **NO_RATIO},
+    "ratio": {"graph": "causal", **NO_PENALTY},
+    "ratio_placebo": {"graph": "placebo", **NO_PENALTY},
+}
+add(
+    "c2dlm.why.chain",
+    "Chains over a graph that varies by row: each part of the loss alone, and where attention goes",
+    "chain",
+    {
+        name: {"gamma": 0.03, "watched": 200, **changes}
+        for name, changes in {**arms("diffusion", "c2dlm", "placebo"), **PULLED}.items()
+    },
+    3,
+    80,
+    more_seeds=dict.fromkeys(PULLED, 8),
+)
 LONG_STG = {  # size -> settings, arms beside plain tuning and C2DLM, seeds
-    "S": ({**SIZES["S"], "steps": 500}, ("autoregressive", "enforced"), 3),
+    "S": ({**SIZES["S"], "steps": 500}, ("autoregressive", "enforced"), 8),
     "M": ({**SIZES["M"], "steps": 500}, ("autoregressive", "enforced"), 3),
     "L": (
         {**SIZES["L"], "steps": 1000},
@@ -548,13 +576,14 @@ for size, (more, others, seeds) in LONG_STG.items():
 # c2dlm.long.stg_l.
 PARTS = {"no_schedule": {"gamma_schedule": False}, "query_norm": {"norm_index": "query_as_printed"}}
 OTHER_ALPHAS = {f"alpha{alpha}": {"alpha": float(alpha)} for alpha in (2, 3, 4)}  # 5 is the default
+CLAIMED = ("diffusion", "c2dlm", "no_v", "no_schedule", *OTHER_ALPHAS)  # what the source claims something of
 for task, guided, others, seeds, more in (
     (
         "sudoku",
         PARTS | OTHER_ALPHAS,
         arms("diffusion", "c2dlm", "no_v", "mutual"),
         1,
-        {"train_rows": 200, "steps": 2000},
+        {"train_rows": 200, "steps": 2000, "more_seeds": dict.fromkeys(CLAIMED, 3)},
     ),
     ("stg", PARTS | OTHER_ALPHAS, {}, 5, {**SIZES["L"], "steps": 1000, "maps": False}),
     (

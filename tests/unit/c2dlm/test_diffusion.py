@@ -156,3 +156,22 @@ def test_a_mask_of_numbers_and_labels_that_are_missing():
     assert torch.equal(c2dlm.diffusion_loss(logits, clean, masked, p, prompt), expected)
     with pytest.raises(ValueError, match="the label -100 stands at a masked position: give its clean id"):
         c2dlm.diffusion_loss(logits, torch.full_like(ids, -100), masked, p, prompt)
+
+
+def test_rows_draw_from_generators_of_their_own():
+    ids, prompt = torch.arange(1, 41).view(4, 10), (torch.arange(10) < 3).repeat(4, 1)
+    ranks = torch.arange(10).flip(0).repeat(4, 1)
+
+    def own():
+        return [torch.Generator().manual_seed(seed) for seed in range(4)]
+
+    for noise, given in ((c2dlm.mask_tokens, {}), (c2dlm.mask_in_order, {"rank": ranks})):
+        together = noise(ids, prompt, MASK, **given, generator=own())
+        for row, generator in enumerate(own()):
+            at = slice(row, row + 1)
+            alone = noise(
+                ids[at], prompt[at], MASK, **{k: v[at] for k, v in given.items()}, generator=generator
+            )
+            assert all(map(torch.equal, [whole[at] for whole in together], alone))
+        with pytest.raises(ValueError, match="3 generators came with 4 rows"):
+            noise(ids, prompt, MASK, **given, generator=own()[:3])

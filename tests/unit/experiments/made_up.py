@@ -13,7 +13,7 @@ def number(*parts) -> float:
 
 def counted(monkeypatch, id: str, seeds: int) -> registry.Experiment:
     """The experiment of that name, registered with this many seeds while the test lasts."""
-    spec = replace(registry.experiment(id), seeds={"laptop": seeds})
+    spec = replace(registry.experiment(id), seeds={"laptop": seeds}, more_seeds={})
     monkeypatch.setitem(registry._experiments, id, spec)
     return spec
 
