@@ -12,7 +12,8 @@ SLOPE = {"diffusion": 0.1, "c2dlm": 0.2, "placebo": 0.05}  # of steps right, by 
 
 def metrics(id: str, arm: str, seed: int) -> dict:
     score = 0.5 + SLOPE.get(arm, 0.1) + 0.01 * seed
-    return {"test": {"steps": score, "exact": score - 0.2}}
+    flow = {"causes": 0.1 + 0.01 * seed, "against": 0.2}
+    return {"test": {"steps": score, "exact": score - 0.2}, "flow/weighted": flow}
 
 
 def history(arm: str) -> list[dict]:
@@ -23,7 +24,7 @@ def history(arm: str) -> list[dict]:
 @pytest.fixture(autouse=True)
 def stored(monkeypatch, tmp_path):
     made_up.moved(monkeypatch, tmp_path)
-    made_up.everything(monkeypatch, {varying.HOME: 3, varying.DRAWN: 1}, metrics, history)
+    made_up.everything(monkeypatch, {varying.HOME: 3, varying.DRAWN: 1, varying.WHY: 2}, metrics, history)
     yield
     plt.close("all")
 
@@ -47,6 +48,15 @@ def test_gains_are_paired_with_plain_tuning():
     rows = {tuple(row[:2]): row[2:] for row in varying.gains_table("quick").rows}
     assert rows["C2DLM", "diffusion (SFT)"][0].startswith("+10.0")
     assert rows["C2DLM", "placebo graph"][1].startswith("+15.0") and len(rows) == 4
+
+
+def test_parts_of_the_loss_stand_beside_the_whole():
+    rows = by_label(varying.why_table("quick"))
+    assert rows["C2DLM"][:2] == ["150 (150 to 150)", "250 (250 to 250)"]
+    assert rows["C2DLM, the ratio alone (λ = 0)"][0] == "250 (250 to 250)" and rows["C2DLM"][3].startswith(
+        "20.0"
+    )
+    assert len(rows) == len(registry.arms(varying.WHY))
 
 
 def test_speed_is_where_plain_tuning_is_at_its_best():

@@ -10,7 +10,7 @@ from causalnb.lab import evidence, registry, results
 from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, gain, save, share
 from causalnb.lab.tables import Table
 
-HOME, DRAWN = "c2dlm.long.chain", "c2dlm.curves.chain"
+HOME, DRAWN, WHY = "c2dlm.long.chain", "c2dlm.curves.chain", "c2dlm.why.chain"
 SFT = "diffusion"
 NAMES = {
     SFT: "diffusion (SFT)",
@@ -27,15 +27,15 @@ LOOKS = {
 LEVELS = (0.5, 0.7, 0.9)  # of steps right on the validation rows
 
 
-def _curves(profile: str | None, *names: str):
-    evidence.require(HOME, profile, names)
-    found = results.curves(HOME, profile, names)
+def _curves(profile: str | None, *names: str, home: str = HOME):
+    evidence.require(home, profile, names)
+    found = results.curves(home, profile, names)
     return [found[found.arm == name] for name in names]
 
 
-def _reached(name: str, level: float, profile: str | None = None) -> str:
+def _reached(name: str, level: float, profile: str | None = None, home: str = HOME) -> str:
     """The median number of steps to a level (of two in the middle the lower), and its range."""
-    (runs,) = _curves(profile, name)
+    (runs,) = _curves(profile, name, home=home)
     found = [inf if step is None else step for step in times(runs, "steps", level).values()]
     middle, first, last = (
         "never" if step == inf else f"{step:.0f}" for step in (median_low(found), min(found), max(found))
@@ -74,6 +74,32 @@ gains_table = Report(
     ],
     [Row((NAMES[name], NAMES[other]), arm(HOME, name) - arm(HOME, other)) for name, other in PAIRS],
     "Chains over a graph drawn for each row: paired differences at the end",
+)
+
+
+PARTS = {
+    SFT: (NAMES[SFT], HOME),
+    "c2dlm": ("C2DLM", HOME),
+    "placebo": ("placebo graph", HOME),
+    "ratio": ("C2DLM, the ratio alone (λ = 0)", WHY),
+    "ratio_placebo": ("placebo graph, the ratio alone", WHY),
+    "penalty": ("the penalty alone, which any order of the steps gives", WHY),
+}
+GOES = {"causes": "to its cause", "against": "to later steps"}  # attention of a step, by value norm
+why_table = Report(
+    "c2dlm.varying_why",
+    [
+        "what the loss asks for",
+        *(f"steps to {level:.0%}" for level in LEVELS[::2]),
+        *(Measured(head, f"flow_weighted_{name}", share) for name, head in GOES.items()),
+    ],
+    [
+        Row((said, *(partial(_reached, name, level, home=home) for level in LEVELS[::2])), arm(WHY, name))
+        for name, (said, home) in PARTS.items()
+    ],
+    "Chains over a graph drawn for each row: each part of C2DLM's loss alone, and where attention goes",
+    "Median steps over seeds (range). Attention: % of what the token of a step pays, weighted by the norm of "
+    "values, mean over layers, heads and 200 noised training rows, at the end.",
 )
 
 
@@ -140,6 +166,7 @@ def varying_figure(profile: str | None = None):
     varying_table,
     gains_table,
     tried_table,
+    why_table,
     extra=True,
     needs=[HOME],
     printed_as="ours",
