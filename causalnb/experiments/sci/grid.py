@@ -114,6 +114,7 @@ def scan_experiment(
                 "paper": min(3, laptop_seeds),
             },
             cost={"quick": 4, "laptop": 150, "gpu": 400, "paper": 200_000},
+            at_most={"quick": {"swaps": 1}},
         )
     )
 
