@@ -5,14 +5,13 @@ from causalnb.lab.registry import Run
 from causalnb.tasks import scan
 
 
-def augmented_data(split, validation_rows, test_rows, level, names, primitives: int, seed: int):
-    """scan_data, and each training row again with its verbs replaced by two of `primitives` invented ones.
+def invented_rows(rows: list[dict], primitives: int, seed: int) -> list[dict]:
+    """Each row that has a verb again, its verbs replaced by different ones of `primitives` invented verbs.
 
     Invented verbs stand alone and in compositions; word and action i have the ids V + 2 i and V + 2 i + 1.
     """
     from numpy.random import default_rng
 
-    rows, validation, test = scan_data(split, validation_rows, test_rows, level, names)
     draw, size = default_rng(2000 + seed), len(scan.VOCABULARY)
     verbs = {verb: (scan.VOCABULARY[verb], scan.VOCABULARY[f"I_{verb.upper()}"]) for verb in scan.VERBS}
     more = []
@@ -30,7 +29,7 @@ def augmented_data(split, validation_rows, test_rows, level, names, primitives: 
         named = dict(zip(verbs, chosen, strict=False))
         text = " ".join(f"verb{named[word]}" if word in named else word for word in row["text"].split())
         more.append({**row, "input_ids": ids, "labels": labels, "text": text})
-    return rows + more, validation, test
+    return more
 
 
 def build_arm(config: dict):
@@ -87,6 +86,7 @@ def run_arm(run: Run) -> dict:
         return run_scan(run, build_arm)
 
     def data(*arguments):
-        return augmented_data(*arguments, run.config["primitives"], run.seed)
+        rows, *others = scan_data(*arguments)
+        return rows + invented_rows(rows, run.config["primitives"], run.seed), *others
 
     return run_scan(run, build_arm, data)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from causalnb.experiments.sci.contrasts import run_arm
+from causalnb.experiments.sci.later import run_later
 from causalnb.experiments.sci.scan import run_scan
 from causalnb.lab.registry import Experiment, register
 
@@ -47,6 +48,17 @@ class ArmSettings(ScanSettings):
     without: str = ""
     primitives: int = 0
     penalty_weight: float = 1e-3
+
+
+@dataclass(frozen=True)
+class LaterSettings(ScanSettings):
+    """A verb that is no part of training: rows of tables fitted to its one example afterwards."""
+
+    primitives: int = 0
+    new_words: list = field(default_factory=lambda: [1, 8])  # learned at once
+    fit_tables: list = field(default_factory=lambda: ["all"])
+    fit_rates: list = field(default_factory=lambda: [1e-3, 3e-3, 1e-2])
+    fit_steps: list = field(default_factory=lambda: [30, 100, 300, 1000])  # after which it is tested
 
 
 PROFILES = {
@@ -171,6 +183,32 @@ scan_experiment(
     1,
     test_rows=1000,
 )
+
+LATER = {
+    "plain": SCAN_ARMS["plain"],
+    "plain_swap": {**SCAN_ARMS["plain"], "swaps": 4},
+    "plain_invented": {**SCAN_ARMS["plain"], "primitives": 100},  # copies with invented verbs, as swaps allow
+    "sci": SCAN_ARMS["sci"],
+    "sci_separated": {**SCAN_ARMS["sci_separated"], "fit_tables": ["content", "all"]},
+}
+for name, split, seeds in (("search", "add_prim_look", 1), ("jump", "add_prim_jump", 5)):
+    register(
+        Experiment(
+            id=f"sci.later.{name}",
+            title=f"A verb learned after training from one example: {split.removeprefix('add_prim_')}",
+            arms=LATER,
+            run=run_later,
+            notebook="23_sci_separated",
+            settings={
+                **PROFILES,
+                "laptop": LaterSettings(split=split, test_rows=1000),
+                "quick": {**PROFILES["quick"], "new_words": [1, 4], "fit_rates": [1e-2], "fit_steps": [1, 2]},
+            },
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 4, "laptop": 300, "gpu": 600},
+            at_most={"quick": {"swaps": 1, "primitives": 4}},
+        )
+    )
 
 scan_experiment(
     "search",

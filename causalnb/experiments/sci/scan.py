@@ -61,11 +61,11 @@ def small_llama(config: dict, vocabulary_size: int = len(scan.VOCABULARY)):
     return tiny_llama(config["layers"], config["hidden_size"], config["heads"], vocabulary_size)
 
 
-def build_model(config: dict):
-    """The model of an arm (plain, plain_labels, sci, sci_separated) on a small Llama."""
+def build_model(config: dict, spare: int = 0):
+    """The model of an arm (plain, plain_labels, sci, sci_separated), on a Llama with `spare` more tokens."""
     from causalnb.sci import ContrastiveDecoder, SCITransformer, SeparatedSCI
 
-    base = small_llama(config)
+    base = small_llama(config, len(scan.VOCABULARY) + spare)
     if config["model"] == "plain":
         return base
     if config["model"] == "plain_labels":

@@ -201,11 +201,7 @@ def test_an_ablation_lacks_what_it_says():
 
 def test_invented_verbs_stand_alone_and_in_compositions():
     rows, *_ = sci_scan.scan_data("add_prim_jump", 50, 30, "verb_direction")
-    asked = "add_prim_jump", 50, 30, "verb_direction", None
-    more, validation, test = sci_contrasts.augmented_data(*asked, 7, 0)
-    assert more[: len(rows)] == rows and (validation, test) == sci_scan.scan_data(
-        "add_prim_jump", 50, 30, "verb_direction")[1:]  # fmt: skip
-    size, invented = len(scan.VOCABULARY), more[len(rows) :]
+    size, invented = len(scan.VOCABULARY), sci_contrasts.invented_rows(rows, 7, 0)
     assert len({row["text"] for row in invented if " " not in row["text"]}) == 7  # each of them alone
     for row in invented[::500]:
         words = [token - size for token in row["input_ids"][: sum(row["prompt_mask"])] if token >= size]
