@@ -42,12 +42,11 @@ class Experiment:
     taken to have had its default, so that a new parameter makes nothing stale.
 
     `run(Run) -> {"metrics": {cell: {measure: float}}, "history": [{...}, ...]}`, cells as results.Result has
-    them; seeds are 0 .. count-1; `more_seeds`: counts of arms that run with more of them on a laptop;
-    `version` is raised, with a line in CHANGELOG.md, by whoever changes what the numbers mean; `timed`:
-    patterns of measures that are seconds and differ from run to run; `cost`: first guess of core-seconds per
-    result and profile, replaced by measured ones; `memory`: by profile, estimated GiB on the device, where
-    that is much; `at_most`: by profile, numbers that no arm's settings exceed there, for arms that differ in
-    their size.
+    them; seeds are 0 .. count-1; `more_seeds`: by profile, counts of arms that have more of them; `version`
+    is raised, with a line in CHANGELOG.md, by whoever changes what the numbers mean; `timed`: patterns of
+    measures that are seconds and differ from run to run; `cost`: first guess of core-seconds per result and
+    profile, replaced by measured ones; `memory`: by profile, estimated GiB on the device, where that is much;
+    `at_most`: by profile, numbers that no arm's settings exceed there, for arms that differ in their size.
     """
 
     id: str
@@ -62,7 +61,7 @@ class Experiment:
     timed: tuple[str, ...] = ()
     memory: Mapping[str, float] = field(default_factory=dict)
     at_most: Mapping[str, Mapping] = field(default_factory=dict)
-    more_seeds: Mapping[str, int] = field(default_factory=dict)
+    more_seeds: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,11 +120,13 @@ def register(experiment: Experiment) -> Experiment:
     for part, values in (("settings", e.settings), ("seeds", e.seeds), ("cost", e.cost)):
         if "laptop" not in values or set(values) - set(profiles.PROFILES):
             raise LabError(f"the {part} of {e.id} are for {sorted(values)}: give laptop, and known profiles.")
-    for arm, count in e.more_seeds.items():
-        if arm not in e.arms or count <= e.seeds["laptop"]:
-            raise LabError(
-                f"{e.id} gives {arm!r} {count} seeds: name an arm of it, and more than {e.seeds['laptop']}."
-            )
+    for profile, counts in e.more_seeds.items():
+        least = e.seeds[profile] + 1
+        for arm, count in counts.items():
+            if arm not in e.arms or count < least:
+                raise LabError(
+                    f"{e.id} gives {arm!r} {count} seeds: name an arm of it, and at least {least}."
+                )
     complete, hints = _plain(e.settings["laptop"]), _hints(e.settings["laptop"])
     for place, values in [*e.settings.items(), *e.arms.items(), *e.at_most.items()]:  # type: ignore[assignment]
         values = _plain(values)
@@ -229,8 +230,7 @@ def seeds(id: str, profile: str | None = None, arm: str | None = None) -> range:
     """The seeds an experiment asks for in a profile: those of an arm, or (None) those that all arms have."""
     spec = experiment(id)
     asked = profiles.pick(profile, **{name: name for name in spec.seeds})
-    more = spec.more_seeds if asked == "laptop" else {}
-    return range(more.get(arm or "", spec.seeds[asked]))
+    return range(spec.more_seeds.get(asked, {}).get(arm or "", spec.seeds[asked]))
 
 
 def settings_profile(id: str, profile: str | None = None) -> str:

@@ -71,13 +71,13 @@ def test_settings_are_laid_over_each_other(lab):
     assert registry.config("toy.new", "b", "quick") == {"steps": 2, "start": 5, "pair": [1, 2]}
     assert registry.config("toy.new", "b", "paper") == {"steps": 4, "start": 5, "pair": [1, 2]}
     assert registry.seeds("toy.sum", "quick") == range(1) and registry.seeds("toy.sum", "gpu") == range(2)
-    more = registry.register(change(spec, more_seeds={"two": 4}))
+    more = registry.register(change(spec, more_seeds={"laptop": {"two": 4}}))
     assert registry.seeds(more.id, "laptop", "two") == registry.seeds(more.id, "gpu", "two") == range(4)
     assert registry.seeds(more.id, "laptop", "one") == registry.seeds(more.id, "laptop") == range(2)
     assert registry.seeds(more.id, "quick", "two") == range(1)
     for odd in ({"tow": 4}, {"two": 2}):
-        with pytest.raises(LabError, match="name an arm of it, and more than 2"):
-            registry.register(change(spec, more_seeds=odd))
+        with pytest.raises(LabError, match="name an arm of it, and at least 3"):
+            registry.register(change(spec, more_seeds={"laptop": odd}))
     for value in ({1}, float("nan")):
         registry.register(change(spec, settings={"laptop": {"x": value}}, arms={"a": {}}))
         with pytest.raises(LabError, match="the settings of toy.new a are no json"):
