@@ -4,6 +4,7 @@ import os
 import stat
 import tempfile
 from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,13 +26,25 @@ def given(named: str | Path, by: str) -> Path:
 def moved(variable: str) -> Path | None:
     """The path that an environment variable names, None where it is not set; LabError if it is no path."""
     named = os.environ.get(variable)
-    return given(named, variable).resolve() if named else None
+    working = "" if not named or os.path.isabs(named) else os.getcwd()
+    return _resolved(named, variable, working) if named else None
+
+
+@cache
+def _resolved(named: str, by: str, working: str) -> Path:
+    return given(named, by).resolve()
+
+
+@cache
+def _checkout() -> Path | None:
+    """The checkout that holds this package, None where it is installed."""
+    folder = Path(__file__).resolve().parent.parent
+    return folder if (folder / "pyproject.toml").exists() else None
 
 
 def root() -> Path:
     """$CAUSALNB_HOME, or the checkout that holds this package, or the working directory."""
-    checkout = Path(__file__).resolve().parent.parent
-    return moved("CAUSALNB_HOME") or (checkout if (checkout / "pyproject.toml").exists() else Path.cwd())
+    return moved("CAUSALNB_HOME") or _checkout() or Path.cwd()
 
 
 def paper_dir() -> Path:

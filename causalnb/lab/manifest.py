@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -101,22 +102,10 @@ def entries(profile: str | None = None) -> dict:
 
     FileError naming it if it is damaged, or names a file that lies elsewhere.
     """
-    folder = figures_dir(profiles.current(profile).name)
-    path = folder / "manifest.json"
+    path = figures_dir(profiles.current(profile).name) / "manifest.json"
     try:
-        found = records.parsed(path.read_bytes())
-        for id, entry in found.items():
-            if not isinstance(entry, dict) or set(entry) != set(FIELDS):
-                raise ValueError(f"the entry of {id} is incomplete")
-            wrong = [name for name, kind in FIELDS.items() if not isinstance(entry[name], kind)]
-            wrong += [name for name in ("files", "code") if not records.is_texts(entry[name])]
-            if not wrong:
-                wrong = ["paper" for name in entry["paper"] if not READ.fullmatch(str(name))]
-            if wrong or set(entry["code"]) != set(NO_CODE):
-                raise ValueError(f"{min(wrong, default='code')} of {id} is not as a manifest has it")
-            for name in entry["files"]:
-                files.below(folder, name)
-        return found
+        kept = path.stat()
+        return dict(_parsed(path, kept.st_ino, kept.st_mtime_ns, kept.st_size))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -124,6 +113,25 @@ def entries(profile: str | None = None) -> dict:
             f"{shown(path)} is damaged ({error}): restore it from git, or delete it and run "
             "`causalnb figures`."
         ) from None
+
+
+@lru_cache(8)
+@codebase.unrecorded
+def _parsed(path: Path, *version: int) -> dict:
+    """The entries in a manifest, which is read again when its inode, time or size changes."""
+    found = records.parsed(path.read_bytes())
+    for id, entry in found.items():
+        if not isinstance(entry, dict) or set(entry) != set(FIELDS):
+            raise ValueError(f"the entry of {id} is incomplete")
+        wrong = [name for name, kind in FIELDS.items() if not isinstance(entry[name], kind)]
+        wrong += [name for name in ("files", "code") if not records.is_texts(entry[name])]
+        if not wrong:
+            wrong = ["paper" for name in entry["paper"] if not READ.fullmatch(str(name))]
+        if wrong or set(entry["code"]) != set(NO_CODE):
+            raise ValueError(f"{min(wrong, default='code')} of {id} is not as a manifest has it")
+        for name in entry["files"]:
+            files.below(path.parent, name)
+    return found
 
 
 def checksum(entry: Mapping) -> str:
