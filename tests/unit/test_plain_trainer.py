@@ -237,8 +237,6 @@ def test_a_card_lies_beside_the_weights(case, tmp_path):
         model.save_pretrained(tmp_path)
 
 
-AFTER = "import sys, causalnb; from transformers import {0}; model = {0}.from_pretrained(sys.argv[1]); "
-BEFORE = "import sys, transformers; from transformers import {0}; {0}; import causalnb; "
 AUTO = {
     "sci": "AutoModelForCausalLM",
     "sci_separated": "AutoModelForCausalLM",
@@ -246,23 +244,29 @@ AUTO = {
     "masked_diffusion": "AutoModelForMaskedLM",
     "causal_transformer": "AutoModelForSequenceClassification",
 }
+LOADED = """
+import sys, {first}; from transformers import {names}; {names}; import causalnb
+for auto, folder in zip([{names}], sys.argv[1:], strict=True):
+    model = auto.from_pretrained(folder)
+    print(type(model).__name__, float(sum(p.sum() for p in model.parameters())))
+"""
 
 
-@pytest.mark.parametrize("case", AUTO)
-def test_what_was_saved_loads_after_import_causalnb_alone(case, tmp_path):
-    model, *_ = CASES[case]()
-    model.save_pretrained(tmp_path)
-    code = AFTER if case != "iclm" else BEFORE + "model = {0}.from_pretrained(sys.argv[1]); "
-    code += "print(type(model).__name__, float(sum(p.sum() for p in model.parameters())))"
+@pytest.mark.parametrize("first", ["causalnb", "transformers"])
+def test_what_was_saved_loads_after_import_causalnb_alone(first, tmp_path):
+    cases = [case for case in AUTO if (case == "iclm") == (first == "transformers")]
+    models = [CASES[case]()[0] for case in cases]
+    for case, model in zip(cases, models, strict=True):
+        model.save_pretrained(tmp_path / case)
+    code = LOADED.format(first=first, names=", ".join(AUTO[case] for case in cases))
+    folders = [str(tmp_path / case) for case in cases]
     done = subprocess.run(
-        [sys.executable, "-c", code.format(AUTO[case]), str(tmp_path)],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
+        [sys.executable, "-c", code, *folders], capture_output=True, encoding="utf-8", check=True
     )
-    name, total = done.stdout.split()
-    assert name == type(model).__name__
-    assert float(total) == pytest.approx(float(sum(p.sum() for p in model.parameters())), rel=1e-5)
+    for model, line in zip(models, done.stdout.splitlines(), strict=True):
+        name, total = line.split()
+        assert name == type(model).__name__
+        assert float(total) == pytest.approx(float(sum(p.sum() for p in model.parameters())), rel=1e-5)
 
 
 def test_import_causalnb_is_light():
