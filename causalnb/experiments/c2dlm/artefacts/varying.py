@@ -87,7 +87,7 @@ PARTS = {
 }
 GOES = {"causes": "to its cause", "against": "to later steps"}  # attention of a step, by value norm
 why_table = Report(
-    "c2dlm.varying_why",
+    "c2dlm.why",
     [
         "what the loss asks for",
         *(f"steps to {level:.0%}" for level in LEVELS[::2]),
@@ -166,7 +166,6 @@ def varying_figure(profile: str | None = None):
     varying_table,
     gains_table,
     tried_table,
-    why_table,
     extra=True,
     needs=[HOME],
     printed_as="ours",
@@ -179,3 +178,17 @@ def varying(profile):
     save(profile, speed_table)
     caption = "Right steps on validation rows: mean over seeds, band from the lowest to the highest."
     draw(profile, "c2dlm.varying", varying_figure(profile), caption)
+
+
+@builds(
+    "c2dlm.why",
+    why_table,
+    extra=True,
+    needs=[HOME],
+    printed_as="ours",
+    kind="measured",
+    shows="chains over a graph of their own in every text: parts of the loss alone, and where attention goes",
+    notebook="43_chain_of_thought_order",
+)
+def why(profile):
+    """What of the loss speeds training up, and whether attention obeys it."""
