@@ -111,10 +111,12 @@ def decide(claim, profile: str | None = None) -> Verdict:
     """The verdict on a row of claims.csv: paired seeds of its contrast, or why it was not attempted.
 
     our_metric is a metric, "a-b" for a difference of two, or "a|b": a of our_treatment against b of
-    our_baseline. An arm of another experiment is written "experiment:arm" and is paired on the seeds that
-    both have; "a+b" is the mean of several arms or metrics. A claim in percentage points is compared in them.
+    our_baseline. An arm of another experiment is written "experiment:arm"; "a+b" is the mean of several arms
+    or metrics. These, and arms that are asked for more seeds, are paired on the seeds that both have. A claim
+    in percentage points is compared in them.
     LabError for a contrast that the stored results do not hold.
     """
+    from causalnb.lab import registry
     from causalnb.lab.statistics import paired
 
     claim = claim._asdict() if hasattr(claim, "_asdict") else dict(claim)  # of itertuples or iterrows
@@ -123,7 +125,8 @@ def decide(claim, profile: str | None = None) -> Verdict:
     ours, _, theirs = claim["our_metric"].partition("|")
     treated = _measured(claim, claim["our_treatment"], ours, profile)
     compared = _measured(claim, claim["our_baseline"], theirs or ours, profile)
-    if set(":+") & set(claim["our_treatment"] + claim["our_baseline"]):
+    joined = set(":+") & set(claim["our_treatment"] + claim["our_baseline"])
+    if joined or registry.experiment(claim["experiment"]).more_seeds:
         both = treated.keys() & compared.keys()
         treated, compared = ({seed: part[seed] for seed in both} for part in (treated, compared))
     scale = 100.0 if claim["unit"] == "pp" else 1.0

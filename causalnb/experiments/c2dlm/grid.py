@@ -270,7 +270,7 @@ def add(
             settings={"laptop": settings, "quick": QUICKS[task], "gpu": GPU},
             seeds={"quick": 1, "laptop": seeds},
             cost={"quick": 3, "laptop": cost, "gpu": 300},
-            more_seeds={"laptop": more_seeds or {}},
+            more_seeds={"laptop": more_seeds} if more_seeds else {},
             at_most={
                 "quick": {name: QUICKS[task][name] for name in ("train_rows", "steps", "evaluate_every")}
             },
