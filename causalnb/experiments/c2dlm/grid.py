@@ -611,7 +611,6 @@ for task, guided, others, seeds, more in (
 # Where guidance pays: the strength of the spurious cue, the number of rows, and what the model is told.
 REGIME = {"rows": (400, 1600, 6400), "cue": (0.5, 0.9, 1.0)}
 TOLD = arms("diffusion", "placebo", "c2dlm", "isolated", "half_swapped", "enforced")
-AGAIN = {"cue": 0.5, "rows": (400, 1600)}  # where C2DLM stood out in seed 0, with four seeds that had no say
 add(
     "c2dlm.regime",
     "The spurious token game by strength of its cue, number of rows and guidance",
@@ -624,11 +623,6 @@ add(
     },
     1,
     90,
-    more_seeds={
-        f"{name}_n{rows}_cue{round(100 * AGAIN['cue'])}": 5
-        for name in ("diffusion", "placebo", "c2dlm")
-        for rows in AGAIN["rows"]
-    },
     **{**SIZES["L"], **LONG, "steps": 1000, "evaluate_every": AT_THE_END, "maps": False},
 )
 

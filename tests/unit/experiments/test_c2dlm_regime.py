@@ -16,12 +16,6 @@ LEVEL = {
 }
 
 
-def metrics(id: str, arm: str, seed: int) -> dict:
-    """Seed 0 of C2DLM is luckier than the others."""
-    score = level(arm) + 0.01 * seed + (0.2 if arm.startswith("c2dlm") and not seed else 0)
-    return {"iid": {"accuracy": score + 0.1}, "ood": {"accuracy": score}}
-
-
 def level(arm: str) -> float:
     """C2DLM is above SFT where the cue is at least .95, below elsewhere."""
     name, rows, cue = arm.rsplit("_", 2)
@@ -32,26 +26,22 @@ def level(arm: str) -> float:
 @pytest.fixture(autouse=True)
 def stored(monkeypatch, tmp_path):
     made_up.moved(monkeypatch, tmp_path)
-    made_up.everything(monkeypatch, {regime.HOME: 3}, metrics)
+    made_up.everything(
+        monkeypatch, {regime.HOME: 2}, lambda id, arm, seed: {"ood": {"accuracy": level(arm) + 0.01 * seed}}
+    )
 
 
 def test_the_map_has_a_cell_for_each_cue_and_number_of_rows():
     plain, guided = (regime.accuracies(name, "quick") for name in ("diffusion", "c2dlm"))
-    assert plain.shape == (3, 3) and plain[0].tolist() == pytest.approx([51.4] * 3)
-    assert (guided - plain)[2].tolist() == pytest.approx([-10 + 20 / 3, -10 + 20 / 3, 10 + 20 / 3])
+    assert plain.shape == (3, 3) and plain[0].tolist() == pytest.approx([50.9] * 3)
+    assert (guided - plain)[2].tolist() == pytest.approx([-10, -10, 10])
 
 
 def test_it_is_built_and_says_where_guidance_pays():
     building.build("c2dlm.regime", "quick")
     assert building.status("c2dlm.regime", "quick")[0] == "built"
     _, alt = regime.regime_figure("quick")
-    assert "C2DLM adds -3 to +17 points, above 0 in 3 of 9 cells" in alt
+    assert "C2DLM adds -10 to +10 points, above 0 in 3 of 9 cells" in alt
     assert "placebo graph adds -10 to -10 points, above 0 in 0 of 9 cells" in alt
     rows = [row for row in regime.regime_table("quick").rows if row[0] == "C2DLM"]
-    assert [row[1] for row in rows] == ["400", "1,600", "6,400"] and rows[0][2].startswith("48.1 ")
-
-
-def test_a_cell_that_was_chosen_is_judged_by_other_seeds():
-    rows = {tuple(row[:2]): row[2:] for row in regime.again_table("quick").rows}
-    assert rows["400", regime.NAMES[regime.SFT]] == ["-10.0 [-10.0, -10.0] (2)"] * 2
-    assert rows["1,600", regime.NAMES["placebo"]] == ["+0.0 [+0.0, +0.0] (2)"] * 2 and len(rows) == 4
+    assert [row[1] for row in rows] == ["400", "1,600", "6,400"] and rows[0][2].startswith("40.9 ")

@@ -1,10 +1,8 @@
 """Where guidance pays on the spurious token game: strength of the spurious cue, number of rows, guidance."""
 
-from functools import partial
-
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, SFT
-from causalnb.experiments.c2dlm.grid import AGAIN, REGIME, TOLD
-from causalnb.lab.report import Measured, Reader, Report, Row, arm, builds, draw, gain, values
+from causalnb.experiments.c2dlm.grid import REGIME, TOLD
+from causalnb.lab.report import Measured, Report, Row, arm, builds, draw
 
 HOME = "c2dlm.regime"
 GUIDED = [name for name in TOLD if name != SFT]
@@ -30,31 +28,6 @@ regime_table = Report(
     "in training",
     "All models train 1,000 steps from random weights. At 1 a spurious number is as good as its cause, in "
     "training; o.o.d. it is drawn on its own.",
-)
-
-
-def _of_new_seeds(rows: int, other: str, part: str, profile: str | None = None) -> dict[int, float]:
-    """{seed: C2DLM - another model}, without seed 0, by which the cell was chosen."""
-    ours, theirs = (trained(name, rows, AGAIN["cue"]) for name in ("c2dlm", other))
-    found = (ours - theirs).by_seed(Reader(profile), f"{part}_accuracy")
-    return {seed: value for seed, value in found.items() if seed}
-
-
-again_table = Report(
-    "c2dlm.regime_again",
-    ["training rows", "C2DLM minus", *(Measured(f"{part}, points", format=gain) for part in ("iid", "ood"))],
-    [
-        Row(
-            (f"{rows:,}", NAMES[other]),
-            {
-                f"{part}, points": values(partial(_of_new_seeds, rows, other, part), HOME)
-                for part in ("iid", "ood")
-            },
-        )
-        for rows in AGAIN["rows"]
-        for other in (SFT, "placebo")
-    ],
-    f"Where C2DLM stood out on the map, at a cue of {AGAIN['cue']:g}: other seeds, which had no say in that",
 )
 
 
@@ -120,7 +93,6 @@ def regime_figure(profile: str | None = None):
 @builds(
     "c2dlm.regime",
     regime_table,
-    again_table,
     extra=True,
     printed_as="ours",
     kind="measured",
