@@ -178,6 +178,7 @@ def test_a_record_that_is_almost_too_deep_is_refused_without_a_traceback():
 def test_root_is_the_checkout_or_here(tmp_path, monkeypatch):
     monkeypatch.delenv("CAUSALNB_HOME", raising=False)
     monkeypatch.setattr(paths, "__file__", str(tmp_path / "causalnb" / "paths.py"))
+    monkeypatch.setattr(paths, "_checkout", paths._checkout.__wrapped__)  # which remembers nothing
     assert paths.root() == Path.cwd()
     (tmp_path / "pyproject.toml").touch()
     assert paths.root() == tmp_path
