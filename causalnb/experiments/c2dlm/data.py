@@ -335,7 +335,7 @@ def stg_data(config: dict, seed: int):
 
 
 def chain_rows(chains, config: dict, seed: int) -> list[dict]:
-    """Rows of chains over graphs of their own; a placebo is drawn anew for each, among what came before."""
+    """Rows of chains over graphs of their own; a placebo is drawn anew for each, among all names."""
     from causalnb.tasks import dag_chains
 
     rows = []

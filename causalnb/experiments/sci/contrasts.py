@@ -5,6 +5,19 @@ from causalnb.lab.registry import Run
 from causalnb.tasks import scan
 
 
+def renamed(row: dict, verbs: dict[str, int], first: int) -> dict:
+    """The row with new verbs for some: number i and its action have the ids first + 2 i and the next."""
+    ids = {
+        scan.VOCABULARY[word]: first + 2 * number + part
+        for verb, number in verbs.items()
+        for part, word in enumerate((verb, f"I_{verb.upper()}"))
+    }
+    return {
+        **row,
+        **{name: [ids.get(token, token) for token in row[name]] for name in ("input_ids", "labels")},
+    }
+
+
 def invented_rows(rows: list[dict], primitives: int, seed: int) -> list[dict]:
     """Each row that has a verb again, its verbs replaced by different ones of `primitives` invented verbs.
 
@@ -12,23 +25,14 @@ def invented_rows(rows: list[dict], primitives: int, seed: int) -> list[dict]:
     """
     from numpy.random import default_rng
 
-    draw, size = default_rng(2000 + seed), len(scan.VOCABULARY)
-    verbs = {verb: (scan.VOCABULARY[verb], scan.VOCABULARY[f"I_{verb.upper()}"]) for verb in scan.VERBS}
-    more = []
+    draw, more = default_rng(2000 + seed), []
     for row in rows:
-        if not any(verb in row["text"].split() for verb in verbs):
+        if not any(verb in row["text"].split() for verb in scan.VERBS):
             continue
-        chosen = draw.permutation(primitives)[: len(verbs)].tolist()
-        swap = {
-            old: size + 2 * i + part
-            for i, pair in zip(chosen, verbs.values(), strict=False)
-            for part, old in enumerate(pair)
-        }
-        ids = [swap.get(token, token) for token in row["input_ids"]]
-        labels = [swap.get(token, token) for token in row["labels"]]
-        named = dict(zip(verbs, chosen, strict=False))
+        chosen = draw.permutation(primitives)[: len(scan.VERBS)].tolist()
+        named = dict(zip(scan.VERBS, chosen, strict=False))
         text = " ".join(f"verb{named[word]}" if word in named else word for word in row["text"].split())
-        more.append({**row, "input_ids": ids, "labels": labels, "text": text})
+        more.append({**renamed(row, named, len(scan.VOCABULARY)), "text": text})
     return more
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from causalnb.experiments.sci.contrasts import invented_rows
+from causalnb.experiments.sci.contrasts import invented_rows, renamed
 from causalnb.experiments.sci.scan import build_model, collators, fit, scan_data, swapped_rows
 from causalnb.lab.probes import scored
 from causalnb.lab.registry import Run
@@ -21,56 +21,38 @@ def tables_of(model, kind: str) -> list:
     ]
 
 
-def renamed(row: dict, ids: dict[int, int]) -> dict:
-    """The row with other tokens in place of some, in what is read and what is to be said."""
-    places = {name: [ids.get(token, token) for token in row[name]] for name in ("input_ids", "labels")}
-    return {**row, **places}
-
-
-def ids_of(verb: str, first: int, number: int) -> dict[int, int]:
-    """{token of a verb and of its action: those of new verb `number`, whose rows begin at `first`}."""
-    return {
-        scan.VOCABULARY[verb]: first + 2 * number,
-        scan.VOCABULARY[f"I_{verb.upper()}"]: first + 2 * number + 1,
-    }
-
-
 def composed(rows: Sequence[dict], verb: str, first: int, words: int, seed: int) -> list[dict]:
     """The rows with new verbs: one for `verb`, or, of four and more, different ones for a row's verbs."""
     from numpy.random import default_rng
 
     if words == 1:
-        return [renamed(row, ids_of(verb, first, 0)) for row in rows]
+        return [renamed(row, {verb: 0}, first) for row in rows]
     draw, found = default_rng(3000 + seed), []
     for row in rows:
-        numbers = draw.permutation(words).tolist()
-        pairs = zip(scan.VERBS, numbers, strict=False)
-        found.append(
-            renamed(row, {old: new for name, i in pairs for old, new in ids_of(name, first, i).items()})
-        )
+        numbers = dict(zip(scan.VERBS, draw.permutation(words).tolist(), strict=False))
+        found.append(renamed(row, numbers, first))
     return found
 
 
 def learned(
     model, kind: str, examples: list[dict], verb: str, first: int, rate: float, marks: Sequence[int]
 ) -> Iterator[tuple[int, float]]:
-    """Fit the rows of new verbs from `first` on to their examples by Adam; yields (step, loss) at marks.
+    """Fit the rows of new verbs, one an example, from `first` on by Adam; yields (step, loss) at marks.
 
-    A verb that is not `verb` is known, and all tables begin with the mean of known verbs' rows, and of their
-    actions'. Only tables of `kind` are fitted.
+    A verb that is not `verb` is known, and in all tables the new ones begin as the mean of known verbs' rows,
+    and of their actions'. Only tables of `kind` are fitted, and only these rows move.
     """
     import torch
 
     known = [name for name in scan.VERBS if name != verb]
     words = [scan.VOCABULARY[name] for name in known]
     actions = [scan.VOCABULARY[f"I_{name.upper()}"] for name in known]
+    last = first + 2 * len(examples)
     model.eval().requires_grad_(False)
     with torch.no_grad():
         for table in tables_of(model, "all"):
-            table.weight[first::2], table.weight[first + 1 :: 2] = (
-                table.weight[words].mean(0),
-                table.weight[actions].mean(0),
-            )
+            table.weight[first:last:2] = table.weight[words].mean(0)
+            table.weight[first + 1 : last : 2] = table.weight[actions].mean(0)
     rows = [table.weight.requires_grad_() for table in tables_of(model, kind)]
     _, collator = collators(model)
     batch = {name: value.to(model.device) for name, value in collator(examples).items()}
@@ -80,7 +62,7 @@ def learned(
         optimizer.zero_grad()
         loss.backward()
         for row in rows:
-            row.grad[:first] = 0
+            row.grad[:first] = row.grad[last:] = 0
         optimizer.step()
         if step in marks:
             yield step, float(loss.detach())
@@ -121,7 +103,7 @@ def run_later(run: Run) -> dict:
     metrics = {"validation": {"exact_match": history[-1]["validation"]}, "test": {"rows": len(test)}}
     trained = deepcopy(model.state_dict())
     for words in config["new_words"]:
-        examples = [renamed(single, ids_of(verb, first, number)) for number in range(words)]
+        examples = [renamed(single, {verb: number}, first) for number in range(words)]
         asked = composed(test, verb, first, words, run.seed)
         for kind in config["fit_tables"]:
             for rate in config["fit_rates"]:

@@ -168,10 +168,6 @@ def metrics(experiment, arm, seed):
     return {name: number(experiment, arm, seed, name) for name in names()}
 
 
-def history(arm):
-    return [{"step": step, "loss": 1.0, "exact": step / 500} for step in range(100, 501, 100)]
-
-
 def seeds():
     needed = {*table5.downstream.needed(), *table6.ablation.needed(), *report.deciding("c2dlm")}
     return {id: MORE.get(id, 3) for id in sorted(needed)}
@@ -186,7 +182,7 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("written")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CAUSALNB_RESULTS", str(folder))
-        made_up.everything(patch, seeds(), lambda *run: {"": metrics(*run)}, history)
+        made_up.everything(patch, seeds(), lambda *run: {"": metrics(*run)})
     return folder
 
 

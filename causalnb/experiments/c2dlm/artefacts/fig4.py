@@ -1,11 +1,9 @@
 """Figure 4 of C2DLM: learning curves on chains of thought, and the speed-up read from them."""
 
-from functools import partial
-
 from causalnb.experiments.c2dlm.artefacts.chains import NORMAL, SPED
-from causalnb.experiments.c2dlm.curves import draw_curve, first_at, smoothed, speed_up
+from causalnb.experiments.c2dlm.curves import draw_curve, speed_up
 from causalnb.lab import evidence, registry, results
-from causalnb.lab.report import Measured, Report, Row, builds, draw, number, save, values
+from causalnb.lab.report import builds, draw, save
 
 CURVES = {  # arm -> label, colour, line, marker
     "diffusion": ("diffusion (SFT)", "black", "--", "s"),
@@ -44,37 +42,6 @@ def speed_table(profile: str | None = None):
     )
 
 
-CONVERGED = 0.95  # of its own best, smoothed
-
-
-def epochs(arm: str, profile: str | None = None) -> dict[int, float]:
-    """{seed: epochs until a run's smoothed share of exact answers is at CONVERGED of its best}."""
-    evidence.require(NORMAL, profile, [arm])
-    config, found = registry.config(NORMAL, arm, profile), {}
-    for seed, runs in results.curves(NORMAL, profile, [arm]).groupby("seed"):
-        curve = smoothed(runs, "exact")
-        found[int(seed)] = first_at(curve, CONVERGED * curve.max()) * config["batch"] / config["train_rows"]
-    return found
-
-
-TWINS = ("diffusion", "autoregressive")
-EPOCHS = {arm: values(partial(epochs, arm), NORMAL) for arm in TWINS}
-LATER = Row(
-    "epochs to converge: diffusion - autoregressive",
-    EPOCHS["diffusion"] - EPOCHS["autoregressive"],
-    claim="c2dlm.claim10",
-)
-epochs_table = Report(
-    "c2dlm.fig4_epochs",
-    ["model", Measured("epochs", format=number(1))],
-    [*(Row(CURVES[arm][0], EPOCHS[arm]) for arm in TWINS), Row("difference", LATER.value)],
-    f"Epochs until the smoothed share of exact answers is at {CONVERGED:.0%} of its best: mean ± half of the "
-    "95 % interval (seeds)",
-    "On validation inputs. The rate falls to 0 after 6,000 steps of the diffusion model, and after 3,000 of "
-    "the autoregressive one, which gets no better in more.",
-)
-
-
 def curves_figure(profile: str | None = None):
     """(figure, alt): Figure 4, exact answers and right steps on validation inputs during training, by arm."""
     import matplotlib.pyplot as plt
@@ -111,4 +78,4 @@ def fig4(profile):
         "highest."
     )
     draw(profile, "c2dlm.fig4", curves_figure(profile), caption)
-    save(profile, speed_table, epochs_table)
+    save(profile, speed_table)

@@ -1,6 +1,6 @@
 """Every claim of C2DLM with what decides it here, and the verdict."""
 
-from causalnb.experiments.c2dlm.artefacts import fig4, table1, table3
+from causalnb.experiments.c2dlm.artefacts import table1, table3
 from causalnb.lab.report import Claim, Contrast, Decided, Ours, Report, builds, claim_rows, higher
 from causalnb.lab.verdicts import LABELS
 
@@ -19,7 +19,7 @@ def _contrast(claim) -> str:
     return f"{arms(claim['our_treatment'])} − {arms(claim['our_baseline'])}, {ours}"
 
 
-OF_TABLES = {row.claim: row for row in (fig4.LATER, table1.SPREAD_OF_ORDERS, table3.GAIN_OF_FEW)}
+OF_TABLES = {row.claim: row for row in (table1.SPREAD_OF_ORDERS, table3.GAIN_OF_FEW)}
 verdict_table = Report(
     "c2dlm.verdicts",
     [
