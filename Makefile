@@ -5,6 +5,7 @@ ARGS   ?=
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.causalnb
 PYTEST := $(BIN)/python -m pytest -q -p no:randomly -n 2 --dist loadscope
+NBVAL  := -p tests.no_stderr --nbval-lax --nbval-kernel-name warm --nbval-cell-timeout 120
 
 .PHONY: help setup reproduce lint test course attack release lab bench clean
 
@@ -49,14 +50,14 @@ test: lint
 	$(PYTEST) -p no:nbval $(COVERAGE) tests/unit; \
 	$(PYTEST) -p no:nbval tests/repo; \
 	$(BIN)/python -m causalnb course build 00 20 --to student --to tutor --out "$$tmp/course"; \
-	$(BIN)/python -m tests.warm $(PYTEST) --nbval-lax --nbval-kernel-name warm --nbval-cell-timeout 120 "$$tmp/course/student" notebooks
+	$(BIN)/python -m tests.warm $(PYTEST) $(NBVAL) "$$tmp/course/student" notebooks
 
 # What `make test` does with two copies is done with all, and the site is opened in a browser where there is one.
 course: setup
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[lab,test,site,browser]'
 	$(BIN)/python -m causalnb course build --out build/course $(ARGS)
-	CAUSALNB_PROFILE=quick CAUSALNB_OFFLINE=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.warm $(PYTEST) --nbval-lax \
-	    --nbval-kernel-name warm --nbval-cell-timeout 120 build/course/student
+	CAUSALNB_PROFILE=quick CAUSALNB_OFFLINE=1 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.warm $(PYTEST) $(NBVAL) \
+	    build/course/student
 	$(PYTEST) -p no:nbval -n 0 tests/browser
 
 attack: setup

@@ -23,7 +23,7 @@ warm.heat = partial(warm.heat, [])
 sys.exit(warm.main(sys.argv[1:]))
 """
 NBVAL = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
-NBVAL += ["--nbval-lax", "--nbval-kernel-name", "warm", "--nbval-cell-timeout", "5"]
+NBVAL += ["-p", "tests.no_stderr", "--nbval-lax", "--nbval-kernel-name", "warm", "--nbval-cell-timeout", "5"]
 
 
 def written(folder, **books):
@@ -71,7 +71,10 @@ def test_nbval_says_of_a_fork_what_it_says_of_a_kernel(tmp_path):
     books = written(
         tmp_path,
         passes=[
-            ("import os; x = int(os.environ['LEFT_TO_NOTEBOOKS']); print(x)", "5\n"),
+            (
+                "import os, warnings; x = int(os.environ['LEFT_TO_NOTEBOOKS']); print(x); warnings.warn('x')",
+                "5\n",
+            ),
             ("assert x == 5 and 'BARELY' not in globals()", None),
         ],
         alone=[

@@ -1,0 +1,8 @@
+"""Plugin of pytest: nbval compares all outputs but standard error, which no executed notebook keeps (warnings, progress)."""
+
+
+def pytest_collection_modifyitems(items) -> None:
+    for item in items:
+        skipped = getattr(item.parent, "skip_compare", None)  # nbval's, of a notebook
+        if skipped is not None and "stderr" not in skipped:
+            item.parent.skip_compare = (*skipped, "stderr")
