@@ -1,4 +1,4 @@
-"""Plugin of pytest: nbval compares all outputs but standard error, which no executed notebook keeps (warnings, progress)."""
+"""Plugin of pytest: nbval compares all but standard error (warnings, progress), which no notebook keeps."""
 
 
 def pytest_collection_modifyitems(items) -> None:

@@ -610,6 +610,10 @@ for task, guided, others, seeds, more in (
 
 # Where guidance pays: the strength of the spurious cue, the number of rows, and what the model is told.
 REGIME = {"rows": (400, 1600, 6400), "cue": (0.5, 0.9, 1.0)}
+AGAIN = (
+    (400, 0.5),
+    (1600, 0.5),
+)  # (rows, cue) where C2DLM gains and its placebo does not with seed 0: on others, too
 TOLD = arms("diffusion", "placebo", "c2dlm", "isolated", "half_swapped", "enforced")
 add(
     "c2dlm.regime",
@@ -623,6 +627,11 @@ add(
     },
     1,
     90,
+    more_seeds={
+        f"{name}_n{rows}_cue{round(100 * cue)}": 5
+        for rows, cue in AGAIN
+        for name in ("diffusion", "placebo", "c2dlm")
+    },
     **{**SIZES["L"], **LONG, "steps": 1000, "evaluate_every": AT_THE_END, "maps": False},
 )
 

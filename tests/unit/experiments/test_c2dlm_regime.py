@@ -45,3 +45,18 @@ def test_it_is_built_and_says_where_guidance_pays():
     assert "placebo graph adds -10 to -10 points, above 0 in 0 of 9 cells" in alt
     rows = [row for row in regime.regime_table("quick").rows if row[0] == "C2DLM"]
     assert [row[1] for row in rows] == ["400", "1,600", "6,400"] and rows[0][2].startswith("40.9 ")
+
+
+def test_the_cells_chosen_by_seed_0_are_judged_on_the_others(monkeypatch):
+    def stored(id, arm, seed):
+        lucky = 0.4 if seed == 0 and arm == "c2dlm_n400_cue50" else 0.0
+        return {"ood": {"accuracy": level(arm) + 0.01 * seed + lucky}}
+
+    made_up.everything(monkeypatch, {regime.HOME: 5}, stored)
+    rows = [row for row in regime.regime_again("quick").rows if row[:2] == ["400", "0.5"]]
+    assert [row[2] for row in rows] == [
+        "C2DLM - diffusion, SFT",
+        "placebo graph - diffusion, SFT",
+        "C2DLM - placebo graph",
+    ]
+    assert [row[3] for row in rows] == ["-10.0 [-10.0, -10.0] (4)"] * 2 + ["+0.0 [+0.0, +0.0] (4)"]
