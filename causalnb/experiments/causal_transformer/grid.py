@@ -350,6 +350,36 @@ register_pairs(
     pairs_settings("paraphrase", MINORITIES["m5"]),
 )
 
+# The loss as it must be weighed to be obeyed: at the paper's bounds, from early on, or by its multipliers.
+EARLY = [0.0, 0.3]
+OBEYED_TRIES = {
+    **{
+        f"hinge_{weight}_{name}": {**LOSS, "causal_weight": float(weight), "ramp": ramp}
+        for weight in (1, 3, 10)
+        for name, ramp in (("early", EARLY), ("late", RAMP))
+    },
+    **{
+        f"auglag_{rho}": {
+            "blanket": "auglag",
+            "blanket_settings": {"rho": float(rho), "gamma_max": 10.0},
+            "causal_weight": 1.0,
+            "ramp": EARLY,
+        }
+        for rho in (1, 10)
+    },
+}
+for name in OVERLAP:
+    register_pairs(
+        f"obeyed.search.{name}",
+        name,
+        ": weights and schedules under which maps keep to the bounds, on templates for development",
+        {"transformer": tuned(name)["transformer"]}
+        | {arm: {"learning_rate": RATES[name], **one} for arm, one in OBEYED_TRIES.items()},
+        1,
+        55,
+        pairs_settings(name, MINORITIES["m5"], **DEVELOPMENT),
+    )
+
 COMPARED, INTERCHANGED = {"compared": True}, {"interchanged": True}
 DIRECTED = {"parents": 2, "directed": True}
 BEYOND = {
