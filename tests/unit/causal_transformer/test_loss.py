@@ -97,6 +97,43 @@ def test_the_lagrangian_and_its_ascent(double, causal, valid, heads):
     assert (gammas[0] != gammas[1]) == (heads == 2) and max(gammas[0]) == 0.9
 
 
+@pads
+def test_rows_and_columns_apart_keep_to_the_bounds_of_one_each(double, valid):
+    attention = maps(valid, sharp=3.0).requires_grad_()
+    rows, columns = tau(attention, valid)
+    below, above, nodes, outside = 0.0, 0.0, 0, 0
+    for b in range(len(attention)):
+        real = [i for i in range(6) if valid is None or valid[b, i]]
+        for h in range(attention.shape[1]):
+            for i in real:
+                each = rows[b, h, i] - len(real), columns[b, h, i] - len(real)
+                low, high = (
+                    sum((LOW - one).clamp(min=0) for one in each),
+                    sum((one - HIGH).clamp(min=0) for one in each),
+                )
+                below, above, nodes = below + low, above + high, nodes + 1
+                outside += max(low.item(), high.item()) > 1e-5
+    criterion = MarkovBlanketLoss(gammas=(0.5, 3.0), apart=True)
+    literal, loss = (0.5 * below + 3.0 * above) / nodes, criterion(attention, valid)
+    torch.testing.assert_close(loss, literal, rtol=0, atol=1e-12)
+    slopes = [torch.autograd.grad(one, attention, retain_graph=True)[0] for one in (loss, literal)]
+    torch.testing.assert_close(*slopes, rtol=0, atol=1e-12)
+    if valid is None:
+        assert criterion.violated(rows - 6, columns - 6).item() == pytest.approx(outside / nodes)
+    causal = maps(valid, causal=True)
+    assert criterion(causal, valid, causal=True) == MarkovBlanketLoss(gammas=(0.5, 3.0))(causal, valid, True)
+
+
+def test_a_node_within_the_sums_bounds_may_read_any_number_of_others():
+    """The first reads all alike, and one token reads the first: within the sum's bounds, not apart."""
+    n = 16
+    reader = torch.full((n,), 1 / n)
+    attention = torch.eye(n).roll(1, 1)  # each reads the next, the last the first
+    attention[0] = reader
+    rows, columns = (one[0, 0, 0] - n for one in tau(attention[None, None]))
+    assert 2 * LOW <= (rows + columns).item() <= 2 * HIGH and rows.item() < LOW
+
+
 def test_multipliers_are_a_buffer_that_only_training_moves():
     criterion, attention = MarkovBlanketLoss("auglag", heads=2), maps()
     assert not list(criterion.parameters()) and list(criterion.state_dict()) == ["multipliers"]
@@ -224,6 +261,8 @@ def test_the_report_of_a_map(double, valid, causal):
         (dict(sides=()), r"sides is \(\): choose among 'low' and 'high'"),
         (dict(sides=("upper",)), "choose among 'low' and 'high'"),
         (dict(mode="paper", sides=("low",)), "Equation 3 has both"),
+        (dict(mode="paper", apart=True), "apart is True: choose False or True, and False in mode 'paper'"),
+        (dict(apart="rows"), "apart is 'rows': choose False or True"),
         (dict(gammas=(1.0, -2.0)), "a multiplier is -2.0: choose finite gammas, 0 or"),
         (dict(gammas=(1, math.nan)), "a multiplier is nan: choose finite gammas, 0 or m"),
         (dict(gammas=1.0), r"gammas is 1.0: give 2 numbers, as in \(1.0, 1.0\)"),
