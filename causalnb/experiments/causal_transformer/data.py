@@ -14,6 +14,7 @@ LABELS = {
 REAL = {
     "paws_qqp": paraphrase.read,
     "mnli_contradicting": hans.contradicting,
+    "mnli_overlapping": hans.overlapping,
     "hans": lambda: overlap.load("hans")["challenge"].to_list(),  # from the hub
 }
 

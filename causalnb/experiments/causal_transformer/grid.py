@@ -64,6 +64,7 @@ class PairsSettings(Settings):
     follow_rows: int = 48
     map_rows: int = 200
     entropy_target: float = 0.0
+    auc: bool = False  # of two labels: how well the logits part the rows, whatever label a model prefers
 
 
 @dataclass(frozen=True)

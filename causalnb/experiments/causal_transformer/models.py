@@ -81,22 +81,28 @@ def fit(run: Run, model, rows: list[dict], batches: list[list[int]], measure=Non
     )
 
 
-def predictions(model, rows: list[dict], batch: int = 256, among: slice = slice(None)):
-    """The likeliest label of each encoded row, of those in `among`: an array (rows,)."""
+def logits(model, rows: list[dict], batch: int = 256):
+    """What a classifier says of each encoded row: an array (rows, labels)."""
     import numpy as np
     import torch
 
     from causalnb.lab.evaluation import by_length
 
     model.eval()
-    found = np.zeros(len(rows), dtype=int)
+    found: list = [None] * len(rows)
     with torch.no_grad():
         for chosen in by_length([len(row["input_ids"]) for row in rows], batch):
             given = collate([rows[i] for i in chosen])
             del given["labels"]
-            logits = model(**{name: value.to(model.device) for name, value in given.items()}).logits
-            found[chosen] = (logits[:, among].argmax(-1) + (among.start or 0)).cpu().numpy()
-    return found
+            said = model(**{name: value.to(model.device) for name, value in given.items()}).logits
+            for place, one in zip(chosen, said.cpu().numpy(), strict=True):
+                found[place] = one
+    return np.stack(found)
+
+
+def predictions(model, rows: list[dict], batch: int = 256, among: slice = slice(None)):
+    """The likeliest label of each encoded row, of those in `among`: an array (rows,)."""
+    return logits(model, rows, batch)[:, among].argmax(-1) + (among.start or 0)
 
 
 def right(model, rows: list[dict], among: slice = slice(None)):

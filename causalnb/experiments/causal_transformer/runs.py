@@ -13,7 +13,7 @@ from causalnb.experiments.causal_transformer.models import (
     build_classifier,
     example_map,
     fit,
-    predictions,
+    logits,
     right,
 )
 from causalnb.lab.batches import grouped
@@ -48,12 +48,24 @@ def scores(rows: list[dict], predicted, labels: tuple[str, ...], by: str = "") -
     }
 
 
+def auc(rows: list[dict], said) -> float:
+    """How often a row of label 1 is rated above one of label 0, by logits (rows, 2); NaN without both."""
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+
+    truth = np.array([row["label"] for row in rows])
+    return float(roc_auc_score(truth, said[:, 1] - said[:, 0])) if 0 < truth.mean() < 1 else float("nan")
+
+
 def cell_scores(model, found: dict[str, list[dict]], tokenizer, config: dict) -> dict[str, dict]:
-    """{cell: {measure: value}}: `scores`, how many rows, and of the `mapped` cells the attention."""
+    """{cell: {measure: value}}: `scores`, how many rows, auc if asked for; of `mapped` cells attention."""
     metrics = {}
     for cell, rows in found.items():
         ready = encoded(rows, tokenizer)
-        values = scores(rows, predictions(model, ready), LABELS[config["task"]], config["by"])
+        said = logits(model, ready)
+        values = scores(rows, said.argmax(-1), LABELS[config["task"]], config["by"])
+        if config["auc"]:
+            values["auc"] = auc(rows, said)
         if cell in config["mapped"]:
             values |= attention_measures(model, spread(ready, config["map_rows"]))
         metrics[cell] = {"rows": len(rows), **values}

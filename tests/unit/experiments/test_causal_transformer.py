@@ -98,6 +98,32 @@ def test_cells_are_parts_and_published_sets():
     assert models.predictions(built(), ready[:20]).shape == (20,)  # words that were never seen have tokens
 
 
+def test_real_pairs_of_full_overlap_have_both_labels():
+    try:
+        rows = tasks.REAL["mnli_overlapping"]()
+    except DataError as error:
+        pytest.skip(str(error))
+    assert Counter(row["label"] for row in rows) == {1: 261, 0: 214}
+    assert {"sentence1": "In the other bracket , the Broncos beat the New York Jets ."}.items() <= next(
+        row for row in rows if row["sentence2"] == "The Broncos beat the New York Jets ."
+    ).items()
+
+
+def test_auc_is_of_pairs_of_rows_whatever_label_a_model_prefers():
+    rows = [{"label": label} for label in (0, 1, 1, 0)]
+    said = np.array([[0.0, 5.0], [0.0, 6.0], [1.0, 8.0], [0.0, 7.0]])  # label 1 of all; 5, 6, 7, 7
+    assert runs.auc(rows, said) == pytest.approx((1 + 1 + 0 + 0.5) / 4)
+    assert np.isnan(runs.auc(rows[1:3], said[1:3]))
+
+
+def test_auc_is_measured_where_it_is_asked_for(nli):
+    rows, tokenizer, ready = nli
+    asked = config(auc=True, mapped=[])
+    found = runs.cell_scores(built(), {"test": rows}, tokenizer, asked)["test"]
+    assert found["auc"] == runs.auc(rows, models.logits(built(), ready))
+    assert "auc" not in runs.cell_scores(built(), {"test": rows}, tokenizer, asked | {"auc": False})["test"]
+
+
 def test_a_spread_has_every_part():
     assert runs.spread([*range(10)], 5) == [0, 2, 4, 6, 8] and runs.spread([1, 2], 5) == [1, 2]
     rows = runs.spread(overlap.challenge(2), 30)
