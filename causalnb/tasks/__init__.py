@@ -31,6 +31,7 @@ NAMES = (
     "snli",
     "fact_check",
     "translation",
+    "fan_in",
 )
 
 

@@ -15,7 +15,7 @@ that is below `key`.
 from __future__ import annotations
 
 import random
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError
@@ -38,7 +38,7 @@ def vote(accuracy: float, cues: int) -> float:
     return float(binom.sf(cues // 2, cues, accuracy))
 
 
-@cache
+@lru_cache(maxsize=None, typed=True)
 def cue_accuracy(cues: int, together: float = 0.97) -> float:
     """The accuracy of each of an odd number of cues, of which most are right in `together` of the rows."""
     from scipy.optimize import brentq
@@ -66,6 +66,7 @@ def sample(rows: int, cues: int, key: float, right: float, seed: int) -> list[di
     return found
 
 
+@counted(n_train=0, n_test=0)
 def load(
     cues: int = 9,
     key: float = 0.9,

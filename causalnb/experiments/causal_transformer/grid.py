@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from causalnb.experiments.causal_transformer import chosen
 from causalnb.experiments.causal_transformer.beyond import run_beyond
+from causalnb.experiments.causal_transformer.fan_in import run_fan_in
 from causalnb.experiments.causal_transformer.readers import run_readers
 from causalnb.experiments.causal_transformer.runs import run_pairs
 from causalnb.experiments.causal_transformer.sequence import run_sequence
@@ -13,6 +14,7 @@ from causalnb.lab.registry import Experiment, register
 CHOICES = chosen.read()  # of the searches, the best mean of validation and challenge accuracy
 CELLS = ["test", "challenge", "held_out"]
 RAMP = [0.3, 0.6]  # the weight of the loss rises between these shares of training
+EARLY = [0.0, 0.3]  # the same, of losses that are to be obeyed from early on
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,28 @@ class TranslationSettings(Settings):
     longest: int = 40
     validation_rows: int = 300
     map_rows: int = 100
+
+
+@dataclass(frozen=True)
+class FanInSettings(Settings):
+    """One key against many weak cues; a run trains a model for each number of them."""
+
+    cues: list = field(default_factory=lambda: [1, 3, 5, 9, 17])
+    key: float = 0.9
+    together: float = 0.97
+    train_rows: int = 20_000
+    test_rows: int = 1000
+    map_rows: int = 200
+    entropy_target: float = 0.0
+    d_model: int = 32
+    num_heads: int = 1
+    d_ff: int = 64
+    encoder_layers: int = 1
+    dropout: float = 0.0
+    ramp: list | None = field(default_factory=lambda: EARLY)
+    batch: int = 128
+    steps: int = 1200
+    evaluate_every: int = 1200
 
 
 @dataclass(frozen=True)
@@ -352,7 +376,6 @@ register_pairs(
 )
 
 # The loss as it must be weighed to be obeyed: at the paper's bounds, from early on, or by its multipliers.
-EARLY = [0.0, 0.3]
 OBEYED_TRIES = {
     **{
         f"hinge_{weight}_{name}": {**LOSS, "causal_weight": float(weight), "ramp": ramp}
@@ -622,3 +645,42 @@ for direction in ("en-de", "de-en"):
             cost={"quick": 2, "laptop": 250, "gpu": 400},
         )
     )
+
+DEEPER = {"encoder_layers": 2}
+FAN_IN = {
+    "transformer": {},
+    **{f"blanket_{weight}": {**LOSS, "causal_weight": float(weight)} for weight in (1, 10, 100)},
+    **{
+        f"apart_{weight}": {**LOSS, "blanket_settings": {"apart": True}, "causal_weight": float(weight)}
+        for weight in (10, 100)
+    },
+    **{f"entropy_{weight}": {**ENTROPY, "causal_weight": float(weight)} for weight in (1, 10)},
+    "random": {"pattern": "random"},
+}
+DEEP = {name: FAN_IN[name] | DEEPER for name in ("transformer", "blanket_100", "apart_100", "entropy_10")}
+register(
+    Experiment(
+        id="causal_transformer.fan_in",
+        title="One key against many weak cues: what a bound on attention keeps a model from",
+        run=run_fan_in,
+        notebook=NOTEBOOK,
+        arms=FAN_IN | {f"{name}_deep": one for name, one in DEEP.items()},
+        settings={
+            "laptop": FanInSettings(),
+            "quick": {
+                "cues": [1, 3],
+                "train_rows": 20,
+                "test_rows": 4,
+                "map_rows": 4,
+                "d_model": 8,
+                "d_ff": 8,
+                "batch": 4,
+                "steps": 2,
+                "evaluate_every": 1,
+            },
+            "gpu": {},
+        },
+        seeds={"quick": 1, "laptop": 10},
+        cost={"quick": 2, "laptop": 45, "gpu": 45},
+    )
+)
