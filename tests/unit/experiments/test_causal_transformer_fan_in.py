@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from causalnb.experiments.causal_transformer import fan_in
-from causalnb.lab import registry
+from causalnb.experiments.causal_transformer.artefacts import fan_in as artefact
+from causalnb.lab import building, registry
 from causalnb.tasks import fan_in as task
+from tests.unit.experiments import made_up
 
 
 def reader(row: torch.Tensor):
@@ -52,3 +54,31 @@ def test_a_run_trains_a_model_for_each_number_of_cues(tmp_path):
     cells = {f"n{n}/{part}" for n in (1, 3) for part in ("validation", "flipped", "loose")}
     assert {*found["metrics"]} == cells | {"n1", "n3"}
     assert registry.config(id, "apart_10", "laptop")["blanket_settings"] == {"apart": True}
+
+
+def measured(id, arm, seed):
+    """Entropy alone keeps to the key, where there are three cues; nothing is outside but in plain models."""
+    right = {"entropy_10": 0.9}.get(arm, 0.1)
+    outside = {"violated": 0.5 * (arm == "transformer"), "violated_apart": 0.25, "read_entropy": 1.5}
+    found = {}
+    for cues in (1, 3):
+        for part in ("validation", "flipped", "loose"):
+            found[f"n{cues}/{part}"] = {"accuracy": right if cues == 3 and part == "flipped" else 0.8}
+        found[f"n{cues}"] = {**outside, "to_key": 0.2, "to_cue": 0.4 + 0.01 * seed}
+    return found
+
+
+def test_the_table_and_the_map_have_a_row_for_each_way_to_hold_attention(monkeypatch, tmp_path):
+    made_up.moved(monkeypatch, tmp_path)
+    made_up.everything(monkeypatch, {artefact.HOME: 2}, measured)
+    building.build("causal_transformer.fan_in", "quick")
+    table = artefact.fan_in_table("quick")
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert len(rows) == len(registry.arms(artefact.HOME)) == len(artefact.NAMES)
+    assert rows["entropy to 0, weight 10"][1].startswith("90.0") and rows["plain"][1].startswith("10.0")
+    assert rows["plain"][2].startswith("50.0") and rows["random mask"][2].startswith("0.0")
+    assert table.caption.startswith("3 weak cues against one key")
+    assert artefact.grid_of("flipped_accuracy", "quick").shape == (len(rows), 2)
+    assert artefact.border("quick") == 0.5  # of three cues each is worse than the key
+    _, alt = artefact.fan_in_figure("quick")
+    assert "With 3 cues" in alt and "entropy to 0, weight 10 90 and 0" in alt
