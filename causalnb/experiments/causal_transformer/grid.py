@@ -520,6 +520,19 @@ for name in OVERLAP:
         pairs_settings(name, MINORITIES["m5"], BeyondSettings, **aims["m5"]),
     )
 
+MATCHED = 1.6  # what a run with held attention costs, in runs of the arm it is added to (CPU-seconds)
+register_beyond(
+    "compute.nli",
+    "nli",
+    "all but held attention, for held attention's CPU-seconds",
+    {"all": BEYOND["all"]},
+    PAIRED,
+    155,
+    pairs_settings(
+        "nli", MINORITIES["m5"], BeyondSettings, steps=round(MATCHED * TEMPLATES["steps"]), real=[]
+    ),
+)
+
 STAGES = {
     "overlap": OVERLAP["nli"],
     "paraphrase": OVERLAP["paraphrase"],

@@ -7,8 +7,8 @@ import pytest
 from causalnb.errors import LabError
 from causalnb.experiments.causal_transformer import grid
 from causalnb.experiments.causal_transformer.artefacts import beyond as made
+from causalnb.experiments.causal_transformer.artefacts import compute, search
 from causalnb.experiments.causal_transformer.artefacts import overlap as table1
-from causalnb.experiments.causal_transformer.artefacts import search
 from causalnb.lab import building, evidence, registry
 from causalnb.lab.report import Values
 from causalnb.lab.statistics import mean_ci, sign_flip
@@ -47,7 +47,7 @@ def stored(tmp_path_factory):
             id: task for ids in (made.IDS, made.READERS, made.SPREADS) for (task, _), id in ids.items()
         }
         ids = (made.SEARCHES, made.SPREAD_SEARCHES, search.SEARCHES)
-        homes = of_trials | {id: task for part in ids for task, id in part.items()}
+        homes = of_trials | {id: task for part in ids for task, id in part.items()} | {compute.LONGER: "nli"}
         seeds = dict.fromkeys(homes, SEEDS) | dict.fromkeys(search.SEARCHES.values(), 1)
         everything(patch, seeds, lambda id, arm, seed: {"": scored(id, arm, seed, homes[id])})
         counts = {"pairs": {"3": 79.0, "4": 598.0}, "label": {"3": 29.0, "4": 162.0}}
@@ -309,3 +309,18 @@ def test_it_is_built_and_names_a_missing_result():
         pytest.raises(LabError, match=f"1 of 6 quick results of {made.IDS['nli', 'm1']} are not"),
     ):
         made.contrasts()
+
+
+def test_held_attention_is_compared_with_as_many_seconds():
+    rows = {row[0]: row[1:] for row in compute.compute_table().rows}
+    held, plain, more = (
+        values(id, arm, "challenge_accuracy", "nli")
+        for id, arm in ((compute.ONCE, grid.CHOSEN), (compute.ONCE, "all"), (compute.LONGER, "all"))
+    )
+    gains = held - plain, more - plain, held - more
+    for (said, cells), gain in zip(rows.items(), gains, strict=True):
+        assert cells[0].startswith(points(mean_ci(gain))), said
+    assert 0.15 < gains[0].mean() < 0.25
+    assert " CPU-seconds with held attention and " in compute.compute_table().notes
+    steps = [registry.config(id, "all", "laptop")["steps"] for id in (compute.ONCE, compute.LONGER)]
+    assert steps[1] == grid.MATCHED * steps[0]
