@@ -1,5 +1,7 @@
 """Rows of the Causal Transformer's experiments: sentence pairs as tokens, batches, cells of tables."""
 
+import re
+
 from causalnb import tasks
 from causalnb.errors import LabError
 from causalnb.tasks import bpe, fact_check, hans, overlap, paraphrase, snli
@@ -17,6 +19,32 @@ REAL = {
     "mnli_overlapping": hans.overlapping,
     "hans": lambda: overlap.load("hans")["challenge"].to_list(),  # from the hub
 }
+
+
+COUNTEREXAMPLES = {  # rows on which overlap misleads
+    "overlap": lambda row: row["label"] == 1 and row["subcase"] != "new_words",
+    "paraphrase": lambda row: row["kind"] == "swapped",
+}
+
+
+def balanced(task: str, rows: list[dict]) -> list[dict]:
+    """The rows, and counter-examples again as often as makes them half of those with full overlap.
+
+    What whoever knows them would do first: they weigh as much as the rows on which overlap is right. The rows
+    as they are where there is no counter-example; LabError for a task that has none.
+    """
+    if task not in COUNTEREXAMPLES:
+        raise LabError(f"{task!r} has no counter-examples: choose among {', '.join(COUNTEREXAMPLES)}.")
+    rare = [row for row in rows if COUNTEREXAMPLES[task](row)]
+    with_overlap = sum(_overlaps(row) for row in rows)
+    times = (with_overlap - len(rare)) // len(rare) if rare else 1
+    return rows + rare * (times - 1)
+
+
+def _overlaps(row: dict) -> bool:
+    """Whether the second sentence has no word that the first has not."""
+    one, two = ({*re.findall(r"[\w']+", row[name].lower())} for name in ("sentence1", "sentence2"))
+    return two <= one
 
 
 def parts(task: str, data: dict, seed: int) -> dict[str, list[dict]]:

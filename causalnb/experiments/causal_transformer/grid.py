@@ -66,6 +66,7 @@ class PairsSettings(Settings):
     follow_rows: int = 48
     map_rows: int = 200
     entropy_target: float = 0.0
+    balanced: bool = False  # counter-examples come as often as rows on which overlap is right
     auc: bool = False  # of two labels: how well the logits part the rows, whatever label a model prefers
 
 

@@ -2,6 +2,7 @@
 
 from causalnb.experiments.causal_transformer.data import (
     LABELS,
+    balanced,
     cells,
     encoded,
     pair_tokenizer,
@@ -84,7 +85,8 @@ def run_pairs(run: Run) -> dict:
     config = run.config
     found = parts(config["task"], config["data"], run.seed + config["data_seed"])
     tokenizer = pair_tokenizer(found["train"], config["vocabulary"])
-    rows = encoded(found[config["train_part"]], tokenizer)
+    train = found[config["train_part"]]
+    rows = encoded(balanced(config["task"], train) if config["balanced"] else train, tokenizer)
     validation = scored(encoded(found["validation"], tokenizer)[: config["validation_rows"]])
     probe, followed = scored(spread(rows, config["probe_rows"])), spread(validation, config["follow_rows"])
     set_seed(run.seed)

@@ -124,6 +124,22 @@ def test_auc_is_measured_where_it_is_asked_for(nli):
     assert "auc" not in runs.cell_scores(built(), {"test": rows}, tokenizer, asked | {"auc": False})["test"]
 
 
+@pytest.mark.parametrize("task", ["overlap", "paraphrase"])
+def test_balanced_rows_have_as_many_counterexamples_as_rows_where_overlap_is_right(task):
+    rows = tasks.parts(task, {"n_train": 2000, "n_validation": 8, "n_test": 8, "minority": 0.05}, 0)["train"]
+    rare = [row for row in rows if tasks.COUNTEREXAMPLES[task](row)]
+    found = tasks.balanced(task, rows)
+    assert found[: len(rows)] == rows and all(tasks.COUNTEREXAMPLES[task](row) for row in found[len(rows) :])
+    assert all(tasks._overlaps(row) for row in rare)
+    right = sum(tasks._overlaps(row) and not tasks.COUNTEREXAMPLES[task](row) for row in rows)
+    wrong = sum(map(tasks.COUNTEREXAMPLES[task], found))
+    assert right - len(rare) < wrong <= right and 0 < len(rare) < 0.1 * right
+    none = [row for row in rows if not tasks.COUNTEREXAMPLES[task](row)]
+    assert tasks.balanced(task, none) == none
+    with pytest.raises(LabError, match="'snli' has no counter-examples: choose among overlap, paraphrase"):
+        tasks.balanced("snli", rows)
+
+
 def test_a_spread_has_every_part():
     assert runs.spread([*range(10)], 5) == [0, 2, 4, 6, 8] and runs.spread([1, 2], 5) == [1, 2]
     rows = runs.spread(overlap.challenge(2), 30)
