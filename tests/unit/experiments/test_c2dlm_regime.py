@@ -60,3 +60,18 @@ def test_the_cells_chosen_by_seed_0_are_judged_on_the_others(monkeypatch):
         "C2DLM - placebo graph",
     ]
     assert [row[3] for row in rows] == ["-10.0 [-10.0, -10.0] (4)"] * 2 + ["+0.0 [+0.0, +0.0] (4)"]
+
+
+def test_twice_the_steps_are_compared_with_once(monkeypatch):
+    made_up.everything(
+        monkeypatch,
+        {regime.HOME: 2, regime.LONGER: 2},
+        lambda id, arm, seed: {
+            part: {"accuracy": level(arm) + 0.05 * (id == regime.LONGER)} for part in ("iid", "ood")
+        },
+    )
+    found = {tuple(row[:3]): row[4] for row in regime.longer_table("quick").rows}
+    assert len(found) == 8
+    assert found["400", "0.5", "SFT, twice the steps - once"].startswith("+5.0")
+    assert found["400", "0.5", "C2DLM - SFT, both twice"].startswith("-10.0")
+    assert found["1,600", "0.5", "C2DLM, once - SFT, twice"].startswith("-15.0")
