@@ -90,14 +90,20 @@ def _there(name: str) -> bool:
         return False
 
 
+def fold(cells: list) -> None:
+    """Have the site show solutions and evidence on a click only."""
+    for cell in cells:
+        if {"solution", "evidence"} & {*tags(cell)}:
+            cell.metadata["tags"] = [*tags(cell), "hide-cell"]
+
+
 def prepare(books: list[Source], pages: Path) -> None:
     """Put what Sphinx reads into a folder: course/, notebooks, figures, results, API."""
     shutil.copytree(root() / "course", pages)
     shutil.copytree(STATIC, pages / "_static")
     for book in books:
+        fold(book.cells)
         for cell in book.cells:
-            if "solution" in tags(cell):
-                cell.metadata["tags"] = [*tags(cell), "hide-cell"]
             for picture in PICTURE.findall(text(cell)) if cell["cell_type"] == "markdown" else ():
                 _copy(picture, pages / "figures")
         table_row(book, book.cells[0])

@@ -131,6 +131,11 @@ def structure(nb: dict) -> list[str]:
         for cell in nb["cells"]
         if "solution" in tags(cell)
     ]
+    folded = [
+        all(cell["metadata"].get("jupyter", {}).get(f"{part}_hidden") for part in ("source", "outputs"))
+        for cell in nb["cells"]
+        if "evidence" in tags(cell)
+    ]
     return [
         message
         for bad, message in [
@@ -143,6 +148,7 @@ def structure(nb: dict) -> list[str]:
             (bool(pictures), "a picture without alt text"),
             (not hidden, "no cell is tagged `solution`"),
             (not all(hidden), "a solution is not collapsed (metadata jupyter.source_hidden)"),
+            (not all(folded), "evidence is not folded (jupyter.source_hidden and .outputs_hidden)"),
             *[
                 (not any(word in title.lower() for _, title in heads), f"no section on {word}")
                 for word in ("exercise", "summary")
@@ -215,6 +221,7 @@ FAULTS = {
     "no section on exercise": (structure, change(2, source=["## Else"])),
     "no cell is tagged": (structure, change(4, metadata={})),
     "not collapsed": (structure, change(4, metadata={"tags": ["solution"]})),
+    "not folded": (structure, change(1, metadata={"tags": ["evidence"], "jupyter": {"source_hidden": True}})),
 }
 
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 
 import pytest
+from nbformat import NotebookNode
 from typer.testing import CliRunner
 
 import causalnb
@@ -77,6 +78,12 @@ def test_broken_links_and_pictures_are_found(tmp_path):
         '<p id="there"><img src="c.png"><a href="https://x.org">', encoding="utf-8"
     )
     assert site.broken(tmp_path) == [("a.html", "b.html#gone"), ("b.html", "c.png")]
+
+
+def test_the_site_folds_solutions_and_evidence():
+    cells = [NotebookNode(metadata=NotebookNode(tags=[tag])) for tag in ("solution", "evidence", "data")]
+    site.fold(cells)
+    assert ["hide-cell" in cell.metadata["tags"] for cell in cells] == [True, True, False]
 
 
 def test_a_site_without_its_packages_is_refused(book, tmp_path, monkeypatch):
