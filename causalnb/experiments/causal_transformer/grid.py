@@ -207,6 +207,7 @@ OVERLAP = {
         "challenge_probe": 400,
     },
 }
+MORE_REAL = {"nli": ["mnli_overlapping"], "paraphrase": []}  # with both labels
 MINORITIES = {"m0": 0.0, "m1": 0.01, "m5": 0.05}
 NOTEBOOK = "11_spurious_correlations"
 EXTENSION, PAIRED = "13_directed_dependencies", 10  # the notebook beyond the paper, and its seeds
@@ -326,6 +327,19 @@ for name in OVERLAP:
             "gpu": {**GPU, "steps": 2 * GPU["steps"]},
         },
         gpu=240,
+    )
+    real = [*OVERLAP[name]["real"], *MORE_REAL[name]]
+    register_pairs(
+        f"balanced.{name}",
+        name,
+        ": the Transformer of Table 1 on rows in which counter-examples weigh as much as the others",
+        {
+            arm: {**tuned(name)["transformer"], "balanced": arm == "balanced"}
+            for arm in ("transformer", "balanced")
+        },
+        5,
+        105,
+        pairs_settings(name, MINORITIES["m5"], real=real, auc=True),
     )
     register_pairs(
         f"search.{name}",
