@@ -87,9 +87,9 @@ def home(tmp_path, monkeypatch):
         figures.save_figure(fig, item.id, alt="An empty pair of axes, which shows nothing.")
         plt.close(fig)
 
-    def in_process(ids, profile=None, seeds=None, jobs=None, fresh=False):
+    def in_process(ids, profile=None, seeds=None, jobs=None, fresh=False, part=None, engine=None):
         summary = []
-        for job in runner.plan(ids, profile, seeds):
+        for job in runner.part_of(runner.plan(ids, profile, seeds), part, profile):
             outcome, error = "kept" if job.state == "fresh" and not fresh else "done", ""
             try:
                 runner.execute(*job[:3], profile, fresh=fresh)
