@@ -6,7 +6,9 @@ import os
 import queue
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -46,18 +48,23 @@ class Work:
     """What a submitted job does, wherever it runs: the runner's child, and a file that says how far it is.
 
     At its time limit, or when it is preempted, it goes back into the queue and resumes from its last
-    checkpoint; not where it was asked to begin afresh.
+    checkpoint; not where it was asked to begin afresh. `local`: SIGTERM ends it, which on a cluster may
+    announce a preemption.
     """
 
-    def __init__(self, job: runner.Job, profile: str, fresh: bool, command: list[str], folder: Path):
+    def __init__(
+        self, job: runner.Job, profile: str, fresh: bool, command: list[str], folder: Path, local: bool
+    ):
         self.job, self.profile, self.fresh = job, profile, fresh
-        self.command, self.folder = command, folder
+        self.command, self.folder, self.local = command, folder, local
 
     def _say(self, **said) -> None:
         files.write_atomic(self.folder / SAID, json.dumps(said).encode())
 
     def __call__(self) -> None:
         """Make the result."""
+        if self.local:
+            signal.signal(signal.SIGTERM, _end)
         inbox, last = queue.Queue(), -math.inf
         child = runner.Child(self.job, self.profile, self.fresh, inbox, self.command)
         try:
@@ -82,11 +89,18 @@ class Work:
         return None if self.fresh else DelayedSubmission(self)
 
 
+def _end(number: int, _) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(1)
+
+
 class Sent:
     """A job that was submitted, seen from here."""
 
-    def __init__(self, job: runner.Job, profile: str, folder: Path, inbox: queue.Queue, grace: float):
-        self.job, self.profile, self.folder = job, profile, folder
+    def __init__(
+        self, job: runner.Job, profile: str, fresh: bool, folder: Path, inbox: queue.Queue, grace: float
+    ):
+        self.job, self.profile, self.fresh, self.folder = job, profile, fresh, folder
         self.inbox, self.grace, self.started, self.said = inbox, grace, time.monotonic(), {}
         self.sent: Any = None  # submitit's job
         self.over_since: float | None = None
@@ -100,6 +114,10 @@ class Sent:
 
     def _stored(self) -> bool:
         return results.state(*self.job[:3], self.profile)[0] in results.USABLE
+
+    def _made(self) -> bool:
+        """Whether its result is there; one that is made afresh is when the job says so."""
+        return self._stored() and (not self.fresh or self.said.get("outcome") == "done")
 
     def refused(self, why: str) -> None:
         """It could not be submitted."""
@@ -115,7 +133,7 @@ class Sent:
             return False
         self.over_since = self.over_since or time.monotonic()
         self.said = self._heard()
-        complete = "outcome" in self.said and (self.said["outcome"] != "done" or self._stored())
+        complete = self.said.get("outcome") == "failed" or self._made()
         return complete or time.monotonic() - self.over_since > self.grace
 
     def seconds(self) -> float:
@@ -128,7 +146,7 @@ class Sent:
             return "failed", self.said["error"]
         if self.trouble:
             return "failed", self.trouble
-        if "outcome" not in self.said:
+        if "outcome" not in self.said and not self._made():
             return "failed", (
                 f"job {self.sent.job_id} ended without a word ({self.sent.state}): see "
                 f"{shown(self.sent.paths.stderr)}; the same command resumes from its last checkpoint."
@@ -195,10 +213,13 @@ class Cluster:
         """Submit a job, or find the one again that an earlier command submitted for the same."""
         folder = self.folder / f"{profile}.{job.experiment}.{job.arm}.seed{job.seed}"
         asked = _asked(job, profile, fresh)
-        sent = Sent(job, profile, folder, inbox, GRACE_SECONDS[self.cluster])
+        sent = Sent(job, profile, fresh, folder, inbox, GRACE_SECONDS[self.cluster])
         with files.uninterrupted():  # so that nothing is submitted that `stop` does not know
             try:
                 sent.sent = self._again(folder, asked) or self._submit(job, profile, fresh, folder, asked)
+            except LabError as error:
+                sent.refused(str(error))
+                return sent
             except (OSError, RuntimeError, ValueError) as error:
                 sent.refused(
                     f"it could not be submitted ({sentence(error)}): correct --slurm, or give --jobs, which "
@@ -212,19 +233,29 @@ class Cluster:
         return sent
 
     def _again(self, folder: Path, asked: str):
-        """The job that was submitted for the same and is still in the queue or runs, if there is one."""
+        """The job that was submitted for the same and is still in the queue or runs, if there is one.
+
+        LabError where that job was asked for something else.
+        """
         if self.cluster != "slurm":  # a stand-in's jobs are known to the process alone that began them
             return None
         try:
             kept = records.parsed((folder / SENT).read_bytes())
         except (OSError, ValueError):
             return None
-        if kept.get("asked") != asked or not re.fullmatch("[0-9]{1,18}", str(kept.get("id"))):
+        if not re.fullmatch("[0-9]{1,18}", id := str(kept.get("id"))):
             return None
         from submitit import SlurmJob
 
-        job = SlurmJob(folder, str(kept["id"]))
-        return None if job.state.upper() in ENDED or job.done() else job
+        job = SlurmJob(folder, id)
+        if job.state.upper() in ENDED or job.done():
+            return None
+        if kept.get("asked") != asked:
+            raise LabError(
+                f"job {id} is about to make this result with other settings or code, or not afresh: wait for "
+                f"it, or scancel {id}."
+            )
+        return job
 
     def _submit(self, job: runner.Job, profile: str, fresh: bool, folder: Path, asked: str):
         from submitit import AutoExecutor
@@ -233,7 +264,7 @@ class Cluster:
         minutes = int(self.options.get("time", max(LEAST_MINUTES, math.ceil(MARGIN * job.estimate / 60))))
         on_gpu = profiles.wanted_device(profile) == "cuda"
         chosen = any(word in name for name in self.options for word in ("gpu", "gres"))
-        work = Work(job, profile, fresh, [*runner.COMMAND], folder)
+        work = Work(job, profile, fresh, [*runner.COMMAND], folder, self.cluster == "local")
         executor = AutoExecutor(folder, cluster=self.cluster)
         executor.update_parameters(
             name=f"causalnb {job}".replace(" ", "-"),
@@ -241,7 +272,7 @@ class Cluster:
             gpus_per_node=1 if on_gpu and not chosen else None,
             slurm_additional_parameters=self.options or None,
         )
-        with _finding_this_package():
+        with _prepared():
             sent = executor.submit(work)
         record = {"id": sent.job_id, "asked": asked}
         files.write_atomic(folder / SENT, json.dumps(record).encode())
@@ -266,18 +297,22 @@ class Cluster:
         left = [*self.active]
         for sent in left:
             (sent.folder / SENT).unlink(missing_ok=True)
-        if left and self.cluster == "slurm":
-            ids = [sent.sent.job_id for sent in left]
+        ids = [sent.sent.job_id for sent in left]
+        if not left:
+            return ""
+        if self.cluster == "slurm":
             try:
                 subprocess.Popen(["scancel", *ids], stdout=subprocess.DEVNULL).wait(STOP_SECONDS)
             except (OSError, subprocess.TimeoutExpired) as error:
                 return f"submitted jobs may go on ({sentence(error)}): scancel {' '.join(ids)}"
             return ""
-        for sent in left:
-            sent.sent.cancel(check=False)
         end = time.monotonic() + STOP_SECONDS
-        while time.monotonic() < end and not all(sent.sent.done() for sent in left):
-            time.sleep(0.05)
+        while going := [sent.sent.job_id for sent in left if not sent.sent.done()]:
+            if time.monotonic() > end:
+                return f"submitted jobs may go on: kill {' '.join(going)}"
+            for id in going:  # again, since one that has just begun does not listen yet
+                os.kill(int(id), signal.SIGTERM)
+            time.sleep(0.1)
         return ""
 
 
@@ -289,12 +324,14 @@ def _asked(job: runner.Job, profile: str, fresh: bool) -> str:
 
 
 @contextmanager
-def _finding_this_package() -> Iterator[None]:
-    """Within, a process that is started finds this package, from wherever it was imported."""
+def _prepared() -> Iterator[None]:
+    """Within, a process that is started finds this package, and a terminal's Ctrl-C does not reach it."""
     before, os.environ["PYTHONPATH"] = os.environ.get("PYTHONPATH"), runner.python_path()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if before is None:
             del os.environ["PYTHONPATH"]
         else:

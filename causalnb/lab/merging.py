@@ -56,6 +56,14 @@ class _Found:
             return self.held.experiment, self.held.arm, self.held.seed, self.held.profile
         return self.held["experiment"], self.held["arm"], None, probes.PROFILE
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the very file lies where it is to go, stale or not."""
+        try:
+            return self.target.read_bytes() == self.data
+        except OSError:
+            return False
+
     def became(self, outcome: str, why: str = "") -> Brought:
         return Brought(shown(self.file), self.what, *self.place, outcome, why)
 
@@ -139,8 +147,11 @@ def _result(file: Path, data: bytes, record: dict) -> _Found | Brought:
         raise LabError(f"it has schema {held!r} and this causalnb reads {results.SCHEMA}: make it anew")
     if held.profile not in profiles.PROFILES or held.seed < 0:
         raise LabError(f"it is of profile {held.profile!r} and seed {held.seed}, which are none here")
-    now = registry.config(held.experiment, held.arm, held.profile)
+    _check_names(held.experiment, held.arm)
     found = _Found(file, data, results.path(held.experiment, held.arm, held.seed, held.profile), held)
+    if found.is_here:
+        return found.became("kept")
+    now = registry.config(held.experiment, held.arm, held.profile)
     state, reason = results.judged(held, held.profile)
     if state not in results.USABLE:
         more = _first_setting(held.experiment, held.config, now)
@@ -151,14 +162,23 @@ def _result(file: Path, data: bytes, record: dict) -> _Found | Brought:
 def _probe(file: Path, data: bytes, record: dict) -> _Found | Brought:
     held = probes.opened(record)
     experiment, arm = held["experiment"], held["arm"]
-    now = registry.config(experiment, arm, probes.PROFILE)
+    _check_names(experiment, arm)
     found = _Found(file, data, probes.path(experiment, arm), held)
+    if found.is_here:
+        return found.became("kept")
+    now = registry.config(experiment, arm, probes.PROFILE)
     if held["version"] != registry.experiment(experiment).version:
-        return found.became("refused", "its experiment has another version now")
+        return found.became("refused", "it is stale: its experiment has another version now")
     if not registry.same_settings(experiment, held["config"], now):
         more = _first_setting(experiment, held["config"], now)
-        return found.became("refused", f"its settings have changed since{more}")
+        return found.became("refused", f"it is stale: its settings have changed since{more}")
     return found
+
+
+def _check_names(experiment: str, arm: str) -> None:
+    """LabError for names that no experiment and no arm can have, and that may lead out of a folder."""
+    if not registry.ID.fullmatch(experiment) or not registry.NAME.fullmatch(arm):
+        raise LabError(f"it is of {experiment!r} and {arm!r}, which are no names of an experiment and an arm")
 
 
 def _first_setting(experiment: str, stored: Mapping, now: Mapping) -> str:
