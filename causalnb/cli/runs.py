@@ -1,8 +1,10 @@
-"""Commands that train, and that compare code with what was trained: run, verify."""
+"""Commands that train, compare, and bring in what was trained elsewhere: run, verify, merge."""
 
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,8 +25,12 @@ from causalnb.cli.common import (
     stoppable,
     tally,
 )
-from causalnb.errors import FileError
+from causalnb.errors import FileError, LabError
 from causalnb.lab import probes, profiles, registry, results
+from causalnb.paths import given
+
+EXIT_REFUSED = 2  # of merge, when a file was not brought in
+HERE = "here"
 
 
 def warn_of_other_settings(ids, profile: str | None) -> None:
@@ -56,6 +62,17 @@ def unreadable(experiment: str, arm: str) -> str:
     return ""
 
 
+def engine_of(executor: str, folder: Path | None, options: list[str]):
+    """The engine that --executor names; LabError where it cannot be used."""
+    from causalnb.lab import cluster, runner
+
+    if executor != HERE:
+        return cluster.Cluster(executor, folder and given(folder, "--executor-folder"), options)
+    if folder or options:
+        raise LabError("--executor-folder and --slurm are for a cluster: give --executor submitit, too.")
+    return runner.Here()
+
+
 @app.command()
 def run(
     targets: Targets,
@@ -63,6 +80,18 @@ def run(
     seeds: Seeds = None,
     jobs: Jobs = None,
     fresh: Fresh = False,
+    shard: Annotated[
+        str | None, typer.Option(metavar="K/N", help="Only the K-th of N parts of all that is asked for.")
+    ] = None,
+    executor: Annotated[
+        str, typer.Option(help="here, submitit (a SLURM cluster) or submitit-local (its stand-in).")
+    ] = HERE,
+    executor_folder: Annotated[
+        Path | None, typer.Option(help="What is submitted lies there; default: submitit in the cache.")
+    ] = None,
+    slurm: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of sbatch; may be repeated.")
+    ] = None,
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> None:
@@ -70,14 +99,18 @@ def run(
     from causalnb.lab import runner
     from causalnb.lab.results import duration
 
-    planned = runner.plan(targets, profile, seeds)
+    part = None if shard is None else runner.shard(shard)
+    engine = None if dry_run else engine_of(executor, executor_folder, slurm or [])
+    whole = runner.plan(targets, profile, seeds)
+    planned = runner.part_of(whole, part, profile)
+    said = {} if part is None else {"shard": str(part), "plan": runner.digest(whole, profile)}
     todo = [job for job in planned if fresh or job.state not in results.USABLE]
     if not json_:
         warn_of_other_settings(dict.fromkeys(job.experiment for job in planned), profile)
     if dry_run:
         broken = {} if fresh else runner.unreadable(planned, profile)
         if json_:
-            say([job._asdict() for job in todo])
+            say([{**job._asdict(), **said} for job in todo])
             return fail_of(broken.values())
         times = [job.estimate for job in todo]
         show(
@@ -86,14 +119,24 @@ def run(
         )
         expected = max([sum(times) / (jobs or profiles.current(profile).jobs), *times])
         print(f"{len(todo)} to train of {len(planned)}" + (f", about {duration(expected)}" if todo else ""))
+        if part:
+            mine, every = (sum(runner.costs(jobs, profile).values()) for jobs in (planned, whole))
+            print(
+                f"part {part} of plan {said['plan']}: {len(planned)} of {len(whole)} results, "
+                f"{mine / 3600:.1f} of {every / 3600:.1f} core-hours as registered"
+            )
         return fail_of(broken.values())
+    if whole and not planned and not json_:
+        print(f"part {part} is empty: there are only {len(whole)} results")
+        return
     if not planned and not json_:
         print(f"{', '.join(targets)}: no training needed, causalnb tables and causalnb figures build at once")
         return
-    summary = runner.run(targets, profile, seeds, jobs, fresh)
+    with stoppable() if executor != HERE else nullcontext():  # whose jobs do not end with this process
+        summary = runner.run(targets, profile, seeds, jobs, fresh, part=part, engine=engine)
     failed = [job for job in summary if job["outcome"] == "failed"]
     if json_:
-        say(summary)
+        say([{**job, **said} for job in summary])
     else:
         show(
             ("experiment", "arm", "seed", "outcome", "time"),
@@ -175,3 +218,28 @@ def verify(
         counts = Counter({"kept": kept}) + Counter(row["outcome"] for row in rows)
         print(tally(dict(counts)) or "nothing to verify")
     raise typer.Exit(EXIT_FAILED if bad else 0)
+
+
+@app.command()
+def merge(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="FOLDER...", help="Checkouts, data folders, or folders with such files."),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be brought in.")] = False,
+    json_: Json = False,
+) -> None:
+    """Bring in results and probes that were made elsewhere; what differs from ours is refused, by name.
+
+    Exit code 2 where a file was refused; the others are brought in all the same.
+    """
+    from causalnb.lab import merging
+
+    rows = merging.merge([given(folder, "FOLDER") for folder in folders], dry_run)
+    if json_:
+        say([vars(row) for row in rows])
+    else:
+        show(("file", "outcome", "why"), [(row.file, row.outcome, row.why) for row in rows if row.why])
+        counts = Counter(row.outcome for row in rows)
+        print(tally({key: counts[key] for key in ("new", "kept", "refused", "foreign")}))
+    raise typer.Exit(EXIT_REFUSED if any(row.outcome == "refused" for row in rows) else 0)

@@ -13,7 +13,12 @@ from causalnb.lab import building, probes, profiles, registry, results, runner, 
 from causalnb.lab.records import installed
 from causalnb.paths import models_dir, results_dir, root, shown
 
-OPTIONAL = {"text", "site", "browser"}  # extras that a user adds; without them all of the course runs
+OPTIONAL = {
+    "cluster",
+    "text",
+    "site",
+    "browser",
+}  # extras that a user adds; without them all of the course runs
 
 
 def packages() -> list[dict]:

@@ -111,7 +111,13 @@ def read(experiment: str, arm: str) -> dict | None:
 @codebase.unrecorded
 def _parsed(file: Path, *version: int) -> dict:
     """The probe in a file, which is read again when its inode, time or size changes."""
-    record = unsealed(parsed(file.read_bytes()), "probe", FIELDS)
+    return opened(parsed(file.read_bytes()))
+
+
+@codebase.unrecorded
+def opened(content: dict) -> dict:
+    """The probe that the content of a file holds; ValueError for a damaged one."""
+    record = unsealed(content, "probe", FIELDS)
     for entry in record["verified"]:
         if not is_texts(entry) or set(entry) != ENTRY:
             raise ValueError("verified is not as a probe has it")

@@ -156,7 +156,12 @@ def read(experiment: str, arm: str, seed: int, profile: str | None = None) -> Re
 @codebase.unrecorded
 def _parsed(file: Path, *version: int) -> Result | int | str | None:
     """The result in a file, which is read again when its inode, time or size changes; or its other schema."""
-    record = parsed(file.read_bytes())
+    return opened(parsed(file.read_bytes()))
+
+
+@codebase.unrecorded
+def opened(record: dict) -> Result | int | str | None:
+    """The result that a record holds, or its schema where that is another; ValueError for a damaged one."""
     if record.get("schema") != SCHEMA:
         schema = record.get("schema")
         return schema if isinstance(schema, int | None) else str(schema)
@@ -190,16 +195,22 @@ def _look(experiment: str, arm: str, seed: int, profile: str | None) -> tuple[st
         result = read(experiment, arm, seed, profile)
     except FileError as error:
         return "unreadable", str(error), None
+    return (*judged(result, profile), result)
+
+
+def judged(result: Result, profile: str | None = None) -> tuple[str, str]:
+    """("fresh" | "unverified" | "stale", one-line reason) of a result, wherever it lies."""
+    experiment, arm = result.experiment, result.arm
     if not registry.same_settings(experiment, result.config, registry.config(experiment, arm, profile)):
-        return "stale", "its settings have changed since", result
+        return "stale", "its settings have changed since"
     if result.version != registry.experiment(experiment).version:
-        return "stale", "its experiment has another version now", result
+        return "stale", "its experiment has another version now"
     if profiles.current(profile).name in TEMPORARY:
         if result.code != codebase.index().digest:
-            return "stale", "the code has changed since", result
-        return "fresh", f"measured {result.date[:10]}", result
+            return "stale", "the code has changed since"
+        return "fresh", f"measured {result.date[:10]}"
     good, reason = probes.state(experiment, arm)
-    return ("fresh", f"measured {result.date[:10]}", result) if good else ("unverified", reason, result)
+    return ("fresh", f"measured {result.date[:10]}") if good else ("unverified", reason)
 
 
 def state(experiment: str, arm: str, seed: int, profile: str | None = None) -> tuple[str, str]:

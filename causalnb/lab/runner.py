@@ -1,9 +1,11 @@
 """Runs experiments: a process, a thread and a lock per result; what is done is kept, the rest resumes."""
 
+import heapq
 import json
 import math
 import os
 import queue
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +25,7 @@ from causalnb.paths import cache_dir, shown
 
 COMMAND = [sys.executable, "-m", "causalnb.lab.runner"]
 MOST_SEEDS = 10_000
+SHARD = re.compile("([0-9]{1,6})/([0-9]{1,6})")
 CLOCK_SECONDS = 5.0  # how often the time spent is noted, so that a resumed run counts all of it
 
 
@@ -59,6 +62,65 @@ def plan(
                 for seed in wanted or registry.seeds(id, profile, arm)
             ]
     return found
+
+
+class Shard(NamedTuple):
+    """One of `of` parts of a plan; the first is number 1."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+def shard(text: str) -> Shard:
+    """The part that "3/16" names; LabError for what names none."""
+    match = SHARD.fullmatch(text)
+    found = Shard(*map(int, match.groups())) if match else Shard(0, 0)
+    if not 1 <= found.number <= found.of:
+        raise LabError(f"the shard is {text!r}: give K/N, with K from 1 to N, such as 3/16.")
+    return found
+
+
+def costs(planned: Iterable[Job], profile: str | None = None) -> dict[Job, float]:
+    """The registered core-seconds of each job, which are the same wherever and whatever was measured."""
+    return {job: float(profiles.pick(profile, **registry.experiment(job.experiment).cost)) for job in planned}
+
+
+def divided(planned: Iterable[Job], parts: int, profile: str | None = None) -> list[list[Job]]:
+    """The jobs of each part of a plan: disjoint, together all of them, each part of about the same cost.
+
+    The parts are the same on every machine, whatever is stored there: they follow from the names of the jobs
+    and from their registered costs. Measured times, which are better, are those of the results that a machine
+    happens to have. The dearest job goes first, to the part that has least.
+    """
+    cost = costs(planned, profile)
+    loads, found = [(0.0, part) for part in range(parts)], [[] for _ in range(parts)]
+    for job in sorted(cost, key=lambda job: (-cost[job], *job[:3])):
+        load, part = loads[0]
+        heapq.heapreplace(loads, (load + cost[job], part))
+        found[part].append(job)
+    return found
+
+
+def part_of(planned: list[Job], part: Shard | None, profile: str | None = None) -> list[Job]:
+    """The jobs of one part of a plan, in the plan's order; all of them where `part` is None.
+
+    LabError where an experiment could not be registered here: the parts would be others than elsewhere.
+    """
+    if part is None:
+        return planned
+    if unread := registry.unread():
+        raise LabError(f"without all experiments the parts are not those of other machines: {unread[0]}")
+    mine = set(divided(planned, part.of, profile)[part.number - 1])
+    return [job for job in planned if job in mine]
+
+
+def digest(planned: Iterable[Job], profile: str | None = None) -> str:
+    """16 hex digits of what a plan asks for and of its costs: machines that share it have the same."""
+    lines = [[*job[:3], cost] for job, cost in costs(planned, profile).items()]
+    return records.short(records.canonical([profiles.current(profile).name, *sorted(lines)]))
 
 
 def unreadable(planned: Iterable[Job], profile: str | None = None) -> dict[Job, str]:
@@ -214,6 +276,8 @@ def _sweep(job: Job, profile: str) -> None:
 class PlainReporter:
     """A line when a run starts, at each quarter, and when it ends; to standard error."""
 
+    begins = "started"  # or what else is done with a run first
+
     def __init__(self, stream=None):
         self.stream, self.quarter = stream, {}
 
@@ -229,7 +293,7 @@ class PlainReporter:
 
     def begin(self, job: Job) -> None:
         """Called when a run starts."""
-        self._say(f"{job}: started, about {results.duration(job.estimate)}")
+        self._say(f"{job}: {self.begins}, about {results.duration(job.estimate)}")
 
     def update(self, job: Job, done: int, total: int, note: str) -> None:
         """Called as a run goes on."""
@@ -241,6 +305,10 @@ class PlainReporter:
     def end(self, job: Job, outcome: str, seconds: float, error: str) -> None:
         """Called when a run is done or has failed."""
         self._say(f"{job}: {outcome} after {results.duration(seconds)}{': ' if error else ''}{error}")
+
+    def tell(self, text: str) -> None:
+        """Called with what else there is to know."""
+        self._say(text)
 
     def stop(self) -> None:
         """Called once, at the end or after Ctrl-C."""
@@ -307,13 +375,20 @@ def default_reporter() -> PlainReporter:
     return RichReporter(console) if console.is_terminal else PlainReporter()
 
 
-class _Child:
+def python_path() -> str:
+    """$PYTHONPATH of a process that is to find this package first."""
+    home = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
+
+
+class Child:
     """A running result: its process, the thread that reads its messages, and its log."""
 
-    def __init__(self, job: Job, profile: str, fresh: bool, inbox: queue.Queue):
+    def __init__(
+        self, job: Job, profile: str, fresh: bool, inbox: queue.Queue, command: list[str] | None = None
+    ):
         self.job, self.started, self.said = job, time.monotonic(), {}
         self.log = _log(job, profile)
-        home = str(Path(__file__).resolve().parents[2])
         env = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
@@ -321,9 +396,16 @@ class _Child:
             "TOKENIZERS_PARALLELISM": "false",
             "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
             "CAUSALNB_PROFILE": profile,
-            "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": python_path(),
         }
-        words = [*COMMAND, job.experiment, job.arm, str(job.seed), profile, *(["fresh"] if fresh else [])]
+        words = [
+            *(command or COMMAND),
+            job.experiment,
+            job.arm,
+            str(job.seed),
+            profile,
+            *(["fresh"] if fresh else []),
+        ]
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             with open(self.log, "ab") as log:
@@ -349,6 +431,10 @@ class _Child:
                     continue
             self.process.wait()
         inbox.put((self, None))
+
+    def seconds(self) -> float:
+        """How long it has been running."""
+        return time.monotonic() - self.started
 
     def outcome(self) -> tuple[str, str]:
         """("done" | "failed", error) of the process, which has ended."""
@@ -376,6 +462,30 @@ class _Child:
                 continue
 
 
+class Here:
+    """The engine that makes results in processes of this machine; `lab.cluster` has another one."""
+
+    begins = "started"
+
+    def at_a_time(self, scale: profiles.Profile, waiting: int) -> int:
+        """How many of those that wait are made at a time, where nobody says."""
+        return scale.jobs
+
+    def check(self, scale: profiles.Profile) -> None:
+        """LabError where a result of this profile cannot be made here."""
+        profiles.device(scale)
+
+    def start(self, job: Job, profile: str, fresh: bool, inbox: queue.Queue):
+        """Begin a job, which then tells `inbox` of itself: (it, message), and (it, None) at its end."""
+        return Child(job, profile, fresh, inbox)
+
+    def stop(self, running: Iterable) -> str:
+        """End those that run, whose checkpoints stay; a sentence on what may still go on."""
+        for child in running:
+            child.end()
+        return ""
+
+
 def run(
     ids: Iterable[str],
     profile: str | None = None,
@@ -383,26 +493,30 @@ def run(
     jobs: int | None = None,
     fresh: bool = False,
     reporter: PlainReporter | None = None,
+    part: Shard | None = None,
+    engine=None,
 ) -> list[dict]:
     """Make the results of `ids`, `jobs` at a time, cheapest first; a failing one does not stop the others.
 
-    Fresh and unverified results are kept unless `fresh`. Returns a dict per result: experiment, arm, seed,
-    outcome ("done" | "kept" | "failed"), seconds, error. Ctrl-C stops all of them; the next call resumes.
+    Fresh and unverified results are kept unless `fresh`; `part`: of one part of the plan alone; `engine`:
+    Here(), or what has its methods. Returns a dict per result: experiment, arm, seed, outcome ("done" |
+    "kept" | "failed"), seconds, error. Ctrl-C stops all of them; the next call resumes.
     """
-    scale = profiles.current(profile)
-    jobs = scale.jobs if jobs is None else jobs
-    if jobs < 1:
+    scale, engine = profiles.current(profile), engine or Here()
+    if jobs is not None and jobs < 1:
         raise LabError(f"jobs={jobs} runs nothing: give at least 1.")
-    planned = plan(ids, scale.name, seeds)
+    planned = part_of(plan(ids, scale.name, seeds), part, scale.name)
     broken = unreadable(planned, scale.name) if not fresh else {}
     waiting = sorted(
         (job for job in planned if fresh or job.state not in (*results.USABLE, "unreadable")),
         key=lambda job: -job.estimate,
     )
+    jobs = jobs or max(1, engine.at_a_time(scale, len(waiting)))
     if waiting:
-        profiles.device(scale)
+        engine.check(scale)
     said = {job: ("failed", 0.0, broken[job]) if job in broken else ("kept", 0.0, "") for job in planned}
     reporter, inbox, running = reporter or default_reporter(), queue.Queue(), set()
+    reporter.begins = engine.begins
     for job in set(planned).difference(waiting, broken):
         _sweep(job, scale.name)
     reporter.start(waiting, len(planned) - len(waiting) - len(broken), min(jobs, max(1, len(waiting))))
@@ -414,20 +528,20 @@ def run(
             while waiting and len(running) < jobs:
                 job = waiting.pop()
                 reporter.begin(job)
-                running.add(_Child(job, scale.name, fresh, inbox))
+                running.add(engine.start(job, scale.name, fresh, inbox))
             child, message = inbox.get()
             if message is None:
                 running.remove(child)
                 outcome, error = child.outcome()
-                said[child.job] = outcome, time.monotonic() - child.started, error
+                said[child.job] = outcome, child.seconds(), error
                 reporter.end(child.job, *said[child.job])
             elif "progress" in message:
                 reporter.update(child.job, *message["progress"])
             else:
                 child.said = message
     finally:
-        for child in running:
-            child.end()
+        if left := engine.stop(running):
+            reporter.tell(left)
         reporter.stop()
     return [
         {

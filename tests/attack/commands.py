@@ -60,8 +60,18 @@ OPTIONS = {  # of each command: what is always said, and the odd values of each 
     ),
     ("run",): (
         ["sci.leak"],
-        {"": TARGETS, "--profile": TEXTS, "--seeds": (*COUNTS, "0", "50000000"), "--jobs": (*COUNTS, "0")},
+        {
+            "": TARGETS,
+            "--profile": TEXTS,
+            "--seeds": (*COUNTS, "0", "50000000"),
+            "--jobs": (*COUNTS, "0"),
+            "--shard": (*TEXTS, "0/4", "5/4", "a/b", "1/0", "1/9999999", "٣/٤"),
+            "--executor": TEXTS,
+            "--executor-folder": PLACES,
+            "--slurm": (*TEXTS, "=x", "time=x"),
+        },
     ),
+    ("merge", "--dry-run"): (["{home}/data/results"], {"": (*TARGETS, *PLACES)}),
     ("verify", "--dry-run"): (["sci.leak"], {"": TARGETS, "--jobs": (*COUNTS, "0")}),
     ("tables",): (
         ["sci.table2", "--out", "{home}/out"],

@@ -5,6 +5,7 @@ import os
 import re
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -87,9 +88,9 @@ def home(tmp_path, monkeypatch):
         figures.save_figure(fig, item.id, alt="An empty pair of axes, which shows nothing.")
         plt.close(fig)
 
-    def in_process(ids, profile=None, seeds=None, jobs=None, fresh=False):
+    def in_process(ids, profile=None, seeds=None, jobs=None, fresh=False, part=None, engine=None):
         summary = []
-        for job in runner.plan(ids, profile, seeds):
+        for job in runner.part_of(runner.plan(ids, profile, seeds), part, profile):
             outcome, error = "kept" if job.state == "fresh" and not fresh else "done", ""
             try:
                 runner.execute(*job[:3], profile, fresh=fresh)
@@ -175,6 +176,81 @@ def test_dry_run_trains_nothing(home):
     assert "4 to train of 4" in call("run", "sci.toy", "--dry-run", "--fresh")[0]
 
 
+def test_a_part_of_a_run(home):
+    parts = [
+        json.loads(call("run", "sci.toy", "--dry-run", "--json", "--shard", f"{k}/3")[0]) for k in (1, 2, 3)
+    ]
+    jobs = [(job["arm"], job["seed"]) for part in parts for job in part]
+    assert sorted(jobs) == [("ours", 0), ("ours", 1), ("plain", 0), ("plain", 1)]
+    assert [{job["shard"] for job in part} for part in parts] == [{"1/3"}, {"2/3"}, {"3/3"}]
+    (plan,) = {job["plan"] for part in parts for job in part}
+    out, _ = call("run", "sci.toy", "--dry-run", "--shard", "1/3")
+    assert out.splitlines()[-2:] == [
+        "2 to train of 2, about 2 min",
+        f"part 1/3 of plan {plan}: 2 of 4 results, 0.1 of 0.1 core-hours as registered",
+    ]
+    made = json.loads(call("run", "sci.toy", "--shard", "2/3", "--json")[0])
+    assert [(job["arm"], job["seed"], job["outcome"]) for job in made] == [
+        (job["arm"], job["seed"], "done") for job in parts[1]
+    ]
+    assert {(job["shard"], job["plan"]) for job in made} == {("2/3", plan)}
+    assert len([*home.glob("results/laptop/sci.toy/*/seed*.json")]) == 1
+    again = [
+        json.loads(call("run", "sci.toy", "--dry-run", "--json", "--shard", f"{k}/3")[0]) for k in (1, 2, 3)
+    ]
+    names = [[(job["arm"], job["seed"]) for job in part] for part in again]
+    assert names == [[(job["arm"], job["seed"]) for job in part] for part in (parts[0], [], parts[2])]
+    assert call("run", "sci.toy", "--shard", "9/9")[0] == "part 9/9 is empty: there are only 4 results\n"
+    assert call("run", "sci.toy", "--shard", "9/9", "--json")[0] == "[]\n"
+    assert "shard" not in call("run", "sci.toy", "--dry-run", "--json")[0]
+
+
+def test_a_run_goes_where_it_is_sent(home, monkeypatch):
+    asked, handlers = [], []
+
+    def run(*words, engine, **options):
+        asked.append(engine)
+        handlers.append(signal.getsignal(signal.SIGTERM))
+        return []
+
+    monkeypatch.setattr(runner, "run", run)
+    call("run", "sci.toy")
+    call("run", "sci.toy", "--executor", "submitit-local", "--executor-folder", str(home / "there"))
+    assert type(asked[0]) is runner.Here and asked[1].cluster == "local" and asked[1].folder == home / "there"
+    assert handlers[0] is signal.SIG_DFL and callable(handlers[1])  # its jobs are cancelled by SIGTERM, too
+    (home / "bin").mkdir()
+    (home / "bin/sbatch").write_text("", encoding="utf-8")
+    (home / "bin/sbatch").chmod(0o700)
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    call("run", "sci.toy", *"--executor submitit --slurm partition=gpu --slurm time=60".split())
+    assert asked[2].options == {"partition": "gpu", "time": "60"}
+    assert asked[2].folder == home / "cache/submitit"
+    call("run", "sci.toy", "--dry-run", "--executor", "submitit-local")
+    assert len(asked) == 3
+
+
+def test_merge_brings_in_what_was_made_elsewhere(home, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_RESULTS", str(home / "elsewhere"))
+    call("run", "sci.toy")
+    monkeypatch.setenv("CAUSALNB_RESULTS", str(home / "results"))
+    out, _ = call("merge", str(home / "elsewhere"), "--dry-run")
+    assert out == "4 new, 0 kept, 0 refused, 0 foreign\n" and not (home / "results").exists()
+    assert call("merge", str(home / "elsewhere"))[0] == out
+    assert call("run", "sci.toy")[0] == "0 done, 4 kept, 0 failed\n"
+    file = home / "elsewhere/laptop/sci.toy/ours/seed1.json"
+    file.write_text(file.read_text(encoding="utf-8").replace("1.5", "2.5"), encoding="utf-8")
+    out, _ = call("merge", str(home / "elsewhere"), code=2)
+    why = "it is damaged (it was changed after it was written): bring it anew"
+    assert out == (
+        f"elsewhere/laptop/sci.toy/ours/seed1.json\trefused\t{why}\n0 new, 3 kept, 1 refused, 0 foreign\n"
+    )
+    rows = json.loads(call("merge", str(home / "elsewhere"), "--json", code=2)[0])
+    assert [row["outcome"] for row in rows] == ["kept", "refused", "kept", "kept"]
+    assert rows[0] == {"file": "elsewhere/laptop/sci.toy/ours/seed0.json", "what": "result",
+                       "experiment": "sci.toy", "arm": "ours", "seed": 0, "profile": "laptop",
+                       "outcome": "kept", "why": ""}  # fmt: skip
+
+
 def test_a_big_profile_says_whose_settings_it_takes():
     out, said = call("run", "sci.toy", "--dry-run", "--profile", "paper")
     assert "4 to train of 4" in out and said == "no settings for the profile paper, so laptop's: sci.toy\n"
@@ -198,6 +274,22 @@ def test_an_artefact_without_needs_is_not_run():
         (["run", "sci.toy", "--jobs", "0"], "--jobs"),
         (["run", "sci.toy", "--seeds", "0"], "--seeds"),
         (["run"], "TARGET"),
+        (
+            ["run", "sci.toy", "--shard", "0/4"],
+            "the shard is '0/4': give K/N, with K from 1 to N, such as 3/16.",
+        ),
+        (["run", "sci.toy", "--dry-run", "--shard", "5/4"], "the shard is '5/4': give K/N"),
+        (["run", "sci.toy", "--json", "--shard", "a/b"], "the shard is 'a/b': give K/N"),
+        (["run", "sci.toy", "--executor", "ray"], "there is no executor 'ray': use one of here, submitit, "),
+        (["run", "sci.toy", "--slurm", "partition=gpu"], "are for a cluster: give --executor submitit, too."),
+        (["run", "sci.toy", "--executor-folder", "x"], "are for a cluster: give --executor submitit, too."),
+        (
+            ["run", "sci.toy", "--executor", "submitit", "--slurm", "x"],
+            "--slurm is 'x': give an option of sbatch",
+        ),
+        (["merge"], "FOLDER"),
+        (["merge", "nowhere"], "there is no folder nowhere: give one that holds results."),
+        (["merge", "~nobodyhere/x"], "FOLDER is '~nobodyhere/x', which is no path"),
         (["tables", "sci.tabl2"], "did you mean sci.table2"),
         (["tables", "--format", "docx"], "docx"),
         (["doctor", "--profile", "big"], "there is no profile 'big'"),

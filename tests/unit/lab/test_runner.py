@@ -250,7 +250,7 @@ def test_a_child_that_does_not_listen_is_killed(lab):
         'print(\'{"progress": [1, 2, ""]}\', flush=True)\ntime.sleep(60)\n',
         encoding="utf-8",
     )
-    child = runner._Child(runner.plan(["toy.slow"])[0], "laptop", False, inbox := runner.queue.Queue())
+    child = runner.Child(runner.plan(["toy.slow"])[0], "laptop", False, inbox := runner.queue.Queue())
     assert inbox.get()[1] == {"progress": [1, 2, ""]}
     child.end(grace=0.1)
     assert inbox.get()[1] is None and child.outcome()[1].startswith("it was ended by SIGKILL")
@@ -453,7 +453,7 @@ def test_an_unreadable_result_is_told_and_starts_nothing(lab, monkeypatch):
         runner.execute(*job[:3])
     file = results.path("toy.sum", "one", 0)
     file.write_text("{", encoding="utf-8")
-    monkeypatch.setattr(runner, "_Child", None)
+    monkeypatch.setattr(runner, "Child", None)
     said = {(job["arm"], job["seed"]): job for job in runner.run(["toy.sum"])}
     assert said["one", 0]["outcome"] == "failed" and "seed0.json is damaged" in said["one", 0]["error"]
     assert {job["outcome"] for at, job in said.items() if at != ("one", 0)} == {"kept"}
