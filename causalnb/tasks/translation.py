@@ -254,7 +254,9 @@ def load(
         )
     for part, rows in data.items():
         if not rows.num_rows:
+            drawn = {"train": n_train, "validation": n_validation, "test": n_test}
+            asked = f"n_{part}={drawn[part]} and " if source == "generator" else ""
             raise DataError(
-                f"No pair of {part} is left with max_words={max_words}: allow more words or more pairs."
+                f"No pair of {part} is left with {asked}max_words={max_words}: allow more of either."
             )
     return data

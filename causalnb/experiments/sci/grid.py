@@ -191,7 +191,10 @@ LATER = {
     "sci": SCAN_ARMS["sci"],
     "sci_separated": {**SCAN_ARMS["sci_separated"], "fit_tables": ["content", "all"]},
 }
-for name, split, seeds in (("search", "add_prim_look", 1), ("jump", "add_prim_jump", 5)):
+for name, split, seeds, more in (
+    ("search", "add_prim_look", 1, {}),
+    ("jump", "add_prim_jump", 3, dict.fromkeys(("plain_swap", "sci_separated"), 5)),
+):
     register(
         Experiment(
             id=f"sci.later.{name}",
@@ -205,6 +208,7 @@ for name, split, seeds in (("search", "add_prim_look", 1), ("jump", "add_prim_ju
                 "quick": {**PROFILES["quick"], "new_words": [1, 4], "fit_rates": [1e-2], "fit_steps": [1, 2]},
             },
             seeds={"quick": 1, "laptop": seeds},
+            more_seeds={"laptop": more},
             cost={"quick": 4, "laptop": 300, "gpu": 600},
             at_most={"quick": {"swaps": 1, "primitives": 4}},
         )

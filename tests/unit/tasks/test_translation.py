@@ -99,7 +99,9 @@ def test_max_words_is_kept_by_both_sides():
         for said in rows[column]
     ]
     assert max(lengths) == 7 and data["train"].num_rows < 200
-    with pytest.raises(DataError, match="No pair of train is left with max_words=2: allow more words"):
+    with pytest.raises(
+        DataError, match="No pair of train is left with n_train=3000 and max_words=2: allow more of either"
+    ):
         translation.load(max_words=2)
 
 
