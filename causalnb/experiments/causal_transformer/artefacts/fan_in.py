@@ -11,7 +11,7 @@ from causalnb.tasks.fan_in import cue_accuracy
 HOME = "causal_transformer.fan_in"
 NAMES = {
     "transformer": "plain",
-    **{f"blanket_{weight}": f"blanket loss, weight {weight}" for weight in (1, 10, 100)},
+    **{f"blanket_{weight}": f"blanket loss, weight {weight}" for weight in (10, 100)},
     **{f"apart_{weight}": f"rows and columns apart, weight {weight}" for weight in (10, 100)},
     **{f"entropy_{weight}": f"entropy to 0, weight {weight}" for weight in (1, 10)},
     "random": "random mask",
