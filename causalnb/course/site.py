@@ -36,6 +36,7 @@ PARTS = {  # by the first digit of a notebook
     "2": "SCI: the representation",
     "3": "ICLM: the modules",
     "4": "C2DLM: the concepts",
+    "5": "Your own text, your own method",
     "6": "Looking back",
 }
 IN_README = re.compile(r"^\| \[([^]]+)\]\(notebooks/(\w+)\.ipynb\) \| (.+?) \|$", re.M)

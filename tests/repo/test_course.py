@@ -7,6 +7,7 @@ import pytest
 
 from causalnb.course import copies
 from causalnb.course.source import Source, plain
+from causalnb.tasks import english
 from tests.repo.tree import ROOT, notebooks
 
 BIB = (ROOT / "course/references.bib").read_text(encoding="utf-8")
@@ -70,3 +71,40 @@ def test_a_students_copy_of_every_notebook_has_gaps_and_no_solution(path):
     for cell in made.cells:
         if cell.cell_type == "code":
             compile(plain(cell["source"]), path.name, "exec")
+
+
+RARE = {"bird", "baker"}  # never in the place of a reason in the rows of training
+
+
+def own_text(name: str) -> list[dict]:
+    lines = (ROOT / f"course/own_text/{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return list(map(json.loads, lines))
+
+
+def halves(row: dict) -> tuple[str, str, str]:
+    """What happened, the word between, and what happened besides."""
+    english.structure(row["prompt"])  # or DataError
+    return re.fullmatch(r"(.+) (because|and|but|while) (.+)", row["prompt"]).groups()
+
+
+@pytest.mark.parametrize("name, count", [("rows", 300), ("unlike", 60)])
+def test_the_rows_of_notebook_50_follow_their_rule(name, count):
+    rows = own_text(name)
+    assert len(rows) == len({row["prompt"] for row in rows}) == count
+    for row in rows:
+        first, joint, second = halves(row)
+        assert row["answer"] == (second if joint == "because" else "nobody knows"), row
+        assert row["second"] in (first, second) and first != second
+        assert row["label"] == ("yes" if joint == "because" and row["second"] == second else "no"), row
+        assert bool(RARE & set(second.split())) == (name == "unlike"), row
+        assert row["domain"] == (
+            "animals" if {"dog", "cat", "horse", "bird"} & set(first.split()) else "people"
+        )
+    assert {halves(row)[1] for row in rows} == ({"because"} if name == "unlike" else set(english.JOINTS))
+
+
+def test_the_challenge_of_notebook_50_asks_for_words_that_its_rows_have():
+    rows, challenge = own_text("rows"), own_text("unlike")
+    assert not {row["prompt"] for row in rows} & {row["prompt"] for row in challenge}
+    words = {word for row in rows for word in row["prompt"].split()}
+    assert {word for row in challenge for word in row["prompt"].split()} <= words and words >= RARE

@@ -66,6 +66,7 @@ class System:
         base, tokenizer = decoder_of(name)
         row = rows[0]
         ids = tokenizer(f"{row['prompt']} {row['answer']}", add_special_tokens=False)["input_ids"]
+        ids = ids or [tokenizer.eos_token_id]  # `rows` names a text that has none
         check_ids(base, tokenizer, (ids * 4)[: max(4, len(ids))], name)
         return base, tokenizer
 
@@ -88,14 +89,20 @@ class System:
         return AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
 
     def rows(self, rows: list[dict], tokenizer, model) -> list[dict]:
-        """Encoded rows: ids of prompt and answer, what marks them, and `at`; DataError for one too long.
+        """Encoded rows: ids of prompt and answer, what marks them, and `at`.
 
         A prompt is what tokenizer(prompt) gives, without an end; an answer follows a space, and ends.
+        DataError for a row that is too long, or whose answer has no token.
         """
         prompts, answers = self.encoded(rows, tokenizer)
         ends = {tokenizer.eos_token_id, tokenizer.sep_token_id}
         made = []
         for i, row in enumerate(rows):
+            if not answers["input_ids"][i]:
+                raise DataError(
+                    f"{row['at']}: the tokenizer of {self.settings.base_model} makes nothing of its answer "
+                    f"{row['answer'][:40]!r}: choose a base that knows its words."
+                )
             prompt, answer = prompts["input_ids"][i], answers["input_ids"][i] + [tokenizer.eos_token_id]
             prompt = prompt[:-1] if len(prompt) > 1 and prompt[-1] in ends else prompt
             made.append(

@@ -20,6 +20,8 @@ from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
     PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
 )
 
 from causalnb.apps import records
@@ -294,6 +296,19 @@ def test_a_base_that_does_not_fit_is_one_sentence(system, base, sentence, bases,
     with pytest.raises(LabError, match=sentence) as caught:
         train_text(replace(settings_of(system, files), base_model=name), tmp_path / "out")
     assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_a_base_whose_tokenizer_knows_no_word_of_the_answers_is_named(files, tmp_path):
+    words = word_tokenizer([row["prompt"] for row in commands()])
+    config = Qwen2Config(  # of which transformers reads any tokenizer as one of bytes
+        vocab_size=len(words), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2,
+    )  # fmt: skip
+    Qwen2ForCausalLM(config).save_pretrained(tmp_path / "deaf")
+    words.save_pretrained(tmp_path / "deaf")
+    settings = replace(settings_of("iclm", files), base_model=str(tmp_path / "deaf"))
+    with pytest.raises(DataError, match="line [0-9]+: the tokenizer of .*deaf makes nothing of its answer"):
+        train_text(settings, tmp_path / "out")
 
 
 # data
