@@ -1,5 +1,7 @@
 """Where guidance pays on the spurious token game: strength of the spurious cue, number of rows, guidance."""
 
+from collections.abc import Callable
+
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, SFT
 from causalnb.experiments.c2dlm.grid import AGAIN, REGIME, TOLD
 from causalnb.lab.report import (
@@ -105,12 +107,23 @@ longer_table = Report(
 
 def accuracies(name: str, profile: str | None = None):
     """(rows, cues) o.o.d. accuracies of a model in percent, means over seeds."""
+    return _over_the_map(lambda rows, cue: trained(name, rows, cue), profile)
+
+
+def gains(name: str, profile: str | None = None):
+    """(rows, cues) points that a guidance adds to plain SFT, means over the seeds that both have."""
+    return _over_the_map(lambda rows, cue: trained(name, rows, cue) - trained(SFT, rows, cue), profile)
+
+
+def _over_the_map(value: Callable[[int, float], Values], profile: str | None):
     import numpy as np
 
-    def score(rows: int, cue: float) -> float:
-        return 100 * float(np.mean(trained(name, rows, cue).of("ood_accuracy", profile)))
-
-    return np.array([[score(rows, cue) for cue in REGIME["cue"]] for rows in REGIME["rows"]])
+    return np.array(
+        [
+            [100 * np.mean(value(rows, cue).of("ood_accuracy", profile)) for cue in REGIME["cue"]]
+            for rows in REGIME["rows"]
+        ]
+    )
 
 
 def _panel(ax, values, title: str, shades: dict, signed: bool) -> None:
@@ -148,14 +161,14 @@ def regime_figure(profile: str | None = None):
     _panel(first, plain, "diffusion, SFT:\naccuracy, %", {"cmap": "Greys", "vmin": 20, "vmax": 160}, False)
     told = [f"Plain SFT has {plain.min():.0f} to {plain.max():.0f} %"]
     for ax, name in zip(others, GUIDED, strict=True):
-        gain = accuracies(name, profile) - plain
+        added = gains(name, profile)
         shades = {"cmap": "PuOr_r", "vmin": -60, "vmax": 60}
         title = NAMES[name].removesuffix(" (ours)")
-        _panel(ax, gain, f"{title}:\nminus SFT, points", shades, True)
-        above = sum(gain[place] > 0 for place in _places(gain))
+        _panel(ax, added, f"{title}:\nminus SFT, points", shades, True)
+        above = sum(added[place] > 0 for place in _places(added))
         told.append(
-            f"{NAMES[name]} adds {gain.min():+.0f} to {gain.max():+.0f} points, above 0 in {above} of "
-            f"{gain.size} cells"
+            f"{NAMES[name]} adds {added.min():+.0f} to {added.max():+.0f} points, above 0 in {above} of "
+            f"{added.size} cells"
         )
     fig.supxlabel("share of spurious numbers that follow their cause in training")
     fig.supylabel("training rows")
