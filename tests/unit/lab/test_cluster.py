@@ -310,7 +310,15 @@ def settings(**changes):
     registry.register(replace(spec, settings={**spec.settings, "laptop": laptop}))
 
 
-def test_ctrl_c_cancels_jobs_of_a_cluster(lab, slurm):
+@pytest.fixture
+def interruptible():
+    """Ctrl-C interrupts, even where the tests were started in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_cancels_jobs_of_a_cluster(lab, slurm, interruptible):
     slurm.hold()
     timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
