@@ -4,6 +4,7 @@ import pytest
 
 from causalnb.experiments.c2dlm.artefacts import regime
 from causalnb.lab import building
+from causalnb.lab.report import values
 from tests.unit.experiments import made_up
 
 LEVEL = {
@@ -35,6 +36,12 @@ def test_the_map_has_a_cell_for_each_cue_and_number_of_rows():
     plain = regime.accuracies("diffusion", "quick")
     assert plain.shape == (3, 3) and plain[0].tolist() == pytest.approx([50.9] * 3)
     assert regime.gains("c2dlm", "quick")[2].tolist() == pytest.approx([-10, -10, 10])
+
+
+def test_gains_are_of_the_seeds_that_both_have(monkeypatch):
+    known = {"diffusion": {0: 0.5, 1: 0.9}, "c2dlm": {0: 0.6}}  # plain SFT's mean is above C2DLM's
+    monkeypatch.setattr(regime, "trained", lambda name, rows, cue: values(lambda profile: known[name]))
+    assert regime.gains("c2dlm", "quick").ravel().tolist() == pytest.approx([10.0] * 9)
 
 
 def test_it_is_built_and_says_where_guidance_pays():
