@@ -1,6 +1,9 @@
-"""Decoders by name with their tokenizers: a folder, a repository of the hub, or a tiny one made at once."""
+"""Models by name with their tokenizers: a folder, a repository of the hub, or a tiny one made at once."""
 
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from causalnb.errors import LabError
@@ -26,6 +29,135 @@ def downloaded(name: str) -> Path:
             f"the base {name} is no folder here and cannot be downloaded ({error}): give a "
             "folder, point CAUSALNB_BASES at one that has it under its name, or go online."
         ) from error
+
+
+@dataclass
+class Pretrained:
+    """A pre-trained model in float32, cut to the tokens in use; `places`: {tokenizer's id: model's id}.
+
+    `digest` is the sha256 of the weights that were left, without a head that was drawn anew.
+    """
+
+    name: str
+    model: object
+    tokenizer: object
+    places: dict[int, int]
+    digest: str
+
+    def ids(self, text: str, second: str | None = None, special: bool = False) -> list[int]:
+        """The model's ids of a text, or of two; LabError for a token that the model was not cut to."""
+        texts = (text,) if second is None else (text, second)
+        return self.placed(self.tokenizer(*texts, add_special_tokens=special)["input_ids"])  # type: ignore[operator]
+
+    def placed(self, ids: Iterable[int]) -> list[int]:
+        """The model's ids of the tokenizer's; LabError as `ids`."""
+        try:
+            return [self.places[one] for one in ids]
+        except KeyError as error:
+            token = self.tokenizer.decode([error.args[0]])  # type: ignore[attr-defined]
+            raise LabError(
+                f"{self.name} was cut to the tokens in use, and {token!r} is none of them: name the texts "
+                "that have it when the base is loaded."
+            ) from None
+
+    def special(self, kind: str) -> int:
+        """The model's id of the tokenizer's "pad", "bos", "eos", "cls", "sep", "mask" or "unk" token."""
+        return self.places[getattr(self.tokenizer, f"{kind}_token_id")]
+
+
+def pretrained(name: str, texts: Iterable[str], kind: str = "decoder", **keywords) -> Pretrained:
+    """The base `name`, cut to the tokens of texts and the special ones; texts alone decide what is kept.
+
+    kind: "decoder", or "classifier", whose head is drawn anew (keywords: num_labels). TINY gives a small one
+    with random weights. The vocabulary is most of a small model: of gemma-3-270m 168 of its 268 million
+    parameters. LabError where the base is not to be had.
+    """
+    import torch
+    from transformers.utils import logging
+
+    from causalnb import checkpoints
+
+    logging.disable_progress_bar()
+    texts = [*dict.fromkeys(texts)]
+    if name == TINY:
+        model, tokenizer = _tiny(kind, texts, keywords)
+    else:
+        folder, load = (
+            downloaded(name),
+            {"decoder": checkpoints.decoder, "classifier": checkpoints.classifier},
+        )
+        tokenizer = checkpoints.tokenizer(folder)
+        model = load[kind](folder, dtype=torch.float32, **keywords)
+    used = {one for ids in tokenizer(texts)["input_ids"] for one in ids}
+    kept = sorted(used | set(_named_specials(tokenizer)))
+    cut(model, kept)
+    places = {one: at for at, one in enumerate(kept)}
+    return Pretrained(name, model, tokenizer, places, digest(model.base_model))
+
+
+def _tiny(kind: str, texts: list[str], keywords: dict):
+    """A small model with random weights, and a tokenizer trained on texts."""
+    if kind == "decoder":
+        shape = {"vocabulary": 400, "hidden_size": 32, "layers": 2, "heads": 2}
+        return tiny_base(shape, texts)[:2]
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    core = BertWordPieceTokenizer()
+    core.train_from_iterator(texts, vocab_size=400, show_progress=False)
+    tokenizer = BertTokenizerFast(tokenizer_object=core._tokenizer)
+    shape = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
+    config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **shape, **keywords)
+    return BertForSequenceClassification(config), tokenizer
+
+
+def _named_specials(tokenizer) -> list[int]:
+    ids = (
+        getattr(tokenizer, f"{kind}_token_id") for kind in ("pad", "bos", "eos", "cls", "sep", "mask", "unk")
+    )
+    return [one for one in ids if one is not None]
+
+
+def cut(model, kept: list[int]) -> None:
+    """Leave the tokens `kept` of a model, in their order, in its embedding and in the head over them.
+
+    Its configuration gets the new places of the special tokens, None for one that is gone.
+    """
+    import torch
+    from torch import nn
+
+    def rows(weight: nn.Parameter) -> nn.Parameter:
+        return nn.Parameter(weight.detach()[torch.tensor(kept, device=weight.device)].clone())
+
+    inside, head = model.get_input_embeddings(), model.get_output_embeddings()
+    tied = head is not None and head.weight is inside.weight
+    places = {one: at for at, one in enumerate(kept)}
+    inside.weight, inside.num_embeddings = rows(inside.weight), len(kept)
+    if inside.padding_idx is not None:
+        inside.padding_idx = places.get(inside.padding_idx)
+    if head is not None:
+        head.weight, head.out_features = inside.weight if tied else rows(head.weight), len(kept)
+        if head.bias is not None:
+            head.bias = rows(head.bias)
+    model.config.vocab_size = len(kept)
+    for config in filter(None, (model.config, getattr(model, "generation_config", None))):
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            one = getattr(config, name, None)
+            if isinstance(one, list):
+                setattr(config, name, [places[each] for each in one if each in places] or None)
+            elif one is not None:
+                setattr(config, name, places.get(one))
+
+
+def digest(model) -> str:
+    """sha256 of a model's weights, in the order of their names: what a training began with."""
+    import torch
+
+    whole = sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        whole.update(name.encode())
+        whole.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return whole.hexdigest()
 
 
 def tiny_base(config: dict, texts: list[str]):

@@ -42,7 +42,8 @@ class Experiment:
     taken to have had its default, so that a new parameter makes nothing stale.
 
     `run(Run) -> {"metrics": {cell: {measure: float}}, "history": [{...}, ...]}`, cells as results.Result has
-    them; seeds are 0 .. count-1; `more_seeds`: by profile, counts of arms that have more of them; `version`
+    them, with "bases": {name: digest} of the pre-trained models it began from; seeds are 0 .. count-1;
+    `more_seeds`: by profile, counts of arms that have more of them; `version`
     is raised, with a line in CHANGELOG.md, by whoever changes what the numbers mean; `timed`: patterns of
     measures that are seconds and differ from run to run; `cost`: first guess of core-seconds per result and
     profile, replaced by measured ones; `memory`: by profile, estimated GiB on the device, where that is much;

@@ -132,16 +132,19 @@ def unreadable(planned: Iterable[Job], profile: str | None = None) -> dict[Job, 
     }
 
 
-def _checked(experiment: str, returned) -> tuple[list, list]:
+def _checked(experiment: str, returned) -> tuple[list, list, dict]:
     match returned:
-        case {"metrics": dict() as metrics, **rest} if set(rest) <= {"history"}:
+        case {"metrics": dict() as metrics, **rest} if set(rest) <= {"history", "bases"}:
             metrics = records.plain(metrics, "metrics")
             history = records.plain(rest.get("history", []), "history")
-            if isinstance(history, list) and {*map(type, (*metrics.values(), *history))} <= {dict}:
-                return results.rows_of(metrics), history
+            bases = rest.get("bases", {})
+            kinds = {*map(type, (*metrics.values(), *history))}
+            if isinstance(history, list) and kinds <= {dict} and {*map(type, bases.values())} <= {str}:
+                return results.rows_of(metrics), history, bases
     raise LabError(
         f"{experiment} returned no result: "
-        'return {"metrics": {cell: {measure: value}}, "history": [{...}, ...]}.'
+        'return {"metrics": {cell: {measure: value}}, "history": [{...}, ...], "bases": {name: digest}}, the '
+        "last two where there are any."
     )
 
 
@@ -226,7 +229,7 @@ def execute(
         folder = home.with_name(
             f"{home.name}-{results.settings_hash(config)}-{probes.running(experiment, arm)}"
         )
-        made_with = results.versions(), results.git()
+        libraries, commit = results.versions(), results.git()
 
         with files.full_disk_said(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -239,7 +242,7 @@ def execute(
 
             run = registry.Run(experiment, arm, seed, scale.name, config, folder, device, report)
             returned = spec.run(run)
-        rows, history = _checked(experiment, returned)
+        rows, history, bases = _checked(experiment, returned)
         result = results.Result(
             experiment,
             arm,
@@ -251,7 +254,8 @@ def execute(
             rows,
             history,
             _device_name(device),
-            *made_with,
+            libraries | bases,
+            commit,
             *clock.spent(),
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
