@@ -139,7 +139,9 @@ def cut(model, kept: list[int]) -> None:
         head.weight, head.out_features = inside.weight if tied else rows(head.weight), len(kept)
         if head.bias is not None:
             head.bias = rows(head.bias)
-    model.config.vocab_size = len(kept)
+    for module in (model, model.base_model, model.config):
+        if hasattr(module, "vocab_size"):
+            module.vocab_size = len(kept)
     for config in filter(None, (model.config, getattr(model, "generation_config", None))):
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
             one = getattr(config, name, None)
