@@ -164,6 +164,23 @@ class _LabTrainer(Trainer):
         loader = DataLoader(self.train_dataset, batch_sampler=self._batches, collate_fn=self.data_collator)  # type: ignore[arg-type]
         return self.accelerator.prepare(loader)
 
+    def _save(self, output_dir=None, state_dict=None):
+        """Without what is frozen, which whoever builds the model again has: a base may be large."""
+        if frozen := self._frozen():
+            whole = self.model.state_dict() if state_dict is None else state_dict
+            state_dict = {name: value for name, value in whole.items() if name not in frozen}
+        super()._save(output_dir, state_dict)
+
+    def _frozen(self) -> set[str]:
+        weights = self.model.named_parameters(remove_duplicate=False)
+        return {name for name, weight in weights if not weight.requires_grad}
+
+    def _issue_warnings_after_load(self, load_result):
+        load_result.missing_keys[:] = [
+            name for name in load_result.missing_keys if name not in self._frozen()
+        ]
+        super()._issue_warnings_after_load(load_result)
+
     def _get_output_dir(self, trial):
         return os.path.join(self.args.output_dir, STAGING)
 

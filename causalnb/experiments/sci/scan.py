@@ -81,7 +81,7 @@ def build_model(config: dict, spare: int = 0):
     return SCITransformer.from_base(base, cbm_layers=config["cbm_layers"], ortho=config["ortho"], **settings)
 
 
-def collators(model):
+def collators(model, pad: int = scan.VOCABULARY["<pad>"]):
     """(for training, for evaluation): batches with what the model's forward takes, the second unlabelled."""
     from inspect import signature
 
@@ -90,12 +90,11 @@ def collators(model):
     taken = signature(model.forward).parameters
     names = ("input_ids", "attention_mask", "labels", "prompt_mask", "structure_ids")
     inputs = tuple(name for name in names if name in taken)
-    pad = scan.VOCABULARY["<pad>"]
     unlabelled = tuple(name for name in inputs if name != "structure_ids")
     return PromptAnswerCollator(pad, inputs), PromptAnswerCollator(pad, unlabelled)
 
 
-def fit(run: Run, model, rows, measure=None) -> list[dict]:
+def fit(run: Run, model, rows, measure=None, pad: int = scan.VOCABULARY["<pad>"]) -> list[dict]:
     """Train a model on rows by the run's settings, in structure-balanced batches; its history."""
     from causalnb.lab.training import TrainingSettings, train
     from causalnb.sci import StructureBalancedBatches
@@ -112,7 +111,7 @@ def fit(run: Run, model, rows, measure=None) -> list[dict]:
         anchors=config["anchors"],
     )
     settings = TrainingSettings.of(config, seed=run.seed)
-    collator, _ = collators(model)
+    collator, _ = collators(model, pad)
     return train(model, rows, collator, batches, settings, run.folder, measure, run.progress, run.device)
 
 

@@ -1,0 +1,225 @@
+"""SCI on a real language model: SCAN in plain words, one verb of which has a single example.
+
+    IN: zim opposite left twice OUT: Left Left Rax Left Left Rax
+
+Each word and each action is a token of the base, so that rows of one structure align. The verb that stands
+alone in training is `jump -> Jump`, which a base has read before, or a word and an action without a meaning,
+drawn anew for each seed.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from causalnb.errors import LabError
+from causalnb.experiments.sci.grid import ScanSettings
+from causalnb.experiments.sci.scan import collators, fit, scan_data
+from causalnb.lab.probes import scored
+from causalnb.lab.records import parsed
+from causalnb.lab.registry import Experiment, Run, register
+from causalnb.tasks import scan, swaps
+
+CHOSEN = Path(__file__).with_name("real_chosen.json")  # by arm, what `real_choose` found
+SEEDS = {"jump": 3, "nonce": 5, "around_right": 3}
+SPLITS = {"jump": "add_prim_jump", "nonce": "add_prim_jump", "around_right": "template_around_right"}
+RATES = (3e-4, 1e-3, 3e-3)
+SURFACE = {action: action.split("_")[-1].capitalize() for action in scan.ACTIONS}  # I_TURN_LEFT -> Left
+VERBS = ("lug", "zim", "toma", "pim", "rif", "bik", "tib", "bax", "hod", "kef", "lom", "mab", "pog", "tav")
+ACTIONS = ("Dop", "Lod", "Nim", "Sep", "Dob", "Rud", "Sug", "Wol", "Yap", "Nol", "Gop", "Vek", "Rem", "Dax")
+TRIED = 4  # the first of both lists are of the search alone
+
+
+@dataclass(frozen=True)
+class RealSettings(ScanSettings):
+    """One arm on one split, from a pre-trained base with LoRA adapters."""
+
+    base: str = "google/gemma-3-270m"
+    lora_rank: int = 16
+    words: str = "plain"  # or "nonce", or "tried"
+    held_out: str = "jump"
+    structural_slots: int = 8
+    cbm_layers: list | None = None
+    steps: int = 600
+    random_rows: int = 20
+    pairs: int = 6
+    evaluate_every: int = 300
+    test_rows: int | None = 1000
+
+
+def nonce_words(kind: str, held_out: str, seed: int) -> dict[str, str]:
+    """{word: what stands for it} of the held-out verb and its action; LabError for an unknown kind."""
+    if kind == "plain":
+        return {}
+    if kind not in ("nonce", "tried"):
+        raise LabError(f"words is {kind!r}: choose plain, nonce or tried.")
+    of = slice(TRIED) if kind == "tried" else slice(TRIED, None)
+    draw = Random(f"{kind} {seed}")
+    return {held_out: draw.choice(VERBS[of]), SURFACE[f"I_{held_out.upper()}"]: draw.choice(ACTIONS[of])}
+
+
+def told(command: str, actions: str, nonce: dict[str, str]) -> tuple[str, str]:
+    """A pair of SCAN as the base reads it: the prompt, and after a space the answer."""
+    said = [SURFACE[action] for action in actions.split()]
+    words, said = ([nonce.get(word, word) for word in some] for some in (command.split(), said))
+    return f"IN: {' '.join(words)} OUT:", "".join(f" {word}" for word in said)
+
+
+def encoded(rows: list[dict], base, nonce: dict[str, str]) -> list[dict]:
+    """Rows of `scan_data` in the base's tokens; structure and text are kept as they were."""
+    if not rows:
+        return []
+    texts = [told(row["text"], row["actions"], nonce) for row in rows]
+    prompts, answers = zip(*texts, strict=True)
+    read = base.tokenizer(list(prompts))["input_ids"]
+    said = base.tokenizer(list(answers), add_special_tokens=False)["input_ids"]
+    made = []
+    for row, prompt, answer in zip(rows, map(base.placed, read), map(base.placed, said), strict=True):
+        answer.append(base.special("eos"))
+        made.append(
+            row
+            | {
+                "input_ids": prompt + answer,
+                "prompt_mask": [1] * len(prompt) + [0] * len(answer),
+                "labels": [-100] * len(prompt) + answer,
+            }
+        )
+    return made
+
+
+def every_word(nonce: dict[str, str]) -> list[str]:
+    """A text with all words that rows can have."""
+    words = [nonce.get(word, word) for word in (*scan.WORDS, *SURFACE.values())]
+    return [f"IN: {' '.join(words)} OUT:"]
+
+
+def build_model(base, config: dict):
+    """An arm's model on the base with LoRA adapters in all its layers."""
+    from peft import LoraConfig, get_peft_model
+
+    from causalnb.sci import SCITransformer, SeparatedSCI
+
+    rank = config["lora_rank"]
+    adapted = get_peft_model(base.model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear"))
+    settings = {"n_structural_slots": config["structural_slots"], "scl_weight": config["scl_weight"]}
+    if config["model"] == "plain":
+        return adapted.get_base_model()
+    if config["model"] == "sci":
+        return SCITransformer.from_base(adapted, ortho=config["ortho"], **settings)
+    return SeparatedSCI.from_base(
+        adapted,
+        invariance_weight=config["invariance_weight"],
+        abstraction_noise=config["abstraction_noise"],
+        **settings,
+    )
+
+
+def run_real(run: Run) -> dict:
+    """Tune one arm on one split; exact match, teacher-forced, on validation and test rows."""
+    from transformers import set_seed
+
+    from causalnb.lab import bases
+    from causalnb.lab.evaluation import teacher_forced_matches
+
+    config = run.config
+    sizes = config["validation_rows"], config["test_rows"]
+    rows, *held = scan_data(config["split"], *sizes, config["structure_level"])
+    if config["swaps"]:
+        pairs, structures = zip(
+            *(((row["text"], row["actions"]), row["structure"]) for row in rows), strict=True
+        )
+        copies = swaps.augmented(pairs, structures, run.seed, config["swaps"])
+        level = config["structure_level"]
+        rows = rows + [
+            {"text": text, "actions": actions, "structure": scan.structure(text, level)}
+            for text, actions in copies
+        ]
+    nonce = nonce_words(config["words"], config["held_out"], run.seed)
+    set_seed(run.seed)
+    base = bases.pretrained(config["base"], every_word(nonce))
+    model, pad = build_model(base, config).to(run.device), base.special("pad")
+    rows, validation, test = (encoded(part, base, nonce) for part in (rows, *map(scored, held)))
+    _, plainly = collators(model, pad)
+    curve = test[: config["curve_rows"]]
+
+    def exact(some: list[dict]) -> float:
+        return float(teacher_forced_matches(model, some, plainly).mean())
+
+    before = {"validation": exact(validation), "test": exact(curve)}
+    history = fit(
+        run, model, rows, lambda _: {"validation": exact(validation), "test_sample": exact(curve)}, pad
+    )
+    return {
+        "metrics": {
+            "": {
+                "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+                "parameters": sum(p.numel() for p in model.parameters()),
+            },
+            "untuned/validation": {"exact_match": before["validation"]},
+            "untuned/test": {"exact_match": before["test"]},
+            "validation": {"exact_match": history[-1]["validation"]},
+            "test": {"exact_match": exact(test), "rows": len(test)},
+        },
+        "history": history,
+        "bases": {base.name: base.digest},
+    }
+
+
+ARMS = {
+    "plain": {"model": "plain"},
+    "plain_swap": {"model": "plain", "swaps": 4},
+    "sci": {"model": "sci"},
+    "sci_separated": {"model": "sci_separated"},
+}
+CHOICES = parsed(CHOSEN.read_bytes())
+QUICK = {
+    "base": "tiny",
+    "lora_rank": 2,
+    "steps": 2,
+    "random_rows": 4,
+    "pairs": 2,
+    "evaluate_every": 1,
+    "validation_rows": 4,
+    "curve_rows": 4,
+    "test_rows": 6,
+}
+
+
+def real_experiment(name: str, title: str, arms: dict, seeds: int, **settings) -> None:
+    """Register sci.real.<name>."""
+    register(
+        Experiment(
+            id=f"sci.real.{name}",
+            title=title,
+            arms=arms,
+            run=run_real,
+            notebook="29_sci_real_base",
+            settings={"laptop": RealSettings(**settings), "quick": QUICK},
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 4, "laptop": 5000},
+            at_most={"quick": {"swaps": 1}},
+        )
+    )
+
+
+for name, split in SPLITS.items():
+    real_experiment(
+        name,
+        f"SCAN {name} on gemma-3-270m with LoRA",
+        {arm: settings | {"learning_rate": CHOICES[arm]} for arm, settings in ARMS.items()},
+        SEEDS[name],
+        split=split,
+        words="nonce" if name == "nonce" else "plain",
+    )
+real_experiment(
+    "search",
+    "The rate of each arm, on another held-out verb and with other words",
+    {
+        f"{arm}_lr{10_000 * rate:g}": settings | {"learning_rate": rate}
+        for arm, settings in ARMS.items()
+        for rate in RATES
+    },
+    1,
+    split="add_prim_look",
+    held_out="look",
+    words="tried",
+)

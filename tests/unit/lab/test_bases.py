@@ -1,0 +1,60 @@
+"""Pre-trained models cut to the tokens in use, as `lab.bases` gives them."""
+
+import copy
+
+import pytest
+import torch
+
+from causalnb.errors import LabError
+from causalnb.lab import bases
+
+TEXTS = ["walk twice and jump", "jump left after run"]
+
+
+def test_a_cut_decoder_says_the_same_of_the_tokens_that_are_left():
+    shape = {"vocabulary": 300, "hidden_size": 32, "layers": 2, "heads": 2}
+    torch.manual_seed(0)
+    whole, *_ = bases.tiny_base(shape, TEXTS)
+    part, kept = copy.deepcopy(whole), [0, 3, 7, 11, 280]
+    bases.cut(part, kept)
+    ids = torch.tensor([[7, 280, 3, 11]])
+    places = torch.tensor([[kept.index(one) for one in ids[0].tolist()]])
+    labels = {"labels": places}  # for which the model reads the size of its vocabulary
+    torch.testing.assert_close(part(places, **labels).logits, whole(ids).logits[..., kept])
+    assert part.get_input_embeddings().weight.shape == part.get_output_embeddings().weight.shape == (5, 32)
+    assert part.config.vocab_size == 5 and part.config.eos_token_id == 0
+
+
+def test_a_head_that_shares_the_embedding_shares_it_when_cut():
+    base = bases.pretrained("tiny", TEXTS)
+    model = base.model
+    tied = model.config.tie_word_embeddings
+    assert (model.get_input_embeddings().weight is model.get_output_embeddings().weight) == bool(tied)
+
+
+def test_ids_are_places_among_the_kept_tokens_and_a_lost_token_is_named():
+    base = bases.pretrained("tiny", TEXTS)
+    assert max(base.ids(TEXTS[0])) < len(base.places) == base.model.config.vocab_size
+    assert base.special("eos") == base.places[base.tokenizer.eos_token_id]
+    with pytest.raises(LabError, match="'Z' is none of them: name the texts"):
+        base.ids("Z")
+
+
+@pytest.mark.parametrize("kind", ["decoder", "classifier"])
+def test_the_digest_tells_weights_apart_and_leaves_a_drawn_head_out(kind):
+    more = {"num_labels": 3} if kind == "classifier" else {}
+    torch.manual_seed(0)
+    one = bases.pretrained("tiny", TEXTS, kind, **more)
+    torch.manual_seed(0)
+    same = bases.pretrained("tiny", TEXTS, kind, **more)
+    other = bases.pretrained("tiny", TEXTS, kind, **more)
+    assert one.digest == same.digest != other.digest
+    if kind == "classifier":
+        torch.nn.init.normal_(same.model.classifier.weight)
+        assert bases.digest(same.model.base_model) == one.digest
+
+
+def test_two_texts_are_read_as_the_tokenizer_joins_them():
+    base = bases.pretrained("tiny", TEXTS, "classifier", num_labels=2)
+    ids = base.ids("walk", "jump", special=True)
+    assert ids[0] == base.special("cls") and ids.count(base.special("sep")) == 2
