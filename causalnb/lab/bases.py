@@ -100,15 +100,34 @@ def _tiny(kind: str, texts: list[str], keywords: dict):
     if kind == "decoder":
         shape = {"vocabulary": 400, "hidden_size": 32, "layers": 2, "heads": 2}
         return tiny_base(shape, texts)[:2]
-    from tokenizers import BertWordPieceTokenizer
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+    from transformers import BertConfig, BertForSequenceClassification
 
-    core = BertWordPieceTokenizer()
-    core.train_from_iterator(texts, vocab_size=400, show_progress=False)
-    tokenizer = BertTokenizerFast(tokenizer_object=core._tokenizer)
+    tokenizer = _words_of(texts)
     shape = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
     config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **shape, **keywords)
     return BertForSequenceClassification(config), tokenizer
+
+
+def _words_of(texts: list[str]):
+    """A tokenizer of the words and marks of texts, lower-cased, that joins two texts as BERT's does."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    split = pre_tokenizers.Whitespace()
+    words = {word for text in texts for word, _ in split.pre_tokenize_str(text.lower())}
+    places = {word: at for at, word in enumerate([*specials, *sorted(words)])}
+    core = Tokenizer(models.WordLevel(places, unk_token="[UNK]"))
+    core.normalizer, core.pre_tokenizer = normalizers.Lowercase(), split
+    core.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, places[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    kinds = ("pad", "unk", "cls", "sep", "mask")
+    names = {f"{kind}_token": name for kind, name in zip(kinds, specials, strict=True)}
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(tokenizer_object=core, model_input_names=inputs, **names)
 
 
 def _named_specials(tokenizer) -> list[int]:

@@ -1,4 +1,4 @@
-"""The Markov-blanket loss on a real pre-trained encoder that reads both sentences, all of its weights tuned."""
+"""The Markov-blanket loss on a real encoder that reads both sentences, all of its weights tuned."""
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
