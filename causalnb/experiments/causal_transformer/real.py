@@ -1,0 +1,318 @@
+"""The Markov-blanket loss on a real encoder that reads both sentences, all of its weights tuned."""
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from causalnb.errors import FileError
+from causalnb.experiments.causal_transformer.data import LABELS, balanced, cells, collate, encoded, parts
+from causalnb.experiments.causal_transformer.grid import DEVELOPMENT, MINORITIES, OVERLAP, SMALL
+from causalnb.experiments.causal_transformer.models import fit, right
+from causalnb.experiments.causal_transformer.readers import word_reader
+from causalnb.experiments.causal_transformer.runs import cell_scores, spread
+from causalnb.lab.batches import grouped
+from causalnb.lab.probes import scored
+from causalnb.lab.records import parsed
+from causalnb.lab.registry import Experiment, Run, register
+
+FILE = Path(__file__).with_name("real_chosen.json")  # what the searches chose; `real_choose` writes it
+NAMES = {"learning_rate", "loss", "entropy"}
+MIRRORED = ("paws_qqp",)  # cells whose label 1 is the one that follows, which is 0 of entailment
+
+
+def read_chosen() -> dict:
+    """{"snli" or "nli": choices, by NAMES}; FileError where one is missing."""
+    try:
+        found = parsed(FILE.read_bytes())
+    except (OSError, ValueError) as error:
+        raise FileError(f"{FILE.name} holds no choices ({error}): restore it from git.") from error
+    for name in TASKS:
+        if missing := NAMES - set(found.get(name, ())):
+            raise FileError(f"{FILE.name} lacks {min(missing)!r} of {name}: restore it from git.")
+    return found
+
+
+@dataclass(frozen=True)
+class RealSettings:
+    """One arm on one task; cells, real, by and auc are those of PairsSettings.
+
+    blanket and weight: the Markov-blanket loss and its weight from the first step on. entropy: nats that the
+    rows of maps are pulled to, with that weight. band: how far tokens see, beside the first one. alone: the
+    second sentence is read alone.
+    """
+
+    base: str = "sentence-transformers/all-MiniLM-L6-v2"
+    task: str = "snli"
+    data: dict = field(default_factory=dict)
+    data_seed: int = 0
+    cells: list = field(default_factory=lambda: ["test", "hard"])
+    real: list = field(default_factory=list)
+    mapped: list = field(default_factory=lambda: ["test"])
+    by: str = ""
+    auc: bool = False
+    blanket: str = "none"
+    blanket_settings: dict = field(default_factory=dict)
+    weight: float = 1.0
+    entropy: float | None = None
+    band: int = 0
+    alone: bool = False
+    balanced: bool = False
+    map_rows: int = 128
+    batch: int = 32
+    steps: int = 840
+    learning_rate: float = 1e-4
+
+
+def reader(base, alone: bool):
+    """A tokenizer for `encoded` whose ids are those of a base that was cut."""
+
+    def read(first: list[str], second: list[str], **asked) -> dict:
+        tokens = base.tokenizer(*([second] if alone else [first, second]), **asked)
+        return {**tokens, "input_ids": [base.placed(ids) for ids in tokens["input_ids"]]}
+
+    return read
+
+
+@contextmanager
+def held_entropy(model, target: float, weight: float):
+    """Within, weight times |H - target| is on the model's loss in training, H its maps' mean row entropy."""
+    from causalnb.attention import tap
+    from causalnb.causal_transformer.contrasts import row_entropy
+
+    maps: list = []
+
+    def keep(record) -> None:
+        if model.training:
+            maps.append(record.attention())
+
+    def add(model, arguments: tuple, given: dict, output):
+        if maps:
+            off = (row_entropy(tuple(maps), given["attention_mask"]) - target).abs()
+            output["loss"] = output["loss"] + weight * off
+            maps.clear()
+        return output
+
+    with tap(model, keep):
+        hook = model.register_forward_hook(add, with_kwargs=True)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+
+def banded(width: int):
+    """A hook before the forward pass: tokens see neighbours up to `width` away, and the first one all."""
+    from causalnb.causal_transformer.patterns import attention_pattern
+
+    def narrow(model, arguments: tuple, given: dict) -> tuple[tuple, dict]:
+        there = given["attention_mask"].bool()
+        seen = attention_pattern("band", there.shape[1], width, global_tokens=1).to(there.device)
+        return arguments, {**given, "attention_mask": there[:, None, None] & seen}  # (B, 1, T, T)
+
+    return narrow
+
+
+@contextmanager
+def added(model, config: dict):
+    """Within, the model is that of an arm: with the loss, the pull on entropy, or the band."""
+    from causalnb.causal_transformer import MarkovBlanketLoss
+    from causalnb.causal_transformer.penalty import markov_blanket_penalty
+
+    with ExitStack() as stack:
+        if config["blanket"] != "none":  # a part of the model, so that checkpoints have its multipliers
+            model.blanket = MarkovBlanketLoss(config["blanket"], self_loop=True, **config["blanket_settings"])
+            stack.enter_context(
+                markov_blanket_penalty(model, criterion=model.blanket, weight=config["weight"])
+            )
+        if config["entropy"] is not None:
+            stack.enter_context(held_entropy(model, config["entropy"], config["weight"]))
+        if config["band"]:
+            hook = model.register_forward_pre_hook(banded(config["band"]), with_kwargs=True)
+            stack.callback(hook.remove)
+        yield
+
+
+def map_shape(model, rows: list[dict]) -> dict[str, float]:
+    """violated, the share of nodes outside the bounds, and row entropy in nats, over layers, on encoded rows.
+
+    All arms are measured at the bounds that tolerate self-loops.
+    """
+    import torch
+
+    from causalnb.attention import attention_maps
+    from causalnb.causal_transformer import MarkovBlanketLoss
+    from causalnb.causal_transformer.contrasts import row_entropy
+    from causalnb.causal_transformer.measure import excess
+
+    given = {name: value.to(model.device) for name, value in collate(rows).items() if name != "labels"}
+    model.eval()
+    maps, valid = attention_maps(model, **given), given["attention_mask"].bool()
+    bounds = MarkovBlanketLoss(self_loop=True)
+    shares = [bounds.violated(*excess(one, valid), valid) for one in maps]
+    return {
+        "violated": float(torch.stack(shares).mean()),
+        "entropy": float(row_entropy(tuple(maps), valid)),
+    }
+
+
+def scored_cells(found: dict[str, list[dict]], config: dict) -> dict[str, list[dict]]:
+    """{cell: rows} of config, without those that have no row; labels of MIRRORED cells are turned round.
+
+    "hard" has the test rows whose label is not what a reader of words makes of the second sentence alone.
+    """
+    if "hard" in config["cells"]:
+        said = zip(found["test"], word_reader(found, "sentence2"), strict=True)
+        found = {**found, "hard": [row for row, label in said if row["label"] != label]}
+    asked = cells(found, config["cells"], config["real"])
+    for cell in asked.keys() & MIRRORED:
+        asked[cell] = [{**row, "label": 1 - row["label"]} for row in asked[cell]]
+    return {cell: rows for cell, rows in asked.items() if rows}
+
+
+def run_real(run: Run) -> dict:
+    """Tune the base on an arm's pairs and score all cells, of `mapped` ones also what maps are like.
+
+    The history looks twice at validation pairs: accuracy, and `map_shape` of `map_rows` of them.
+    """
+    from transformers import set_seed
+
+    from causalnb.lab.bases import pretrained
+
+    config = run.config
+    found = parts(config["task"], config["data"], run.seed + config["data_seed"])
+    asked = scored_cells(found, config)
+    everything = [row for some in (found, asked) for rows in some.values() for row in rows]
+    set_seed(run.seed)
+    base = pretrained(
+        config["base"],
+        [row[name] for row in everything for name in ("sentence1", "sentence2")],
+        "classifier",
+        num_labels=len(LABELS[config["task"]]),
+        hidden_dropout_prob=0.0,  # so that arms differ in nothing else
+        attention_probs_dropout_prob=0.0,
+    )
+    read = reader(base, config["alone"])
+    train = found["train"]
+    rows = encoded(balanced(config["task"], train) if config["balanced"] else train, read)
+    validation = scored(encoded(found["validation"], read))
+    followed = spread(validation, config["map_rows"])
+
+    def measure(model) -> dict:
+        return {"accuracy": float(right(model, validation).mean()), **map_shape(model, followed)}
+
+    model = base.model
+    with added(model, config):
+        here = replace(run, config={**config, "evaluate_every": max(1, config["steps"] // 2)})
+        batches = grouped(rows, config["batch"], config["steps"], run.seed)
+        history = fit(here, model, rows, batches, measure)
+        asked = {cell: scored(some) for cell, some in asked.items()}
+        metrics = cell_scores(model, asked, read, {**config, "mapped": []})
+        for cell in config["mapped"]:
+            metrics[cell] |= map_shape(model, spread(encoded(asked[cell], read), config["map_rows"]))
+    counted = {"parameters": model.num_parameters(), "rows": len(rows)}
+    return {
+        "metrics": {"": counted, **metrics},
+        "history": history,
+        "bases": {base.name: base.digest},
+    }
+
+
+TASKS = {  # settings that differ, at laptop and at quick
+    "snli": (
+        {"task": "snli", "data": {"source": "snli", "n_validation": 900}},
+        {"data": {"source": "generator", **SMALL}},
+    ),
+    "nli": (
+        {
+            "task": "overlap",
+            "data": OVERLAP["nli"]["data"],
+            "cells": ["test", "challenge", "held_out"],
+            "real": ["mnli_contradicting", "mnli_overlapping", "paws_qqp"],
+            "mapped": ["challenge"],
+            "by": "subcase",
+            "auc": True,
+            "steps": 1000,
+        },
+        {"data": OVERLAP["nli"]["quick"], "real": []},
+    ),
+}
+SEARCHED = {  # the development shift of the templates, where there is one
+    "snli": {"cells": ["validation"], "mapped": []},
+    "nli": {
+        **{name: DEVELOPMENT[name] for name in ("data_seed", "real", "cells")},
+        "data": {**DEVELOPMENT["data"], "minority": MINORITIES["m5"]},
+    },
+}
+QUICK = {"base": "tiny", "batch": 4, "steps": 2, "map_rows": 4}
+RATES = {"rate_3e-5": 3e-5, "rate_1e-4": 1e-4, "rate_3e-4": 3e-4}  # tried for the plain arm
+MIDDLE = 1e-4  # at which the losses are tried
+LOSSES = {
+    **{f"hinge_{weight}": {"blanket": "hinge", "weight": float(weight)} for weight in (1, 3, 10, 30)},
+    "auglag": {"blanket": "auglag", "blanket_settings": {"rho": 1.0, "gamma_max": 30.0}},
+}
+CHOSEN = read_chosen()
+LONGER = 1.5  # steps of the arm that has more of them
+TITLES = {"snli": "SNLI-10k", "nli": "Entailment where word overlap misleads"}
+
+
+def register_real(id: str, name: str, title: str, arms: dict, seeds: int, changes: dict, **more) -> None:
+    """Register arms on one of TASKS with `changes` of its settings, whose data come on top of its own."""
+    own, small = TASKS[name]
+    laptop, quick = (
+        {**some, **changes, "data": {**some["data"], **changes.get("data", {})}} for some in (own, small)
+    )
+    register(
+        Experiment(
+            id=f"causal_transformer.real.{id}",
+            title=f"{TITLES[name]}, on a real language model: {title}",
+            run=run_real,
+            arms=arms,
+            settings={"laptop": RealSettings(**laptop), "quick": {**quick, **QUICK}},
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 2, "laptop": {"snli": 1600, "nli": 1000}[name]},
+            at_most={"quick": {"steps": QUICK["steps"]}},
+            **more,
+        )
+    )
+
+
+def arms_of(name: str) -> dict[str, dict]:
+    """The arms on one of TASKS, with what its search chose."""
+    chosen = CHOSEN[name]
+    steps = RealSettings(**TASKS[name][0]).steps
+    own = {
+        "snli": {"hypothesis": {"alone": True}, "band": {"band": 3}},
+        "nli": {"balanced": {"balanced": True}},
+    }
+    arms = {
+        "vanilla": {},
+        "loss": LOSSES[chosen["loss"]],
+        "entropy": {"entropy": chosen["entropy"]},
+        "compute": {"steps": round(LONGER * steps)},
+        **own[name],
+    }
+    return {arm: {"learning_rate": chosen["learning_rate"], **one} for arm, one in arms.items()}
+
+
+for name, changes in SEARCHED.items():
+    tries = {arm: {"learning_rate": rate} for arm, rate in RATES.items()}
+    tries |= {arm: {"learning_rate": MIDDLE, **one} for arm, one in LOSSES.items()}
+    register_real(f"search.{name}", name, "rates, and weights of the loss", tries, 1, changes)
+register_real(
+    "snli",
+    "snli",
+    "the Markov blanket against plain tuning",
+    arms_of("snli"),
+    3,
+    {},
+    more_seeds={"laptop": {"vanilla": 5, "loss": 5}},
+)
+for suffix in ("m1", "m5"):
+    register_real(
+        f"nli.{suffix}",
+        "nli",
+        f"{100 * MINORITIES[suffix]:g} % of counter-examples",
+        arms_of("nli"),
+        5,
+        {"data": {"minority": MINORITIES[suffix]}},
+    )

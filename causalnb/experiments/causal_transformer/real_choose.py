@@ -1,0 +1,50 @@
+"""Writes real_chosen.json: what the searches on the real base chose, from their stored results.
+
+python -m causalnb.experiments.causal_transformer.real_choose
+"""
+
+import json
+
+from causalnb.experiments.causal_transformer import real
+from causalnb.experiments.causal_transformer.searches import mean, rounded, stored
+
+MOST = 0.1  # the share of nodes outside the bounds below which a loss is obeyed
+
+
+def accuracy(found: list) -> float:
+    """The mean accuracy over the cells of a search's results: development data, and their shift."""
+    cells = found[0].config["cells"]
+    return mean([(result, result.value(cell, "accuracy")) for result in found for cell in cells])
+
+
+def final(found: list, measure: str) -> float:
+    """The mean of what the history's last look at validation pairs measured."""
+    return mean([(result, result.history[-1][measure]) for result in found])
+
+
+def chosen(search: str) -> dict:
+    """A search's choices, by real.NAMES; LabError for the first result that is missing.
+
+    The loss is the best of those obeyed, or, where none is, the one with the fewest nodes outside.
+    """
+    tries = {arm: stored(search, arm) for arm in (*real.RATES, *real.LOSSES)}
+    rate = max(real.RATES, key=lambda arm: accuracy(tries[arm]))
+    outside = {arm: final(tries[arm], "violated") for arm in real.LOSSES}
+    obeyed = [arm for arm in real.LOSSES if outside[arm] < MOST]
+    loss = (
+        max(obeyed, key=lambda arm: accuracy(tries[arm])) if obeyed else min(outside, key=outside.__getitem__)
+    )
+    return {
+        "learning_rate": real.RATES[rate],
+        "loss": loss,
+        "entropy": rounded(final(tries[loss], "entropy")),
+    }
+
+
+def computed() -> dict:
+    """The choices on all tasks."""
+    return {name: chosen(f"real.search.{name}") for name in real.TASKS}
+
+
+if __name__ == "__main__":
+    real.FILE.write_text(json.dumps(computed(), indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,238 @@
+"""The Markov-blanket loss on a real base: arms, what they add to the loss, cells, choices; on tiny bases."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from causalnb.attention import attention_maps
+from causalnb.causal_transformer import MarkovBlanketLoss, describe
+from causalnb.errors import LabError
+from causalnb.experiments.causal_transformer import data, real, real_choose
+from causalnb.experiments.causal_transformer.readers import word_reader
+from causalnb.lab import registry
+from causalnb.lab.bases import pretrained
+from causalnb.tasks import paraphrase, snli
+
+SNLI, NLI = "causal_transformer.real.snli", "causal_transformer.real.nli.m5"
+LOSS = {"blanket": "hinge", "weight": 3.0}
+
+
+def config(arm="vanilla", id=SNLI, profile="quick", **changes):
+    return {**registry.config(id, arm, profile), **changes}
+
+
+def run(folder, arm="vanilla", id=SNLI, progress=lambda *_: None, **changes):
+    settings = config(arm, id, **changes)
+    return real.run_real(registry.Run(id, arm, 0, "quick", settings, folder, "cpu", progress))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return snli.generate(12, seed=3)
+
+
+@pytest.fixture
+def base(rows):
+    torch.manual_seed(0)
+    texts = [row[name] for row in rows for name in ("sentence1", "sentence2")]
+    off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return pretrained("tiny", texts, "classifier", num_labels=3, initializer_range=0.5, **off)
+
+
+@pytest.fixture
+def batch(base, rows):
+    return data.collate(data.encoded(rows, real.reader(base, False)))
+
+
+@pytest.mark.parametrize("arm", ["vanilla", "loss", "entropy", "compute", "hypothesis", "band"])
+def test_every_arm_on_snli_is_scored_on_the_same_rows(arm, tmp_path):
+    found = run(tmp_path, arm)
+    assert {*found["metrics"]} == {"", "test", "hard"} and [*found["bases"]] == ["tiny"]
+    assert found["metrics"]["test"]["rows"] == 8 and 0 < found["metrics"]["hard"]["rows"] < 8
+    assert {"accuracy", "macro_f", "violated", "entropy"} < {*found["metrics"]["test"]}
+    assert [entry["step"] for entry in found["history"]] == [1, 2]
+    assert all({"accuracy", "violated", "entropy", "loss"} < {*entry} for entry in found["history"])
+
+
+def test_templates_are_scored_on_their_shifts_with_auc_and_counter_examples_weigh_more(tmp_path):
+    plain, more = (run(tmp_path / arm, arm, NLI)["metrics"] for arm in ("vanilla", "balanced"))
+    assert {*plain} == {"", "test", "challenge", "held_out"}
+    assert all("auc" in values for cell, values in plain.items() if cell)
+    assert "violated" in plain["challenge"] and "violated" not in plain["test"]
+    assert plain[""]["rows"] == 40 < more[""]["rows"]
+    real_cells = config("vanilla", NLI, "laptop")["real"]
+    assert set(real_cells) <= {*data.REAL} and "paws_qqp" in real_cells
+
+
+def test_arms_differ_in_what_their_names_say():
+    plain = config(profile="laptop")
+    assert config("compute", profile="laptop") == plain | {"steps": 1260}
+    assert config("hypothesis", profile="laptop") == plain | {"alone": True}
+    assert config("band", profile="laptop") == plain | {"band": 3}
+    used = real.CHOSEN["snli"]
+    assert config("loss", profile="laptop") == plain | real.LOSSES[used["loss"]]
+    assert config("entropy", profile="laptop") == plain | {"entropy": used["entropy"]}
+    assert config("balanced", NLI, "laptop") == config("vanilla", NLI, "laptop") | {"balanced": True}
+
+
+def test_a_search_sees_development_data_alone():
+    for name, cells in (("snli", ["validation"]), ("nli", ["validation", "challenge"])):
+        for arm in (*real.RATES, *real.LOSSES):
+            settings = config(arm, f"causal_transformer.real.search.{name}", "laptop")
+            assert settings["cells"] == cells and settings["real"] == []
+            assert settings["steps"] == config(id=SNLI if name == "snli" else NLI, profile="laptop")["steps"]
+            assert name == "snli" or settings["data"]["family"] == "development"
+
+
+def test_a_reader_gives_the_ids_of_the_cut_model(base, rows):
+    pairs, halves = (data.encoded(rows, real.reader(base, alone)) for alone in (False, True))
+    for row, pair, half in zip(rows, pairs, halves, strict=True):
+        assert pair["input_ids"] == base.ids(row["sentence1"], row["sentence2"], special=True)
+        assert half["input_ids"] == base.ids(row["sentence2"], special=True)
+        assert pair["labels"] == half["labels"] == row["label"]
+        ends = [i for i, one in enumerate(pair["input_ids"]) if one == base.special("sep")]
+        assert pair["token_type_ids"] == [0] * (ends[0] + 1) + [1] * (ends[1] - ends[0])
+
+
+def loss_of(base, batch, training=True, **changes):
+    """The model's loss on a batch under an arm, and its cross-entropy."""
+    base.model.train(training)
+    with real.added(base.model, config(**changes)):
+        out = base.model(**batch)
+    return out["loss"], F.cross_entropy(out["logits"], batch["labels"])
+
+
+def test_the_loss_is_the_blankets_of_the_maps(base, batch):
+    valid = batch["attention_mask"].bool()
+    given = {name: value for name, value in batch.items() if name != "labels"}
+    maps = attention_maps(base.model.eval(), **given)
+    aim = torch.stack([MarkovBlanketLoss(self_loop=True)(one, valid) for one in maps]).mean()
+    loss, task = loss_of(base, batch, **LOSS)
+    assert aim > 0.01
+    torch.testing.assert_close(loss, task + 3 * aim)
+
+
+def test_entropy_is_pulled_from_either_side_in_training_alone(base, batch):
+    valid = batch["attention_mask"].bool()
+    given = {name: value for name, value in batch.items() if name != "labels"}
+    maps = attention_maps(base.model.eval(), **given)
+    rows = [torch.special.entr(one).sum(-1).transpose(1, 2)[valid] for one in maps]  # (tokens, H) each
+    entropy = torch.stack(rows).mean()
+    for target in (entropy.item() + 0.5, entropy.item() - 0.5):
+        loss, task = loss_of(base, batch, entropy=target, weight=2.0)
+        torch.testing.assert_close(loss, task + 1.0, rtol=0, atol=1e-4)
+        base.model.zero_grad()
+        loss.backward()
+        assert base.model.bert.encoder.layer[0].attention.self.query.weight.grad.abs().sum() > 0
+    loss, task = loss_of(base, batch, training=False, entropy=0.0)
+    torch.testing.assert_close(loss, task)
+    assert not base.model._forward_hooks
+
+
+def test_in_a_band_tokens_see_their_neighbours_and_the_first_one(base, batch):
+    given = {name: value for name, value in batch.items() if name != "labels"}
+    with real.added(base.model.eval(), config(band=3)):
+        maps = attention_maps(base.model, **given)
+    tokens = batch["input_ids"].shape[1]
+    place = torch.arange(tokens)
+    near = ((place[:, None] - place).abs() <= 3) | (place == 0) | (place[:, None] == 0)
+    seen = near & batch["attention_mask"].bool()[:, None, None]
+    assert tokens > 10 and not batch["attention_mask"].all()
+    for one in maps:
+        assert torch.equal(one > 0, seen.expand_as(one))
+    assert not base.model._forward_pre_hooks
+
+
+def test_maps_are_measured_as_described(base, rows):
+    ready = data.encoded(rows, real.reader(base, False))
+    batch = data.collate(ready)
+    valid = batch["attention_mask"].bool()
+    maps = attention_maps(base.model.eval(), **{k: v for k, v in batch.items() if k != "labels"})
+    told = [describe(one, valid, self_loop=True) for one in maps]
+    shape = real.map_shape(base.model, ready)
+    for name, value in shape.items():
+        assert value == pytest.approx(sum(one[name] for one in told) / len(told), abs=1e-5)
+    assert 0 < shape["violated"] <= 1
+
+
+def test_a_stopped_run_goes_on_with_its_multipliers(tmp_path):
+    changes = {"steps": 4, "blanket": "auglag", "blanket_settings": {"rho": 5.0, "gamma_max": 30.0}}
+    whole = run(tmp_path / "whole", **changes)
+
+    def stop(step, *_):
+        if step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "stopped", progress=stop, **changes)
+    assert (tmp_path / "stopped" / "checkpoint-2").is_dir()
+    again = run(tmp_path / "stopped", **changes)
+    assert again["history"][-1]["loss"] > 2  # multipliers that began anew would weigh less
+    assert again == whole
+
+
+def test_hard_rows_are_those_that_words_of_the_second_sentence_mislead_on():
+    found = data.parts("snli", config()["data"], 0)
+    asked = real.scored_cells(found, config())
+    said = word_reader(found, "sentence2")
+    right = sum(label == row["label"] for label, row in zip(said, found["test"], strict=True))
+    assert len(asked["hard"]) == len(asked["test"]) - right > 0
+    assert all(row in found["test"] for row in asked["hard"])
+
+
+def test_a_paraphrase_follows(monkeypatch):
+    pairs = [{"sentence1": "a b", "sentence2": "b a", "label": label} for label in (0, 1)]
+    monkeypatch.setitem(data.REAL, "paws_qqp", lambda: pairs)
+    asked = real.scored_cells({"test": pairs}, {"cells": ["test"], "real": ["paws_qqp"]})
+    assert [row["label"] for row in asked["paws_qqp"]] == [1 - row["label"] for row in pairs]
+    assert asked["test"] == pairs
+    assert paraphrase.LABELS[1] == "paraphrase" and data.LABELS["overlap"][0] == "entailment"
+
+
+# what is chosen
+
+
+def made_up(accuracy, violated, entropy=1.0):
+    return SimpleNamespace(
+        experiment="x",
+        arm="y",
+        seed=0,
+        config={"cells": ["validation", "challenge"]},
+        value=lambda cell, measure: accuracy if cell == "validation" else 0.5,
+        history=[{"violated": 0.9, "entropy": 9.0}, {"violated": violated, "entropy": entropy}],
+    )
+
+
+@pytest.mark.parametrize(
+    "outside, loss",
+    [
+        ((0.4, 0.09, 0.05, 0.01, 0.2), "hinge_10"),  # of three that are obeyed the best
+        ((0.4, 0.3, 0.2, 0.11, 0.15), "hinge_30"),  # of none the nearest
+    ],
+)
+def test_of_the_losses_that_are_obeyed_the_best_is_chosen(monkeypatch, outside, loss):
+    tries = dict(zip(real.RATES, [made_up(a, 0.9) for a in (0.6, 0.8, 0.7)], strict=True))
+    scores = (0.9, 0.7, 0.8, 0.6, 0.9)
+    for arm, accuracy, share in zip(real.LOSSES, scores, outside, strict=True):
+        tries[arm] = made_up(accuracy, share, 2.0 + share)
+    monkeypatch.setattr(real_choose, "stored", lambda search, arm: [tries[arm]])
+    entropy = {"hinge_10": 2.05, "hinge_30": 2.11}[loss]
+    assert real_choose.computed() == dict.fromkeys(
+        ("snli", "nli"), {"learning_rate": 1e-4, "loss": loss, "entropy": entropy}
+    )
+
+
+def test_choices_that_lack_one_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(real, "FILE", tmp_path / "real_chosen.json")
+    with pytest.raises(LabError, match="real_chosen.json holds no choices .*: restore it from git"):
+        real.read_chosen()
+    whole = {name: dict.fromkeys(real.NAMES, 1) for name in real.TASKS}
+    real.FILE.write_text(json.dumps(whole), encoding="utf-8")
+    assert real.read_chosen() == whole
+    del whole["nli"]["entropy"]
+    real.FILE.write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.raises(LabError, match="real_chosen.json lacks 'entropy' of nli: restore it"):
+        real.read_chosen()
