@@ -4,7 +4,13 @@ import re
 from collections.abc import Callable
 
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
 DEEPEST = 1000  # layers of a decoder
 HEADS = (
@@ -48,15 +54,21 @@ def check_depth(config: object) -> None:
 
 def classifier(where, **keywords):
     """A model that classifies sequences, its head drawn anew where there is none; ValueError as others."""
+    return _headed(AutoModelForSequenceClassification, where, keywords)
+
+
+def filler(where, **keywords):
+    """An encoder that fills masks; a head that is not there is drawn anew, before the embeddings it shares.
+
+    ValueError as the others here.
+    """
+    return _headed(AutoModelForMaskedLM, where, keywords)
+
+
+def _headed(kind: type, where, keywords: dict):
     check_depth(_own_code(AutoConfig.from_pretrained, where, trust_remote_code=False))
-    return _own_code(
-        whole,
-        AutoModelForSequenceClassification.from_pretrained,
-        where,
-        passing=HEADS,
-        trust_remote_code=False,
-        **keywords,
-    )
+    load = kind.from_pretrained  # type: ignore[attr-defined]
+    return _own_code(whole, load, where, passing=HEADS, trust_remote_code=False, **keywords)
 
 
 def decoder(where, **keywords):

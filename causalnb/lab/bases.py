@@ -68,9 +68,10 @@ class Pretrained:
 def pretrained(name: str, texts: Iterable[str], kind: str = "decoder", **keywords) -> Pretrained:
     """The base `name`, cut to the tokens of texts and the special ones; texts alone decide what is kept.
 
-    kind: "decoder", or "classifier", whose head is drawn anew (keywords: num_labels). TINY gives a small one
-    with random weights. The vocabulary is most of a small model: of gemma-3-270m 168 of its 268 million
-    parameters. LabError where the base is not to be had.
+    kind: "decoder"; "classifier", whose head is drawn anew (keywords: num_labels); or "filler", an encoder
+    that fills masks, its head drawn anew where there is none. Keywords are the configuration's. TINY gives a
+    small one with random weights. The vocabulary is most of a small model: of gemma-3-270m 168 of its 268
+    million parameters. LabError where the base is not to be had.
     """
     import torch
     from transformers.utils import logging
@@ -84,7 +85,11 @@ def pretrained(name: str, texts: Iterable[str], kind: str = "decoder", **keyword
     else:
         folder, load = (
             downloaded(name),
-            {"decoder": checkpoints.decoder, "classifier": checkpoints.classifier},
+            {
+                "decoder": checkpoints.decoder,
+                "classifier": checkpoints.classifier,
+                "filler": checkpoints.filler,
+            },
         )
         tokenizer = checkpoints.tokenizer(folder)
         model = load[kind](folder, dtype=torch.float32, **keywords)
@@ -96,16 +101,16 @@ def pretrained(name: str, texts: Iterable[str], kind: str = "decoder", **keyword
 
 
 def _tiny(kind: str, texts: list[str], keywords: dict):
-    """A small model with random weights, and a tokenizer trained on texts."""
+    """A small model with random weights, and a tokenizer made from texts: pairs of bytes, or BERT's words."""
     if kind == "decoder":
         shape = {"vocabulary": 400, "hidden_size": 32, "layers": 2, "heads": 2}
         return tiny_base(shape, texts)[:2]
-    from transformers import BertConfig, BertForSequenceClassification
+    from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
     tokenizer = _words_of(texts)
     shape = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
     config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **shape, **keywords)
-    return BertForSequenceClassification(config), tokenizer
+    return {"classifier": BertForSequenceClassification, "filler": BertForMaskedLM}[kind](config), tokenizer
 
 
 def _words_of(texts: list[str]):
@@ -158,6 +163,7 @@ def cut(model, kept: list[int]) -> None:
         head.weight, head.out_features = inside.weight if tied else rows(head.weight), len(kept)
         if head.bias is not None:
             head.bias = rows(head.bias)
+        model.set_output_embeddings(head)  # where its bias has a second name, that is the same again
     for module in (model, model.base_model, model.config):
         if hasattr(module, "vocab_size"):
             module.vocab_size = len(kept)

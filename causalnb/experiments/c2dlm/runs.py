@@ -56,28 +56,31 @@ def attribute_map(model, rows: list[dict]) -> dict[str, dict[str, float]]:
     return found
 
 
-def relation_flow(model, rows: list[dict], step_rule: str) -> dict[str, dict[str, float]]:
+def relation_flow(
+    model, rows: list[dict], step_rule: str, mask: int = MASK, end: int = EOS
+) -> dict[str, dict[str, float]]:
     """Where the attention of tokens that have causes goes: mean over layers, heads, tokens and rows.
 
     {flow/kind: {"causes", "against", "others"}}, shares of what the token pays to keys that are not ignored:
     to its causes, to what it must not see, to all others; kind as in attribute_map. The responses are noised
-    as in training, by seed 0. Rows must carry supervision and be equally long.
+    as in training, by seed 0; mask and end are tokens of the model's. Rows must carry supervision and be
+    equally long.
     """
     import torch
 
     from causalnb.attention import tap
     from causalnb.c2dlm import MaskedDiffusionCollator, value_weighted_attention
 
-    noised = MaskedDiffusionCollator(MASK, EOS)([{**row, "draw": draw} for draw, row in enumerate(rows)])
-    mask = torch.stack([row["supervision"].dense(step_rule) for row in rows]).to(model.device)  # (B, T, T)
+    noised = MaskedDiffusionCollator(mask, end)([{**row, "draw": draw} for draw, row in enumerate(rows)])
+    dense = torch.stack([row["supervision"].dense(step_rule) for row in rows]).to(model.device)  # (B, T, T)
     model.eval()
     with torch.no_grad(), tap(model) as records:
         model(input_ids=noised["input_ids"].to(model.device))
-    asked, flow = (mask == 1).any(-1), {}  # (B, T): tokens that have causes
-    kinds = {name: mask[asked] == value for name, value in (("causes", 1), ("against", -1), ("others", 0))}
+    asked, flow = (dense == 1).any(-1), {}  # (B, T): tokens that have causes
+    kinds = {name: dense[asked] == value for name, value in (("causes", 1), ("against", -1), ("others", 0))}
     for kind, norm_index in (("raw", "none"), ("weighted", "key")):
         maps = [value_weighted_attention(record.attention(), record.value, norm_index) for record in records]
-        paid = sum(maps).masked_fill(mask == 2, 0)[asked]  # (n, T)
+        paid = sum(maps).masked_fill(dense == 2, 0)[asked]  # (n, T)
         paid = paid / paid.sum(-1, keepdim=True)
         flow[f"flow/{kind}"] = {name: float((paid * keys).sum(-1).mean()) for name, keys in kinds.items()}
     return flow

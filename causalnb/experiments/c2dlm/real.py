@@ -1,0 +1,247 @@
+"""The spurious token game on real language models: an encoder that fills masks, and a decoder beside it.
+
+The encoder sees both sides already, so that with its embeddings as head it is a masked diffusion model. All
+of its weights are tuned. The decoder, an autoregressive model, gets LoRA and reads the same rows.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from causalnb.experiments.c2dlm.grid import ISOLATED
+from causalnb.experiments.c2dlm.real_data import data, end_of, pairs, rows_of
+from causalnb.lab.bases import Pretrained
+from causalnb.lab.registry import Experiment, Run, register
+from causalnb.tasks import stg
+
+CHOSEN = Path(__file__).with_name("real_chosen.json")  # written by real_choose
+WATCHED = 200  # i.i.d. test rows whose attention is read
+
+
+@dataclass(frozen=True)
+class RealSettings:
+    """One arm on one size; the graph's settings are those of the small models."""
+
+    base: str = "sentence-transformers/all-MiniLM-L6-v2"
+    decoder: str = "google/gemma-3-270m"
+    model: str = "diffusion"
+    graph: str = "none"
+    enforced: float = 0.0
+    alpha: float = 5.0
+    lam: float = 10.0
+    gamma: float | dict = 0.3
+    gamma_schedule: bool = True
+    norm_index: str = "key"
+    step_rule: str = "no_lookahead"
+    over_layers: str = "map"
+    lora_rank: int = 32
+    shift: str = "published"
+    split_seed: int = 42
+    train_rows: int = 1600
+    test_rows: int = 400
+    validation_rows: int = 200
+    batch: int = 32
+    steps: int = 1000
+    evaluate_every: int = 500
+    learning_rate: float = 3e-4
+
+
+def loaded(config: dict, texts: dict) -> Pretrained:
+    """The arm's base, cut to the tokens of all texts; an encoder without dropout, as the small ones."""
+    from causalnb.lab.bases import pretrained
+
+    said = [prompt.rstrip() for part in texts.values() for prompt, _ in part]
+    said += [f" {response}" for part in texts.values() for _, response in part]
+    if config["model"] == "autoregressive":
+        return pretrained(config["decoder"], said, "decoder")
+    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return pretrained(config["base"], said, "filler", **without)
+
+
+def build(config: dict, base: Pretrained):
+    """The model of an arm around its base."""
+    from peft import LoraConfig, get_peft_model
+
+    from causalnb.c2dlm import MaskedDiffusionModel, ReattentionLoss
+    from causalnb.experiments.c2dlm.models import LORA_TARGETS
+
+    if config["model"] == "autoregressive":
+        rank = config["lora_rank"]
+        lora = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=LORA_TARGETS)
+        return get_peft_model(base.model, lora).get_base_model()  # type: ignore[call-overload]
+    mask = base.special("mask")
+    if config["graph"] == "none" or config["enforced"]:
+        return MaskedDiffusionModel.from_base(base.model, mask)  # type: ignore[arg-type]
+    names = ("norm_index", "step_rule", "over_layers")
+    loss = ReattentionLoss(config["alpha"], config["lam"], **{name: config[name] for name in names})
+    gamma = config["gamma"]
+    if config["gamma_schedule"]:
+        gamma = {"total_steps": config["steps"], "gamma_min": 0.0, "gamma_max": gamma}
+    return MaskedDiffusionModel.from_base(base.model, mask, loss, gamma=gamma)  # type: ignore[arg-type]
+
+
+def answers(model, rows: list[dict], base: Pretrained, batch: int = 200) -> list[list[int]]:
+    """What the model says to each row's prompt, in its tokens and up to the end: greedy, or by `sample`."""
+    import torch
+
+    from causalnb.c2dlm import MaskedDiffusionModel, sample
+
+    model.eval()
+    end, length = end_of(base), 1 + max(len(row["said"]) for row in rows)
+    asked, said = [sum(row["prompt_mask"]) for row in rows], [[] for _ in rows]  # type: list[int], list[list]
+    for width, group in groupby(sorted(range(len(rows)), key=asked.__getitem__), key=asked.__getitem__):
+        numbers = [*group]
+        for part in (numbers[at : at + batch] for at in range(0, len(numbers), batch)):
+            ids = torch.tensor([rows[i]["input_ids"][:width] for i in part], device=model.device)
+            if isinstance(model, MaskedDiffusionModel):
+                seen = None
+                if "visible" in rows[part[0]]:
+                    seen = torch.stack([rows[i]["visible"] for i in part])[:, None].to(model.device)
+                out = sample(model, ids, length, length, length, eos_token_id=end, attention_mask=seen)
+            else:
+                out = model.generate(
+                    input_ids=ids,
+                    attention_mask=torch.ones_like(ids),
+                    do_sample=False,
+                    max_new_tokens=length,
+                    pad_token_id=base.special("pad"),
+                    eos_token_id=end,
+                )
+            for i, answer in zip(part, out[:, width:].tolist(), strict=True):
+                said[i] = answer[: answer.index(end)] if end in answer else answer
+    return said
+
+
+def accuracy(model, rows: list[dict], base: Pretrained) -> float:
+    """The share of rows whose answer is the one on record, word by word."""
+    said = answers(model, rows, base)
+    return sum(row["said"] == answer for row, answer in zip(rows, said, strict=True)) / len(rows)
+
+
+def run_real(run: Run) -> dict:
+    """Tune, decode the i.i.d. and the shifted test; of diffusion models also where attention goes."""
+    from transformers import set_seed
+
+    from causalnb.c2dlm import MaskedDiffusionCollator, NumberedRows
+    from causalnb.experiments.c2dlm.models import row_order
+    from causalnb.experiments.c2dlm.runs import relation_flow
+    from causalnb.lab.probes import scored
+    from causalnb.lab.training import PromptAnswerCollator, TrainingSettings, train
+
+    config, size = run.config, run.config["batch"]
+    texts = pairs(config)
+    set_seed(run.seed)
+    base = loaded(config, texts)
+    parts = data(base, texts, config, run.seed)
+    model = build(config, base)
+    order = row_order(len(parts["train"]), size, config["steps"], run.seed)
+    if config["model"] == "autoregressive":
+        collator: Callable = PromptAnswerCollator(base.special("pad"))
+    else:
+        collator = MaskedDiffusionCollator(
+            base.special("mask"), end_of(base), seed=run.seed, enforced=config["enforced"]
+        )
+    history = train(
+        model,
+        NumberedRows(parts["train"], order),
+        collator,
+        [list(range(at, at + size)) for at in range(0, len(order), size)],
+        TrainingSettings.of(config, seed=run.seed),
+        run.folder,
+        lambda model: {"accuracy": accuracy(model, scored(parts["validation"]), base)},
+        run.progress,
+        run.device,
+    )
+    metrics = {
+        "": {
+            "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "parameters": sum(p.numel() for p in model.parameters()),
+        }
+    }
+    for part in ("iid", "ood"):
+        rows = scored(parts[part])
+        metrics[part] = {"rows": len(rows), "accuracy": accuracy(model, rows, base)}
+    if config["model"] == "diffusion" and not config["enforced"]:
+        watched = rows_of(base, texts["iid"][:WATCHED], {**config, "graph": "causal"}, run.seed)
+        watched = [row for row in watched if len(row["input_ids"]) == len(watched[0]["input_ids"])]
+        ends = {"mask": base.special("mask"), "end": end_of(base)}
+        metrics |= relation_flow(model, watched, config["step_rule"], **ends)
+    return {"metrics": metrics, "history": history, "bases": {base.name: base.digest}}
+
+
+def settled() -> dict[str, dict]:
+    """The arms, each with what the search chose: what has a graph takes what is best for C2DLM."""
+    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
+    rate = {"learning_rate": chosen["c2dlm"]["learning_rate"]}
+    growing = {"total_steps": RealSettings.steps, "gamma_min": 1.0, "gamma_max": 10.0, "warmup": 1.0}
+    return {
+        "diffusion": chosen["diffusion"],
+        "c2dlm": {"graph": "causal", **chosen["c2dlm"]},
+        "placebo": {"graph": "placebo", **chosen["c2dlm"]},
+        "isolated": {**ISOLATED, "gamma": growing, **rate},
+        "enforced": {"graph": "isolated", "enforced": 1.0, **rate},
+        "autoregressive": {"model": "autoregressive", **chosen["autoregressive"]},
+    }
+
+
+QUICK = {
+    "base": "tiny",
+    "decoder": "tiny",
+    "steps": 2,
+    "batch": 4,
+    "evaluate_every": 1,
+    "train_rows": 8,
+    "test_rows": 4,
+    "validation_rows": 2,
+    "lora_rank": 2,
+}
+RATES = {"1e-4": 1e-4, "3e-4": 3e-4, "1e-3": 1e-3}
+GUESS, WEIGHTS = RATES["3e-4"], (1.0, 3.0)  # beside that of the settings
+SEARCHED = {
+    **{f"diffusion_lr{name}": {"learning_rate": rate} for name, rate in RATES.items()},
+    **{f"c2dlm_lr{name}": {"graph": "causal", "learning_rate": rate} for name, rate in RATES.items()},
+    **{
+        f"c2dlm_gamma{gamma:g}": {"graph": "causal", "learning_rate": GUESS, "gamma": gamma}
+        for gamma in WEIGHTS
+    },
+    **{
+        f"autoregressive_lr{name}": {"model": "autoregressive", "learning_rate": rate}
+        for name, rate in RATES.items()
+    },
+}
+
+
+def add(id: str, title: str, arms: dict, seeds: int, **changes) -> None:
+    """Register one of the experiments, its laptop settings with `changes`."""
+    register(
+        Experiment(
+            id=f"c2dlm.real.{id}",
+            title=title,
+            run=run_real,
+            notebook="49_real_language_model",
+            arms=arms,
+            settings={"laptop": RealSettings(**changes), "quick": QUICK},
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 5, "laptop": 1500},
+        )
+    )
+
+
+add(
+    "search",
+    "The spurious token game on real bases: rates and the weight of guidance, on another shift",
+    SEARCHED,
+    1,
+    shift="reversed",
+    split_seed=7,
+)
+for size, names in {"s": [*settled()], "m": ["diffusion", "c2dlm", "placebo"], "l": [*settled()]}.items():
+    add(
+        f"stg_{size}",
+        f"The spurious token game on real bases, size {size.upper()}",
+        {name: settled()[name] for name in names},
+        5,
+        train_rows=stg.SIZES[size.upper()],
+    )

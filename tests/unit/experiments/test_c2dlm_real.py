@@ -1,0 +1,168 @@
+"""C2DLM on real bases: what is seen of a sentence, each arm's run on tiny ones, what the search chooses."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModel
+
+from causalnb.c2dlm import MaskedDiffusionModel
+from causalnb.errors import LabError
+from causalnb.experiments.c2dlm import real, real_choose, real_data
+from causalnb.lab import registry, results
+from causalnb.lab.bases import pretrained
+from causalnb.lab.registry import Run
+
+PROMPT = (
+    "Here is a person. Smoking: 3, Yellow fingers: 4, Clothing size: 5, Weight: 5, Exercise: 2, Hormones: 1, "
+    "Room size: 9, Certain gene: 7 Answer: "
+)
+TEXTS = {"train": [(PROMPT, "Middle Risk")]}
+
+
+def config(arm, **changes):
+    return {**registry.config("c2dlm.real.stg_l", arm, "quick"), **changes}
+
+
+def run(folder, arm, seed=0, **changes):
+    settings = config(arm, **changes)
+    return real.run_real(Run("c2dlm.real", arm, seed, "quick", settings, folder, "cpu", lambda *_: None))
+
+
+def row_of(arm, seed=0):
+    settings = config(arm)
+    base = real.loaded(settings, TEXTS)
+    (row,) = real_data.rows_of(base, TEXTS["train"], settings, seed)
+    ids = {place: token for token, place in base.places.items()}
+    return row, base.tokenizer.convert_ids_to_tokens([ids[token] for token in row["input_ids"]])
+
+
+@pytest.mark.parametrize("arm", real.settled())
+def test_every_arm_trains_and_is_scored(arm, tmp_path):
+    found = run(tmp_path, arm)
+    assert [*found["bases"]] == ["tiny"] and len(found["history"]) == 2
+    assert all(0 <= found["metrics"][part]["accuracy"] <= 1 for part in ("iid", "ood"))
+    assert ("flow/raw" in found["metrics"]) == (arm not in ("enforced", "autoregressive"))
+    counted = found["metrics"][""]
+    assert (counted["trainable_parameters"] == counted["parameters"]) == (arm != "autoregressive")
+
+
+def test_arms_begin_with_one_model_and_one_noise(tmp_path):
+    plain, guided = run(tmp_path / "a", "diffusion"), run(tmp_path / "b", "c2dlm", gamma=0.0)
+    assert plain["history"] == guided["history"] and plain["bases"] == guided["bases"]
+    other = run(tmp_path / "c", "c2dlm", gamma=5.0, gamma_schedule=False)
+    assert other["history"] != plain["history"]
+    assert run(tmp_path / "d", "diffusion", seed=1)["history"] != plain["history"]
+
+
+def test_the_answer_is_drawn_to_the_words_of_its_causes():
+    row, words = row_of("c2dlm")
+    mask, place = row["supervision"].dense(), words.index("middle")
+    causes = [words[k] for k in (mask[place] == 1).nonzero()[:, 0].tolist()]
+    assert causes == ["smoking", ":", "3", "weight", ":", "5", "exercise", ":", "2"]
+    assert words[0] == "[CLS]" and words[-3:] == ["middle", "risk", "[SEP]"]
+    assert row["prompt_mask"] == [1] * (len(words) - 3) + [0] * 3
+    assert (
+        [token for token in row["labels"] if token >= 0]
+        == row["input_ids"][-3:]
+        == [*row["said"], row["input_ids"][-1]]
+    )
+
+
+def test_a_placebo_has_as_many_edges():
+    true, placebo = row_of("c2dlm")[0]["supervision"], row_of("placebo", seed=1)[0]["supervision"]
+    edges = [int((one.relation == 1).sum()) for one in (true, placebo)]
+    assert edges == [3, 3] and not torch.equal(true.dense(), placebo.dense())
+
+
+def test_enforced_no_number_reaches_the_answer_but_those_of_its_causes():
+    row, words = row_of("enforced")
+    sees = row["visible"].float()
+    reached = torch.linalg.matrix_power(sees, 6)[words.index("middle")] > 0
+    seen = {word for word, hit in zip(words, reached.tolist(), strict=True) if hit}
+    assert seen == {"smoking", "weight", "exercise", ":", "3", "5", "2", "middle", "risk"}
+    assert row_of("isolated")[0]["supervision"].rows.all()
+
+
+def test_an_answer_counts_word_by_word(monkeypatch):
+    rows = [{"said": [1, 2]}, {"said": [1, 2]}]
+    monkeypatch.setattr(real, "answers", lambda *_: [[1, 2], [1, 3]])
+    assert real.accuracy(None, rows, None) == 0.5
+
+
+@pytest.mark.parametrize("arm", ["diffusion", "autoregressive", "enforced"])
+def test_answers_end_where_the_model_ends_them(arm):
+    settings = config(arm)
+    texts = real_data.pairs(settings)
+    base = real.loaded(settings, texts)
+    rows = real_data.data(base, texts, settings, 0)["iid"]
+    model = real.build(settings, base)
+    head = model.get_output_embeddings()
+    with torch.no_grad():
+        if head.bias is None:
+            head.weight[:] = 0.0  # the first of equals wins, which is the end
+        else:
+            head.bias[real_data.end_of(base)] = 1e4
+    assert real.answers(model, rows, base) == [[] for _ in rows]
+
+
+def test_a_filler_is_cut_tied_and_saved(tmp_path):
+    base = pretrained("tiny", ["a b c", "c d"], "filler", hidden_dropout_prob=0.0)
+    inside, head = base.model.get_input_embeddings(), base.model.get_output_embeddings()
+    assert head.weight is inside.weight and len(head.bias) == len(base.places) == inside.num_embeddings
+    assert base.model.cls.predictions.bias is head.bias and base.model.config.hidden_dropout_prob == 0.0
+    model = MaskedDiffusionModel.from_base(base.model.eval(), base.special("mask"))
+    ids = torch.tensor([base.ids("a b c", special=True)])
+    model.save_pretrained(tmp_path)
+    again = AutoModel.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(again(input_ids=ids).logits, model(input_ids=ids).logits)
+    assert again.get_output_embeddings().weight is again.get_input_embeddings().weight
+
+
+def test_tiny_encoders_are_the_same_each_time():
+    made = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        made.append(pretrained("tiny", ["five words make one text"], "filler").digest)
+    assert made[0] == made[1]
+
+
+def test_the_search_chooses_by_both_development_parts(monkeypatch):
+    scores = {"diffusion_lr1e-4": (0.9, 0.5), "diffusion_lr1e-3": (0.8, 0.7), "c2dlm_gamma3": (0.1, 0.1)}
+    changed = {}
+
+    def read(id, arm, seed, profile):
+        if arm not in scores:
+            raise LabError(f"{arm} was not run")
+        settings = registry.config(id, arm, profile) | changed
+        values = dict(zip(("iid", "ood"), scores[arm], strict=True))
+        return SimpleNamespace(config=settings, value=lambda part, _: values[part])
+
+    monkeypatch.setattr(results, "read", read)
+    before = {"autoregressive": {"learning_rate": 5.0}}
+    assert real_choose.computed(before) == {
+        "autoregressive": {"learning_rate": 5.0},
+        "diffusion": {"learning_rate": 1e-3},
+        "c2dlm": {"learning_rate": 3e-4, "gamma": 3.0},
+    }
+    changed["steps"] = 7
+    with pytest.raises(LabError, match="other settings now"):
+        real_choose.computed(before)
+
+
+def test_what_was_chosen_is_what_runs():
+    chosen = json.loads(real.CHOSEN.read_text(encoding="utf-8"))
+    assert {*chosen} == {*real_choose.KEPT}
+    for arm, method in {
+        "diffusion": "diffusion",
+        "placebo": "c2dlm",
+        "autoregressive": "autoregressive",
+    }.items():
+        settings = registry.config("c2dlm.real.stg_s", arm, "laptop")
+        assert {name: settings[name] for name in chosen[method]} == chosen[method]
+    rates = [
+        registry.config("c2dlm.real.stg_s", arm, "laptop")["learning_rate"]
+        for arm in ("isolated", "enforced")
+    ]
+    assert rates == [chosen["c2dlm"]["learning_rate"]] * 2
