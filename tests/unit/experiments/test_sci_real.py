@@ -1,12 +1,10 @@
 """SCI on a pre-trained base: rows, words without meaning, and that each arm trains."""
 
-import json
-
 import pytest
 from safetensors.torch import load_file
 
 from causalnb.errors import LabError
-from causalnb.experiments.sci import real, real_choose
+from causalnb.experiments.sci import real
 from causalnb.lab import bases, registry
 from causalnb.lab.probes import probing
 
@@ -47,13 +45,6 @@ def test_each_arm_trains_on_a_tiny_base(arm, tmp_path):
     assert [step["gradient"] > 0 for step in noted] == [True, True]
     assert found["metrics"]["test"]["rows"] == min(config["test_rows"], 8)
     assert set(found["bases"]) == {"tiny"}
-
-
-def test_the_chosen_rates_are_tried_ones(monkeypatch):
-    assert json.loads(real.CHOSEN.read_text()) == real.CHOICES
-    assert set(real.CHOICES) == set(real.ARMS) and set(real.CHOICES.values()) <= set(real.RATES)
-    monkeypatch.setattr(real_choose, "score", lambda arm, rate: -abs(rate - 3e-3))
-    assert set(real_choose.computed().values()) == {3e-3}
 
 
 @pytest.mark.parametrize("arm", ["plain", "sci_separated"])
