@@ -36,9 +36,9 @@ def read_chosen() -> dict:
 class RealSettings:
     """One arm on one task; cells, real, by and auc are those of PairsSettings.
 
-    blanket and weight: the Markov-blanket loss and its weight from the first step on. entropy: nats that the
-    rows of maps are pulled to, with that weight. band: how far tokens see, beside the first one. alone: the
-    second sentence is read alone.
+    blanket and weight: the Markov-blanket loss and its weight, which it gets to over a first share `ramp` of
+    the steps. entropy: nats that the rows of maps are pulled to in the same way. band: how far tokens see,
+    beside the first one. alone: the second sentence is read alone.
     """
 
     base: str = "sentence-transformers/all-MiniLM-L6-v2"
@@ -53,6 +53,7 @@ class RealSettings:
     blanket: str = "none"
     blanket_settings: dict = field(default_factory=dict)
     weight: float = 1.0
+    ramp: float = 0.3
     entropy: float | None = None
     band: int = 0
     alone: bool = False
@@ -74,8 +75,32 @@ def reader(base, alone: bool):
 
 
 @contextmanager
-def held_entropy(model, target: float, weight: float):
-    """Within, weight times |H - target| is on the model's loss in training, H its maps' mean row entropy."""
+def on_the_loss(model, term, weight: float, ramp: int):
+    """Within, weight times term(inputs) is on the model's loss in training, from 0 on over `ramp` passes.
+
+    The passes are counted in a buffer of the model, so that checkpoints have them.
+    """
+    import torch
+
+    model.register_buffer("passes", torch.zeros((), dtype=torch.long))
+
+    def add(model, arguments: tuple, given: dict, output):
+        if model.training:
+            share = (model.passes / ramp).clamp(max=1)
+            output["loss"] = output["loss"] + weight * share * term(given)
+            model.passes += 1
+        return output
+
+    hook = model.register_forward_hook(add, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def off_entropy(model, target: float):
+    """Within, a function of the latest pass in training: |H - target|, H the mean entropy of its maps' rows."""
     from causalnb.attention import tap
     from causalnb.causal_transformer.contrasts import row_entropy
 
@@ -85,19 +110,13 @@ def held_entropy(model, target: float, weight: float):
         if model.training:
             maps.append(record.attention())
 
-    def add(model, arguments: tuple, given: dict, output):
-        if maps:
-            off = (row_entropy(tuple(maps), given["attention_mask"]) - target).abs()
-            output["loss"] = output["loss"] + weight * off
-            maps.clear()
-        return output
+    def off(given: dict):
+        entropy = row_entropy(tuple(maps), given["attention_mask"])
+        maps.clear()
+        return (entropy - target).abs()
 
     with tap(model, keep):
-        hook = model.register_forward_hook(add, with_kwargs=True)
-        try:
-            yield
-        finally:
-            hook.remove()
+        yield off
 
 
 def banded(width: int):
@@ -118,14 +137,15 @@ def added(model, config: dict):
     from causalnb.causal_transformer import MarkovBlanketLoss
     from causalnb.causal_transformer.penalty import markov_blanket_penalty
 
+    pull = {"weight": config["weight"], "ramp": max(1, round(config["ramp"] * config["steps"]))}
     with ExitStack() as stack:
         if config["blanket"] != "none":  # a part of the model, so that checkpoints have its multipliers
             model.blanket = MarkovBlanketLoss(config["blanket"], self_loop=True, **config["blanket_settings"])
-            stack.enter_context(
-                markov_blanket_penalty(model, criterion=model.blanket, weight=config["weight"])
-            )
+            penalty = stack.enter_context(markov_blanket_penalty(model, criterion=model.blanket))
+            stack.enter_context(on_the_loss(model, lambda _: penalty.loss(), **pull))
         if config["entropy"] is not None:
-            stack.enter_context(held_entropy(model, config["entropy"], config["weight"]))
+            off = stack.enter_context(off_entropy(model, config["entropy"]))
+            stack.enter_context(on_the_loss(model, off, **pull))
         if config["band"]:
             hook = model.register_forward_pre_hook(banded(config["band"]), with_kwargs=True)
             stack.callback(hook.remove)

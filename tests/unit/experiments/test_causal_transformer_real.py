@@ -18,6 +18,7 @@ from causalnb.tasks import paraphrase, snli
 
 SNLI, NLI = "causal_transformer.real.snli", "causal_transformer.real.nli.m5"
 LOSS = {"blanket": "hinge", "weight": 3.0}
+RAMP = {"ramp": 0.5, "steps": 4}  # the weight rises over two passes
 
 
 def config(arm="vanilla", id=SNLI, profile="quick", **changes):
@@ -97,12 +98,12 @@ def test_a_reader_gives_the_ids_of_the_cut_model(base, rows):
         assert pair["token_type_ids"] == [0] * (ends[0] + 1) + [1] * (ends[1] - ends[0])
 
 
-def loss_of(base, batch, training=True, **changes):
-    """The model's loss on a batch under an arm, and its cross-entropy."""
+def losses_of(base, batch, training=True, **changes):
+    """(loss, cross-entropy) of the model under an arm, on four passes of a batch."""
     base.model.train(training)
     with real.added(base.model, config(**changes)):
-        out = base.model(**batch)
-    return out["loss"], F.cross_entropy(out["logits"], batch["labels"])
+        passes = [base.model(**batch) for _ in range(4)]
+    return [(out["loss"], F.cross_entropy(out["logits"], batch["labels"])) for out in passes]
 
 
 def test_the_loss_is_the_blankets_of_the_maps(base, batch):
@@ -110,9 +111,10 @@ def test_the_loss_is_the_blankets_of_the_maps(base, batch):
     given = {name: value for name, value in batch.items() if name != "labels"}
     maps = attention_maps(base.model.eval(), **given)
     aim = torch.stack([MarkovBlanketLoss(self_loop=True)(one, valid) for one in maps]).mean()
-    loss, task = loss_of(base, batch, **LOSS)
     assert aim > 0.01
-    torch.testing.assert_close(loss, task + 3 * aim)
+    for (loss, task), share in zip(losses_of(base, batch, **LOSS, **RAMP), (0, 0.5, 1, 1), strict=True):
+        torch.testing.assert_close(loss, task + 3 * share * aim)
+    assert base.model.passes == 4 and not base.model._forward_hooks
 
 
 def test_entropy_is_pulled_from_either_side_in_training_alone(base, batch):
@@ -122,12 +124,12 @@ def test_entropy_is_pulled_from_either_side_in_training_alone(base, batch):
     rows = [torch.special.entr(one).sum(-1).transpose(1, 2)[valid] for one in maps]  # (tokens, H) each
     entropy = torch.stack(rows).mean()
     for target in (entropy.item() + 0.5, entropy.item() - 0.5):
-        loss, task = loss_of(base, batch, entropy=target, weight=2.0)
+        loss, task = losses_of(base, batch, entropy=target, weight=2.0, **RAMP)[-1]
         torch.testing.assert_close(loss, task + 1.0, rtol=0, atol=1e-4)
         base.model.zero_grad()
         loss.backward()
         assert base.model.bert.encoder.layer[0].attention.self.query.weight.grad.abs().sum() > 0
-    loss, task = loss_of(base, batch, training=False, entropy=0.0)
+    loss, task = losses_of(base, batch, training=False, entropy=0.0)[-1]
     torch.testing.assert_close(loss, task)
     assert not base.model._forward_hooks
 
