@@ -100,7 +100,7 @@ def on_the_loss(model, term, weight: float, ramp: int):
 
 @contextmanager
 def off_entropy(model, target: float):
-    """Within, a function of the latest pass in training: |H - target|, H the mean entropy of its maps' rows."""
+    """Within, a function of the latest pass in training: |H - target|, H the mean entropy of maps' rows."""
     from causalnb.attention import tap
     from causalnb.causal_transformer.contrasts import row_entropy
 
