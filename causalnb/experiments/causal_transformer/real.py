@@ -267,8 +267,8 @@ QUICK = {"base": "tiny", "batch": 4, "steps": 2, "map_rows": 4}
 RATES = {"rate_3e-5": 3e-5, "rate_1e-4": 1e-4, "rate_3e-4": 3e-4}  # tried for the plain arm
 MIDDLE = 1e-4  # at which the losses are tried
 LOSSES = {
-    **{f"hinge_{weight}": {"blanket": "hinge", "weight": float(weight)} for weight in (1, 3, 10, 30)},
-    "auglag": {"blanket": "auglag", "blanket_settings": {"rho": 1.0, "gamma_max": 30.0}},
+    **{f"hinge_{weight}": {"blanket": "hinge", "weight": float(weight)} for weight in (3, 10, 30, 100)},
+    "auglag": {"blanket": "auglag", "blanket_settings": {"rho": 0.3, "gamma_max": 100.0}},
 }
 CHOSEN = read_chosen()
 LONGER = 1.5  # steps of the arm that has more of them

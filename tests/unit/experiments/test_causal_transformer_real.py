@@ -211,8 +211,8 @@ def made_up(accuracy, violated, entropy=1.0):
 @pytest.mark.parametrize(
     "outside, loss",
     [
-        ((0.4, 0.09, 0.05, 0.01, 0.2), "hinge_10"),  # of three that are obeyed the best
-        ((0.4, 0.3, 0.2, 0.11, 0.15), "hinge_30"),  # of none the nearest
+        ((0.4, 0.09, 0.05, 0.01, 0.2), "hinge_30"),  # of three that are obeyed the best
+        ((0.4, 0.3, 0.2, 0.11, 0.15), "hinge_100"),  # of none the nearest
     ],
 )
 def test_of_the_losses_that_are_obeyed_the_best_is_chosen(monkeypatch, outside, loss):
@@ -221,7 +221,7 @@ def test_of_the_losses_that_are_obeyed_the_best_is_chosen(monkeypatch, outside, 
     for arm, accuracy, share in zip(real.LOSSES, scores, outside, strict=True):
         tries[arm] = made_up(accuracy, share, 2.0 + share)
     monkeypatch.setattr(real_choose, "stored", lambda search, arm: [tries[arm]])
-    entropy = {"hinge_10": 2.05, "hinge_30": 2.11}[loss]
+    entropy = {"hinge_30": 2.05, "hinge_100": 2.11}[loss]
     assert real_choose.computed() == dict.fromkeys(
         ("snli", "nli"), {"learning_rate": 1e-4, "loss": loss, "entropy": entropy}
     )
