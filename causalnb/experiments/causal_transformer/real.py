@@ -36,9 +36,9 @@ def read_chosen() -> dict:
 class RealSettings:
     """One arm on one task; cells, real, by and auc are those of PairsSettings.
 
-    blanket and weight: the Markov-blanket loss and its weight, which it gets to over a first share `ramp` of
-    the steps. entropy: nats that the rows of maps are pulled to in the same way. band: how far tokens see,
-    beside the first one. alone: the second sentence is read alone.
+    blanket and weight: the Markov-blanket loss and its weight, which rises between the shares `ramp` of
+    training, so that there is something to keep. entropy: nats that the rows of maps are pulled to in the
+    same way. band: how far tokens see, beside the first one. alone: the second sentence is read alone.
     """
 
     base: str = "sentence-transformers/all-MiniLM-L6-v2"
@@ -53,7 +53,7 @@ class RealSettings:
     blanket: str = "none"
     blanket_settings: dict = field(default_factory=dict)
     weight: float = 1.0
-    ramp: float = 0.3
+    ramp: list = field(default_factory=lambda: [0.1, 0.4])
     entropy: float | None = None
     band: int = 0
     alone: bool = False
@@ -75,18 +75,19 @@ def reader(base, alone: bool):
 
 
 @contextmanager
-def on_the_loss(model, term, weight: float, ramp: int):
-    """Within, weight times term(inputs) is on the model's loss in training, from 0 on over `ramp` passes.
+def on_the_loss(model, term, weight: float, ramp: list[float]):
+    """Within, weight times term(inputs) is on the model's loss in training; it rises between passes `ramp`.
 
-    The passes are counted in a buffer of the model, so that checkpoints have them.
+    They are counted in a buffer of the model, so that checkpoints have them.
     """
     import torch
 
+    first, last = ramp
     model.register_buffer("passes", torch.zeros((), dtype=torch.long))
 
     def add(model, arguments: tuple, given: dict, output):
         if model.training:
-            share = (model.passes / ramp).clamp(max=1)
+            share = ((model.passes - first) / (last - first)).clamp(0, 1)
             output["loss"] = output["loss"] + weight * share * term(given)
             model.passes += 1
         return output
@@ -137,7 +138,7 @@ def added(model, config: dict):
     from causalnb.causal_transformer import MarkovBlanketLoss
     from causalnb.causal_transformer.penalty import markov_blanket_penalty
 
-    pull = {"weight": config["weight"], "ramp": max(1, round(config["ramp"] * config["steps"]))}
+    pull = {"weight": config["weight"], "ramp": [share * config["steps"] for share in config["ramp"]]}
     with ExitStack() as stack:
         if config["blanket"] != "none":  # a part of the model, so that checkpoints have its multipliers
             model.blanket = MarkovBlanketLoss(config["blanket"], self_loop=True, **config["blanket_settings"])
