@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from causalnb.attention import attention_maps
 from causalnb.causal_transformer import MarkovBlanketLoss, describe
 from causalnb.errors import LabError
-from causalnb.experiments.causal_transformer import data, real, real_choose
+from causalnb.experiments.causal_transformer import data, real, real_choose, real_model
 from causalnb.experiments.causal_transformer.readers import word_reader
 from causalnb.lab import registry
 from causalnb.lab.bases import pretrained
@@ -101,7 +101,7 @@ def test_a_reader_gives_the_ids_of_the_cut_model(base, rows):
 def losses_of(base, batch, training=True, **changes):
     """(loss, cross-entropy) of the model under an arm, on four passes of a batch."""
     base.model.train(training)
-    with real.added(base.model, config(**changes)):
+    with real_model.added(base.model, config(**changes)):
         passes = [base.model(**batch) for _ in range(4)]
     return [(out["loss"], F.cross_entropy(out["logits"], batch["labels"])) for out in passes]
 
@@ -136,7 +136,7 @@ def test_entropy_is_pulled_from_either_side_in_training_alone(base, batch):
 
 def test_in_a_band_tokens_see_their_neighbours_and_the_first_one(base, batch):
     given = {name: value for name, value in batch.items() if name != "labels"}
-    with real.added(base.model.eval(), config(band=3)):
+    with real_model.added(base.model.eval(), config(band=3)):
         maps = attention_maps(base.model, **given)
     tokens = batch["input_ids"].shape[1]
     place = torch.arange(tokens)
@@ -154,7 +154,7 @@ def test_maps_are_measured_as_described(base, rows):
     valid = batch["attention_mask"].bool()
     maps = attention_maps(base.model.eval(), **{k: v for k, v in batch.items() if k != "labels"})
     told = [describe(one, valid, self_loop=True) for one in maps]
-    shape = real.map_shape(base.model, ready)
+    shape = real_model.map_shape(base.model, ready)
     for name, value in shape.items():
         assert value == pytest.approx(sum(one[name] for one in told) / len(told), abs=1e-5)
     assert 0 < shape["violated"] <= 1
