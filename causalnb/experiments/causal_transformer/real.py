@@ -1,14 +1,14 @@
 """The Markov-blanket loss on a real encoder that reads both sentences, all of its weights tuned."""
 
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from causalnb.errors import FileError
-from causalnb.experiments.causal_transformer.data import LABELS, balanced, cells, collate, encoded, parts
+from causalnb.experiments.causal_transformer.data import LABELS, balanced, cells, encoded, parts
 from causalnb.experiments.causal_transformer.grid import DEVELOPMENT, MINORITIES, OVERLAP, SMALL
 from causalnb.experiments.causal_transformer.models import fit, right
 from causalnb.experiments.causal_transformer.readers import word_reader
+from causalnb.experiments.causal_transformer.real_model import added, map_shape
 from causalnb.experiments.causal_transformer.runs import cell_scores, spread
 from causalnb.lab.batches import grouped
 from causalnb.lab.probes import scored
@@ -36,9 +36,9 @@ def read_chosen() -> dict:
 class RealSettings:
     """One arm on one task; cells, real, by and auc are those of PairsSettings.
 
-    blanket and weight: the Markov-blanket loss and its weight from the first step on. entropy: nats that the
-    rows of maps are pulled to, with that weight. band: how far tokens see, beside the first one. alone: the
-    second sentence is read alone.
+    blanket and weight: the Markov-blanket loss and its weight, which rises between the shares `ramp` of
+    training, so that there is something to keep. entropy: nats that the rows of maps are pulled to in the
+    same way. band: how far tokens see, beside the first one. alone: the second sentence is read alone.
     """
 
     base: str = "sentence-transformers/all-MiniLM-L6-v2"
@@ -53,6 +53,7 @@ class RealSettings:
     blanket: str = "none"
     blanket_settings: dict = field(default_factory=dict)
     weight: float = 1.0
+    ramp: list = field(default_factory=lambda: [0.1, 0.4])
     entropy: float | None = None
     band: int = 0
     alone: bool = False
@@ -71,88 +72,6 @@ def reader(base, alone: bool):
         return {**tokens, "input_ids": [base.placed(ids) for ids in tokens["input_ids"]]}
 
     return read
-
-
-@contextmanager
-def held_entropy(model, target: float, weight: float):
-    """Within, weight times |H - target| is on the model's loss in training, H its maps' mean row entropy."""
-    from causalnb.attention import tap
-    from causalnb.causal_transformer.contrasts import row_entropy
-
-    maps: list = []
-
-    def keep(record) -> None:
-        if model.training:
-            maps.append(record.attention())
-
-    def add(model, arguments: tuple, given: dict, output):
-        if maps:
-            off = (row_entropy(tuple(maps), given["attention_mask"]) - target).abs()
-            output["loss"] = output["loss"] + weight * off
-            maps.clear()
-        return output
-
-    with tap(model, keep):
-        hook = model.register_forward_hook(add, with_kwargs=True)
-        try:
-            yield
-        finally:
-            hook.remove()
-
-
-def banded(width: int):
-    """A hook before the forward pass: tokens see neighbours up to `width` away, and the first one all."""
-    from causalnb.causal_transformer.patterns import attention_pattern
-
-    def narrow(model, arguments: tuple, given: dict) -> tuple[tuple, dict]:
-        there = given["attention_mask"].bool()
-        seen = attention_pattern("band", there.shape[1], width, global_tokens=1).to(there.device)
-        return arguments, {**given, "attention_mask": there[:, None, None] & seen}  # (B, 1, T, T)
-
-    return narrow
-
-
-@contextmanager
-def added(model, config: dict):
-    """Within, the model is that of an arm: with the loss, the pull on entropy, or the band."""
-    from causalnb.causal_transformer import MarkovBlanketLoss
-    from causalnb.causal_transformer.penalty import markov_blanket_penalty
-
-    with ExitStack() as stack:
-        if config["blanket"] != "none":  # a part of the model, so that checkpoints have its multipliers
-            model.blanket = MarkovBlanketLoss(config["blanket"], self_loop=True, **config["blanket_settings"])
-            stack.enter_context(
-                markov_blanket_penalty(model, criterion=model.blanket, weight=config["weight"])
-            )
-        if config["entropy"] is not None:
-            stack.enter_context(held_entropy(model, config["entropy"], config["weight"]))
-        if config["band"]:
-            hook = model.register_forward_pre_hook(banded(config["band"]), with_kwargs=True)
-            stack.callback(hook.remove)
-        yield
-
-
-def map_shape(model, rows: list[dict]) -> dict[str, float]:
-    """violated, the share of nodes outside the bounds, and row entropy in nats, over layers, on encoded rows.
-
-    All arms are measured at the bounds that tolerate self-loops.
-    """
-    import torch
-
-    from causalnb.attention import attention_maps
-    from causalnb.causal_transformer import MarkovBlanketLoss
-    from causalnb.causal_transformer.contrasts import row_entropy
-    from causalnb.causal_transformer.measure import excess
-
-    given = {name: value.to(model.device) for name, value in collate(rows).items() if name != "labels"}
-    model.eval()
-    maps, valid = attention_maps(model, **given), given["attention_mask"].bool()
-    bounds = MarkovBlanketLoss(self_loop=True)
-    shares = [bounds.violated(*excess(one, valid), valid) for one in maps]
-    return {
-        "violated": float(torch.stack(shares).mean()),
-        "entropy": float(row_entropy(tuple(maps), valid)),
-    }
 
 
 def scored_cells(found: dict[str, list[dict]], config: dict) -> dict[str, list[dict]]:
@@ -247,8 +166,8 @@ QUICK = {"base": "tiny", "batch": 4, "steps": 2, "map_rows": 4}
 RATES = {"rate_3e-5": 3e-5, "rate_1e-4": 1e-4, "rate_3e-4": 3e-4}  # tried for the plain arm
 MIDDLE = 1e-4  # at which the losses are tried
 LOSSES = {
-    **{f"hinge_{weight}": {"blanket": "hinge", "weight": float(weight)} for weight in (1, 3, 10, 30)},
-    "auglag": {"blanket": "auglag", "blanket_settings": {"rho": 1.0, "gamma_max": 30.0}},
+    **{f"hinge_{weight}": {"blanket": "hinge", "weight": float(weight)} for weight in (3, 10, 30, 100)},
+    "auglag": {"blanket": "auglag", "blanket_settings": {"rho": 0.3, "gamma_max": 100.0}},
 }
 CHOSEN = read_chosen()
 LONGER = 1.5  # steps of the arm that has more of them

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from causalnb.attention import attention_maps
 from causalnb.causal_transformer import MarkovBlanketLoss, describe
 from causalnb.errors import LabError
-from causalnb.experiments.causal_transformer import data, real, real_choose
+from causalnb.experiments.causal_transformer import data, real, real_choose, real_model
 from causalnb.experiments.causal_transformer.readers import word_reader
 from causalnb.lab import registry
 from causalnb.lab.bases import pretrained
@@ -18,6 +18,7 @@ from causalnb.tasks import paraphrase, snli
 
 SNLI, NLI = "causal_transformer.real.snli", "causal_transformer.real.nli.m5"
 LOSS = {"blanket": "hinge", "weight": 3.0}
+RAMP = {"ramp": [0.25, 0.75], "steps": 4}  # the weight rises over two passes, after one
 
 
 def config(arm="vanilla", id=SNLI, profile="quick", **changes):
@@ -97,12 +98,12 @@ def test_a_reader_gives_the_ids_of_the_cut_model(base, rows):
         assert pair["token_type_ids"] == [0] * (ends[0] + 1) + [1] * (ends[1] - ends[0])
 
 
-def loss_of(base, batch, training=True, **changes):
-    """The model's loss on a batch under an arm, and its cross-entropy."""
+def losses_of(base, batch, training=True, **changes):
+    """(loss, cross-entropy) of the model under an arm, on four passes of a batch."""
     base.model.train(training)
-    with real.added(base.model, config(**changes)):
-        out = base.model(**batch)
-    return out["loss"], F.cross_entropy(out["logits"], batch["labels"])
+    with real_model.added(base.model, config(**changes)):
+        passes = [base.model(**batch) for _ in range(4)]
+    return [(out["loss"], F.cross_entropy(out["logits"], batch["labels"])) for out in passes]
 
 
 def test_the_loss_is_the_blankets_of_the_maps(base, batch):
@@ -110,9 +111,10 @@ def test_the_loss_is_the_blankets_of_the_maps(base, batch):
     given = {name: value for name, value in batch.items() if name != "labels"}
     maps = attention_maps(base.model.eval(), **given)
     aim = torch.stack([MarkovBlanketLoss(self_loop=True)(one, valid) for one in maps]).mean()
-    loss, task = loss_of(base, batch, **LOSS)
     assert aim > 0.01
-    torch.testing.assert_close(loss, task + 3 * aim)
+    for (loss, task), share in zip(losses_of(base, batch, **LOSS, **RAMP), (0, 0, 0.5, 1), strict=True):
+        torch.testing.assert_close(loss, task + 3 * share * aim)
+    assert base.model.passes == 4 and not base.model._forward_hooks
 
 
 def test_entropy_is_pulled_from_either_side_in_training_alone(base, batch):
@@ -122,19 +124,19 @@ def test_entropy_is_pulled_from_either_side_in_training_alone(base, batch):
     rows = [torch.special.entr(one).sum(-1).transpose(1, 2)[valid] for one in maps]  # (tokens, H) each
     entropy = torch.stack(rows).mean()
     for target in (entropy.item() + 0.5, entropy.item() - 0.5):
-        loss, task = loss_of(base, batch, entropy=target, weight=2.0)
+        loss, task = losses_of(base, batch, entropy=target, weight=2.0, **RAMP)[-1]
         torch.testing.assert_close(loss, task + 1.0, rtol=0, atol=1e-4)
         base.model.zero_grad()
         loss.backward()
         assert base.model.bert.encoder.layer[0].attention.self.query.weight.grad.abs().sum() > 0
-    loss, task = loss_of(base, batch, training=False, entropy=0.0)
+    loss, task = losses_of(base, batch, training=False, entropy=0.0)[-1]
     torch.testing.assert_close(loss, task)
     assert not base.model._forward_hooks
 
 
 def test_in_a_band_tokens_see_their_neighbours_and_the_first_one(base, batch):
     given = {name: value for name, value in batch.items() if name != "labels"}
-    with real.added(base.model.eval(), config(band=3)):
+    with real_model.added(base.model.eval(), config(band=3)):
         maps = attention_maps(base.model, **given)
     tokens = batch["input_ids"].shape[1]
     place = torch.arange(tokens)
@@ -152,7 +154,7 @@ def test_maps_are_measured_as_described(base, rows):
     valid = batch["attention_mask"].bool()
     maps = attention_maps(base.model.eval(), **{k: v for k, v in batch.items() if k != "labels"})
     told = [describe(one, valid, self_loop=True) for one in maps]
-    shape = real.map_shape(base.model, ready)
+    shape = real_model.map_shape(base.model, ready)
     for name, value in shape.items():
         assert value == pytest.approx(sum(one[name] for one in told) / len(told), abs=1e-5)
     assert 0 < shape["violated"] <= 1
@@ -209,8 +211,8 @@ def made_up(accuracy, violated, entropy=1.0):
 @pytest.mark.parametrize(
     "outside, loss",
     [
-        ((0.4, 0.09, 0.05, 0.01, 0.2), "hinge_10"),  # of three that are obeyed the best
-        ((0.4, 0.3, 0.2, 0.11, 0.15), "hinge_30"),  # of none the nearest
+        ((0.4, 0.09, 0.05, 0.01, 0.2), "hinge_30"),  # of three that are obeyed the best
+        ((0.4, 0.3, 0.2, 0.11, 0.15), "hinge_100"),  # of none the nearest
     ],
 )
 def test_of_the_losses_that_are_obeyed_the_best_is_chosen(monkeypatch, outside, loss):
@@ -219,7 +221,7 @@ def test_of_the_losses_that_are_obeyed_the_best_is_chosen(monkeypatch, outside, 
     for arm, accuracy, share in zip(real.LOSSES, scores, outside, strict=True):
         tries[arm] = made_up(accuracy, share, 2.0 + share)
     monkeypatch.setattr(real_choose, "stored", lambda search, arm: [tries[arm]])
-    entropy = {"hinge_10": 2.05, "hinge_30": 2.11}[loss]
+    entropy = {"hinge_30": 2.05, "hinge_100": 2.11}[loss]
     assert real_choose.computed() == dict.fromkeys(
         ("snli", "nli"), {"learning_rate": 1e-4, "loss": loss, "entropy": entropy}
     )
