@@ -16,19 +16,18 @@ from causalnb.lab.records import parsed
 from causalnb.lab.registry import Experiment, Run, register
 
 FILE = Path(__file__).with_name("real_chosen.json")  # what the searches chose; `real_choose` writes it
-NAMES = {"learning_rate", "loss", "entropy"}
+NAMES = {"snli", "nli", "late", "entropy"}
 MIRRORED = ("paws_qqp",)  # cells whose label 1 is the one that follows, which is 0 of entailment
 
 
 def read_chosen() -> dict:
-    """{"snli" or "nli": choices, by NAMES}; FileError where one is missing."""
+    """By NAMES: rates of tasks, the try of LATE that is used, nats of its control; FileError without one."""
     try:
         found = parsed(FILE.read_bytes())
     except (OSError, ValueError) as error:
         raise FileError(f"{FILE.name} holds no choices ({error}): restore it from git.") from error
-    for name in TASKS:
-        if missing := NAMES - set(found.get(name, ())):
-            raise FileError(f"{FILE.name} lacks {min(missing)!r} of {name}: restore it from git.")
+    if missing := NAMES - set(found):
+        raise FileError(f"{FILE.name} lacks {min(missing)!r}: restore it from git.")
     return found
 
 
@@ -37,7 +36,7 @@ class RealSettings:
     """One arm on one task; cells, real, by and auc are those of PairsSettings.
 
     blanket and weight: the Markov-blanket loss and its weight, which rises between the shares `ramp` of
-    training, so that there is something to keep. entropy: nats that the rows of maps are pulled to in the
+    training, or is there from the first step on. entropy: nats that the rows of maps are pulled to in the
     same way. band: how far tokens see, beside the first one. alone: the second sentence is read alone.
     """
 
@@ -53,7 +52,7 @@ class RealSettings:
     blanket: str = "none"
     blanket_settings: dict = field(default_factory=dict)
     weight: float = 1.0
-    ramp: list = field(default_factory=lambda: [0.1, 0.4])
+    ramp: list | None = None
     entropy: float | None = None
     band: int = 0
     alone: bool = False
@@ -164,13 +163,13 @@ SEARCHED = {  # the development shift of the templates, where there is one
 }
 QUICK = {"base": "tiny", "batch": 4, "steps": 2, "map_rows": 4}
 RATES = {"rate_3e-5": 3e-5, "rate_1e-4": 1e-4, "rate_3e-4": 3e-4}  # tried for the plain arm
-MIDDLE = 1e-4  # at which the losses are tried
-LOSSES = {
-    **{f"hinge_{weight}": {"blanket": "hinge", "weight": float(weight)} for weight in (3, 10, 30, 100)},
-    "auglag": {"blanket": "auglag", "blanket_settings": {"rho": 0.3, "gamma_max": 100.0}},
+RAMP = [0.1, 0.4]  # of losses that come late, when there is something to keep
+HINGE = {f"hinge_{weight}": {"blanket": "hinge", "weight": float(weight)} for weight in (3, 10, 30)}
+LATE = {
+    f"late_{weight}": {"blanket": "hinge", "weight": float(weight), "ramp": RAMP} for weight in (10, 30, 100)
 }
+TRIES = {"snli": HINGE, "nli": {name: HINGE[name] for name in ("hinge_10", "hinge_30")} | LATE}
 CHOSEN = read_chosen()
-LONGER = 1.5  # steps of the arm that has more of them
 TITLES = {"snli": "SNLI-10k", "nli": "Entailment where word overlap misleads"}
 
 
@@ -189,49 +188,52 @@ def register_real(id: str, name: str, title: str, arms: dict, seeds: int, change
             settings={"laptop": RealSettings(**laptop), "quick": {**quick, **QUICK}},
             seeds={"quick": 1, "laptop": seeds},
             cost={"quick": 2, "laptop": {"snli": 1600, "nli": 1000}[name]},
-            at_most={"quick": {"steps": QUICK["steps"]}},
             **more,
         )
     )
 
 
-def arms_of(name: str) -> dict[str, dict]:
-    """The arms on one of TASKS, with what its search chose."""
-    chosen = CHOSEN[name]
-    steps = RealSettings(**TASKS[name][0]).steps
-    own = {
-        "snli": {"hypothesis": {"alone": True}, "band": {"band": 3}},
-        "nli": {"balanced": {"balanced": True}},
-    }
+def arms_of(name: str, *also: str) -> dict[str, dict]:
+    """The arms on one of TASKS: vanilla, loss, and `also`; at the rate that is best for vanilla."""
     arms = {
         "vanilla": {},
-        "loss": LOSSES[chosen["loss"]],
-        "entropy": {"entropy": chosen["entropy"]},
-        "compute": {"steps": round(LONGER * steps)},
-        **own[name],
+        "loss": HINGE["hinge_10"],  # was set before the search had told of it
+        "loss_late": LATE[CHOSEN["late"]],
+        "entropy": {"entropy": 1.5},  # set beforehand, too
+        "entropy_late": {"entropy": CHOSEN["entropy"], "ramp": RAMP},  # as loss_late ended with in the search
+        "balanced": {"balanced": True},
+        "hypothesis": {"alone": True},
+        "band": {"band": 3},
     }
-    return {arm: {"learning_rate": chosen["learning_rate"], **one} for arm, one in arms.items()}
+    return {arm: {"learning_rate": CHOSEN[name], **arms[arm]} for arm in ("vanilla", "loss", *also)}
 
 
 for name, changes in SEARCHED.items():
-    tries = {arm: {"learning_rate": rate} for arm, rate in RATES.items()}
-    tries |= {arm: {"learning_rate": MIDDLE, **one} for arm, one in LOSSES.items()}
+    tries = {arm: {"learning_rate": rate} for arm, rate in RATES.items()} | TRIES[name]
     register_real(f"search.{name}", name, "rates, and weights of the loss", tries, 1, changes)
 register_real(
     "snli",
     "snli",
     "the Markov blanket against plain tuning",
-    arms_of("snli"),
-    3,
+    arms_of("snli", "loss_late", "entropy", "hypothesis", "band"),
+    1,
     {},
-    more_seeds={"laptop": {"vanilla": 5, "loss": 5}},
+    more_seeds={"laptop": dict.fromkeys(("vanilla", "loss", "loss_late", "entropy", "hypothesis"), 3)},
 )
-for suffix in ("m1", "m5"):
-    register_real(
-        f"nli.{suffix}",
-        "nli",
-        f"{100 * MINORITIES[suffix]:g} % of counter-examples",
-        arms_of("nli"),
-        5,
-        {"data": {"minority": MINORITIES[suffix]}},
-    )
+register_real(
+    "nli.m5",
+    "nli",
+    "5 % of counter-examples",
+    arms_of("nli", "loss_late", "entropy", "entropy_late", "balanced"),
+    3,
+    {"data": {"minority": MINORITIES["m5"]}},
+)
+register_real(
+    "nli.m1",
+    "nli",
+    "1 % of counter-examples",
+    arms_of("nli", "balanced"),
+    1,
+    {"data": {"minority": MINORITIES["m1"]}},
+    more_seeds={"laptop": {"vanilla": 2}},
+)

@@ -6,14 +6,14 @@ from causalnb.experiments.causal_transformer.data import collate
 
 
 @contextmanager
-def on_the_loss(model, term, weight: float, ramp: list[float]):
+def on_the_loss(model, term, weight: float, ramp: list[float] | None):
     """Within, weight times term(inputs) is on the model's loss in training; it rises between passes `ramp`.
 
     They are counted in a buffer of the model, so that checkpoints have them.
     """
     import torch
 
-    first, last = ramp
+    first, last = ramp or (-1.0, 0.0)
     model.register_buffer("passes", torch.zeros((), dtype=torch.long))
 
     def add(model, arguments: tuple, given: dict, output):
@@ -69,7 +69,8 @@ def added(model, config: dict):
     from causalnb.causal_transformer import MarkovBlanketLoss
     from causalnb.causal_transformer.penalty import markov_blanket_penalty
 
-    pull = {"weight": config["weight"], "ramp": [share * config["steps"] for share in config["ramp"]]}
+    ramp = config["ramp"] and [share * config["steps"] for share in config["ramp"]]
+    pull = {"weight": config["weight"], "ramp": ramp}
     with ExitStack() as stack:
         if config["blanket"] != "none":  # a part of the model, so that checkpoints have its multipliers
             model.blanket = MarkovBlanketLoss(config["blanket"], self_loop=True, **config["blanket_settings"])

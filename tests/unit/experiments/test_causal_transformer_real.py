@@ -48,7 +48,7 @@ def batch(base, rows):
     return data.collate(data.encoded(rows, real.reader(base, False)))
 
 
-@pytest.mark.parametrize("arm", ["vanilla", "loss", "entropy", "compute", "hypothesis", "band"])
+@pytest.mark.parametrize("arm", ["vanilla", "loss", "loss_late", "entropy", "hypothesis", "band"])
 def test_every_arm_on_snli_is_scored_on_the_same_rows(arm, tmp_path):
     found = run(tmp_path, arm)
     assert {*found["metrics"]} == {"", "test", "hard"} and [*found["bases"]] == ["tiny"]
@@ -69,19 +69,22 @@ def test_templates_are_scored_on_their_shifts_with_auc_and_counter_examples_weig
 
 
 def test_arms_differ_in_what_their_names_say():
-    plain = config(profile="laptop")
-    assert config("compute", profile="laptop") == plain | {"steps": 1260}
+    plain, nli = config(profile="laptop"), config("vanilla", NLI, "laptop")
     assert config("hypothesis", profile="laptop") == plain | {"alone": True}
     assert config("band", profile="laptop") == plain | {"band": 3}
-    used = real.CHOSEN["snli"]
-    assert config("loss", profile="laptop") == plain | real.LOSSES[used["loss"]]
-    assert config("entropy", profile="laptop") == plain | {"entropy": used["entropy"]}
-    assert config("balanced", NLI, "laptop") == config("vanilla", NLI, "laptop") | {"balanced": True}
+    assert config("loss", profile="laptop") == plain | {"blanket": "hinge", "weight": 10.0}
+    late = config("loss_late", NLI, "laptop")
+    assert late == nli | real.LATE[real.CHOSEN["late"]] and late["ramp"] == real.RAMP
+    assert config("entropy_late", NLI, "laptop") == nli | {
+        "entropy": real.CHOSEN["entropy"],
+        "ramp": real.RAMP,
+    }
+    assert config("balanced", NLI, "laptop") == nli | {"balanced": True}
 
 
 def test_a_search_sees_development_data_alone():
     for name, cells in (("snli", ["validation"]), ("nli", ["validation", "challenge"])):
-        for arm in (*real.RATES, *real.LOSSES):
+        for arm in (*real.RATES, *real.TRIES[name]):
             settings = config(arm, f"causal_transformer.real.search.{name}", "laptop")
             assert settings["cells"] == cells and settings["real"] == []
             assert settings["steps"] == config(id=SNLI if name == "snli" else NLI, profile="laptop")["steps"]
@@ -129,6 +132,8 @@ def test_entropy_is_pulled_from_either_side_in_training_alone(base, batch):
         base.model.zero_grad()
         loss.backward()
         assert base.model.bert.encoder.layer[0].attention.self.query.weight.grad.abs().sum() > 0
+    loss, task = losses_of(base, batch, entropy=entropy.item() + 0.5, weight=2.0)[0]  # from the first pass on
+    torch.testing.assert_close(loss, task + 1.0, rtol=0, atol=1e-4)
     loss, task = losses_of(base, batch, training=False, entropy=0.0)[-1]
     torch.testing.assert_close(loss, task)
     assert not base.model._forward_hooks
@@ -211,30 +216,27 @@ def made_up(accuracy, violated, entropy=1.0):
 @pytest.mark.parametrize(
     "outside, loss",
     [
-        ((0.4, 0.09, 0.05, 0.01, 0.2), "hinge_30"),  # of three that are obeyed the best
-        ((0.4, 0.3, 0.2, 0.11, 0.15), "hinge_100"),  # of none the nearest
+        ((0.09, 0.05, 0.01), "late_30"),  # of three that are obeyed the best
+        ((0.3, 0.2, 0.11), "late_100"),  # of none the nearest
     ],
 )
 def test_of_the_losses_that_are_obeyed_the_best_is_chosen(monkeypatch, outside, loss):
     tries = dict(zip(real.RATES, [made_up(a, 0.9) for a in (0.6, 0.8, 0.7)], strict=True))
-    scores = (0.9, 0.7, 0.8, 0.6, 0.9)
-    for arm, accuracy, share in zip(real.LOSSES, scores, outside, strict=True):
+    for arm, accuracy, share in zip(real.LATE, (0.7, 0.8, 0.6), outside, strict=True):
         tries[arm] = made_up(accuracy, share, 2.0 + share)
     monkeypatch.setattr(real_choose, "stored", lambda search, arm: [tries[arm]])
-    entropy = {"hinge_30": 2.05, "hinge_100": 2.11}[loss]
-    assert real_choose.computed() == dict.fromkeys(
-        ("snli", "nli"), {"learning_rate": 1e-4, "loss": loss, "entropy": entropy}
-    )
+    entropy = {"late_30": 2.05, "late_100": 2.11}[loss]
+    assert real_choose.computed() == {"snli": 1e-4, "nli": 1e-4, "late": loss, "entropy": entropy}
 
 
 def test_choices_that_lack_one_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(real, "FILE", tmp_path / "real_chosen.json")
     with pytest.raises(LabError, match="real_chosen.json holds no choices .*: restore it from git"):
         real.read_chosen()
-    whole = {name: dict.fromkeys(real.NAMES, 1) for name in real.TASKS}
+    whole = dict.fromkeys(real.NAMES, 1)
     real.FILE.write_text(json.dumps(whole), encoding="utf-8")
     assert real.read_chosen() == whole
-    del whole["nli"]["entropy"]
+    del whole["entropy"]
     real.FILE.write_text(json.dumps(whole), encoding="utf-8")
-    with pytest.raises(LabError, match="real_chosen.json lacks 'entropy' of nli: restore it"):
+    with pytest.raises(LabError, match="real_chosen.json lacks 'entropy': restore it"):
         real.read_chosen()
