@@ -218,7 +218,7 @@ def add(id: str, title: str, arms: dict, seeds: int, **changes) -> None:
             id=f"c2dlm.real.{id}",
             title=title,
             run=run_real,
-            notebook="49_real_language_model",
+            notebook="49_c2dlm_real_base",
             arms=arms,
             settings={"laptop": RealSettings(**changes), "quick": QUICK},
             seeds={"quick": 1, "laptop": seeds},
