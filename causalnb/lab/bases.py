@@ -103,13 +103,18 @@ def pretrained(name: str, texts: Iterable[str], kind: str = "decoder", **keyword
 def _tiny(kind: str, texts: list[str], keywords: dict):
     """A small model with random weights, and a tokenizer made from texts: pairs of bytes, or BERT's words."""
     if kind == "decoder":
-        shape = {"vocabulary": 400, "hidden_size": 32, "layers": 2, "heads": 2}
-        return tiny_base(shape, texts)[:2]
+        return tiny_base({"vocabulary": 400, "hidden_size": 32, "layers": 2, "heads": 2}, texts)[:2]
     from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
     tokenizer = _words_of(texts)
-    shape = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
-    config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **shape, **keywords)
+    shape: dict = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    ours: dict = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **shape, **keywords}
+    config = BertConfig(**ours)
     return {"classifier": BertForSequenceClassification, "filler": BertForMaskedLM}[kind](config), tokenizer
 
 

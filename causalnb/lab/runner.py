@@ -137,7 +137,7 @@ def _checked(experiment: str, returned) -> tuple[list, list, dict]:
         case {"metrics": dict() as metrics, **rest} if set(rest) <= {"history", "bases"}:
             metrics = records.plain(metrics, "metrics")
             history = records.plain(rest.get("history", []), "history")
-            bases = rest.get("bases", {})
+            bases: dict = rest.get("bases", {})  # type: ignore[assignment]
             kinds = {*map(type, (*metrics.values(), *history))}
             if isinstance(history, list) and kinds <= {dict} and {*map(type, bases.values())} <= {str}:
                 return results.rows_of(metrics), history, bases

@@ -172,7 +172,7 @@ class _LabTrainer(Trainer):
         super()._save(output_dir, state_dict)
 
     def _frozen(self) -> set[str]:
-        weights = self.model.named_parameters(remove_duplicate=False)
+        weights = self.model.named_parameters(remove_duplicate=False)  # type: ignore[union-attr]
         return {name for name, weight in weights if not weight.requires_grad}
 
     def _issue_warnings_after_load(self, load_result):

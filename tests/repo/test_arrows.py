@@ -24,7 +24,7 @@ MAY = {
     "writing": {"writing"},
     "paths": SHARED,
     "errors": SHARED,
-    "lab": SHARED | {"lab", "writing"},
+    "lab": SHARED | {"checkpoints", "lab", "writing"},
     "tasks": SHARED | {"network", "tasks", "writing"},
     "apps": SHARED | {"apps", "lab", "tasks", "attention", "cards", "checkpoints", "wrapping", *ROOMS},
 }
