@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from causalnb.experiments.causal_transformer.data import collate
 from causalnb.experiments.causal_transformer.models import build_classifier, fit, map_measures, predictions
 from causalnb.lab.batches import grouped
 from causalnb.lab.probes import scored
@@ -36,17 +37,18 @@ def attention_of(model, rows: list[dict]) -> dict[str, float]:
     from causalnb.causal_transformer import MarkovBlanketLoss
     from causalnb.causal_transformer.measure import excess
 
-    ids = torch.tensor([row["input_ids"] for row in rows], device=model.device)
+    given = {name: value.to(model.device) for name, value in collate(rows).items() if name != "labels"}
+    ids = given["input_ids"]
     model.eval()
     with torch.no_grad():
-        maps = model(
-            input_ids=ids, attention_mask=torch.ones_like(ids), output_attentions=True
-        ).encoder_attentions
+        maps = model(**given, output_attentions=True).encoder_attentions
     apart = MarkovBlanketLoss(self_loop=True, apart=True)
     outside = [apart.violated(*excess(one)) for one in maps]
     read = maps[-1][:, :, 0].mean(1)  # (B, T)
     kinds = {
-        kind: torch.isin(ids, torch.tensor([VOCABULARY[f"{kind}{label}"] for label in (0, 1)]))
+        kind: torch.isin(
+            ids, torch.tensor([VOCABULARY[f"{kind}{label}"] for label in (0, 1)], device=ids.device)
+        )
         for kind in ("key", "cue")
     }
     of_all = map_measures(maps, torch.ones_like(ids))

@@ -712,7 +712,7 @@ register(
             },
             "gpu": {},
         },
-        seeds={"quick": 1, "laptop": 10},
+        seeds={"quick": 1, "laptop": 3},
         cost={"quick": 2, "laptop": 45, "gpu": 45},
     )
 )

@@ -7,6 +7,7 @@ import torch
 
 from causalnb.experiments.causal_transformer import fan_in
 from causalnb.experiments.causal_transformer.artefacts import fan_in as artefact
+from causalnb.experiments.causal_transformer.data import collate
 from causalnb.lab import building, registry
 from causalnb.tasks import fan_in as task
 from tests.unit.experiments import made_up
@@ -15,7 +16,7 @@ from tests.unit.experiments import made_up
 def reader(row: torch.Tensor):
     """A model of one map, whose tokens read themselves and a neighbour, the first one as `row` (T,) says."""
 
-    def model(input_ids, attention_mask, output_attentions):
+    def model(input_ids, token_type_ids, attention_mask, output_attentions):
         own = torch.eye(len(row))
         maps = (0.9 * own + 0.1 * own.roll(1, 1)).repeat(len(input_ids), 1, 1, 1)
         maps[:, :, 0] = row
@@ -42,6 +43,20 @@ def test_a_broad_row_is_within_the_bounds_if_most_of_it_stays_at_home():
     assert found["violated"] == found["violated_apart"] == 0 and found["to_cue"] == pytest.approx(0.25)
     spread = fan_in.attention_of(reader(torch.full((18,), 1 / 18)), rows)
     assert spread["violated_apart"] == pytest.approx(1 / 18)
+
+
+def test_maps_are_read_as_in_training():
+    """Token types have an embedding, so that maps without them are those of another model."""
+    rows = fan_in.encoded([{"text": "key1 cue0 cue1 cue1 the of", "label": 1}])
+    given: dict = {}
+
+    def model(**inputs):
+        given.update(inputs)
+        return SimpleNamespace(encoder_attentions=(torch.full((1, 1, 7, 7), 1 / 7),))
+
+    model.device, model.eval = torch.device("cpu"), lambda: None
+    fan_in.attention_of(model, rows)
+    assert {*collate(rows)} - {"labels"} == {*given} - {"output_attentions"}
 
 
 def test_a_run_trains_a_model_for_each_number_of_cues(tmp_path):
