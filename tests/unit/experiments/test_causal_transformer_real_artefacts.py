@@ -84,7 +84,7 @@ def test_the_search_names_what_each_try_was_used_for():
 
 
 def test_remarks_tell_every_experiment_of_an_arm_and_nothing_without_results():
-    assert [line.partition(",")[0] for line in made.remark("loss")] == ["SNLI", "templates", "templates"]
+    assert [line.partition(",")[0] for line in made.remark("loss")] == ["SNLI", "Templates", "Templates"]
     assert len(made.remark("entropy_late")) == 1 and len(made.competence_remark()) == 3
     least = min(
         sum(values) / SEEDS

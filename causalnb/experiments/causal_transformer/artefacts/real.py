@@ -301,7 +301,7 @@ def remark(name: str, profile: str | None = None) -> list[str]:
         f"{TASKS['nli']}, {SHARES[key]}": (id, "challenge", "challenge") for key, id in ON_PAIRS.items()
     }
     return [
-        f"{data}, *{ARMS[name]}*: {_told(id, name, cell, hard, profile)}."
+        f"{data[0].upper()}{data[1:]}, *{ARMS[name]}*: {_told(id, name, cell, hard, profile)}."
         for data, (id, cell, hard) in homes.items()
         if name in registry.arms(id)
     ]
