@@ -17,6 +17,7 @@ from causalnb.lab.registry import Experiment, Run, register
 
 FILE = Path(__file__).with_name("real_chosen.json")  # what the searches chose; `real_choose` writes it
 NAMES = {"snli", "nli", "late", "entropy"}
+NOTEBOOK = "19_causal_transformer_real_base"
 MIRRORED = ("paws_qqp",)  # cells whose label 1 is the one that follows, which is 0 of entailment
 
 
@@ -184,6 +185,7 @@ def register_real(id: str, name: str, title: str, arms: dict, seeds: int, change
             id=f"causal_transformer.real.{id}",
             title=f"{TITLES[name]}, on a real language model: {title}",
             run=run_real,
+            notebook=NOTEBOOK,
             arms=arms,
             settings={"laptop": RealSettings(**laptop), "quick": {**quick, **QUICK}},
             seeds={"quick": 1, "laptop": seeds},

@@ -1,0 +1,367 @@
+"""The Markov-blanket loss on a real pre-trained encoder: arms, differences, and the search before them."""
+
+from causalnb.experiments.causal_transformer import real
+from causalnb.experiments.causal_transformer.artefacts.overlap import ARMS as SMALL
+from causalnb.experiments.causal_transformer.artefacts.overlap import IDS, PLAIN, SHARES
+from causalnb.experiments.causal_transformer.artefacts.table3 import HALVES, READERS
+from causalnb.experiments.causal_transformer.artefacts.translation import NAMES, SNLI
+from causalnb.lab import evidence, registry, results
+from causalnb.lab.report import (
+    Measured,
+    Report,
+    Row,
+    Values,
+    arm,
+    builds,
+    fraction,
+    gain,
+    number,
+    share,
+    values,
+)
+from causalnb.lab.statistics import mean_ci
+
+HOME = "causal_transformer.real_base"
+ON_SNLI = "causal_transformer.real.snli"
+ON_PAIRS = {minority: f"causal_transformer.real.nli.{minority}" for minority in ("m5", "m1")}
+SEARCHES = {name: f"causal_transformer.real.search.{name}" for name in real.TASKS}
+TASKS = {"snli": "SNLI", "nli": "templates"}
+EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
+
+
+def _words(name: str, given: dict) -> str:
+    """An arm of one of the experiments in words, with what its settings say."""
+    weight, nats = f"weight {given.get('weight', 1):g}", f"{given.get('entropy') or 0:g} nats"
+    return {
+        "vanilla": "vanilla",
+        "loss": f"+ loss, {weight}, from the first step",
+        "loss_late": f"+ loss, {weight}, late",
+        "entropy": f"+ entropy alone, {nats}",
+        "entropy_late": f"+ entropy alone, {nats}, late",
+        "balanced": "counter-examples balanced",
+        "hypothesis": "hypothesis alone",
+        "band": "band mask",
+    }[name]
+
+
+LATER = ("loss_late", "entropy", "entropy_late", "balanced", "hypothesis", "band")
+ARMS = {name: _words(name, given) for name, given in real.arms_of("nli", *LATER).items()}
+OUTSIDE, ENTROPY = "outside the bounds", "row entropy, nats"
+HALF, END = "validation, half-way", "validation, end"
+
+
+def followed(id: str, name: str, measure: str, at: int) -> Values:
+    """A measure on validation pairs by seed at the look `at` of the two in a run's history, 0 or 1."""
+
+    def make(profile):
+        evidence.require(id, profile, [name])
+        looks = results.curves(id, profile, [name]).groupby("seed")[measure]
+        return {seed: values.iloc[at] for seed, values in looks}
+
+    return values(make, id)
+
+
+def _line(label, id: str, name: str, headings: dict[str, str], looks: bool = False) -> Row:
+    """A row of one arm: {heading: metric}, and, if it `looks`, its accuracy on validation pairs."""
+    cells: dict[str, Values] = {heading: arm(id, name, metric) for heading, metric in headings.items()}
+    if looks:
+        cells |= {heading: followed(id, name, "accuracy", at) for at, heading in enumerate((HALF, END))}
+    return Row(label, cells)
+
+
+SNLI_CELLS = {
+    "test": "test_accuracy",
+    "hard test": "hard_accuracy",
+    OUTSIDE: "test_violated",
+    ENTROPY: "test_entropy",
+}
+
+
+def _snli_rows():
+    for name in registry.arms(ON_SNLI):
+        yield _line(ARMS[name], ON_SNLI, name, SNLI_CELLS, looks=True)
+    for name in ("commonest", "hypothesis"):
+        yield _line(f"{HALVES[name]}, no network", READERS, name, {"test": "test_accuracy"})
+    yield _line(f"from scratch: {NAMES['full']}", SNLI, "full", {"test": "test_accuracy"})
+    yield _line(f"from scratch: {NAMES['both']}", SNLI, "both", {"test": "test_accuracy"})
+
+
+def _base_notes(id: str):
+    def said(profile) -> str:
+        config = registry.config(id, "vanilla", profile)
+        return (
+            f"{config['base']}, all weights tuned, {config['steps']:,} steps of {config['batch']} rows, rate "
+            f"{config['learning_rate']:g}, which is best for vanilla. Late: the weight rises between "
+            f"{100 * real.RAMP[0]:.0f} and {100 * real.RAMP[1]:.0f} % of the steps. Outside the bounds: the "
+            "share of nodes, self-loops tolerated in all arms. "
+        )
+
+    return said
+
+
+def _snli_notes(profile):
+    return (
+        f"{_base_notes(ON_SNLI)(profile)}Hard: the test rows on which a reader of the words of the "
+        "hypothesis is wrong. The base was tuned by its authors on pairs of SNLI's and MNLI's training sets, "
+        "among others. From scratch: the small encoders of notebook 12, same pairs."
+    )
+
+
+snli = Report(
+    f"{HOME}_snli",
+    [
+        "arm",
+        Measured("test", format=share),
+        Measured("hard test", format=share),
+        Measured(HALF, format=share),
+        Measured(END, format=share),
+        Measured(OUTSIDE, format=share),
+        Measured(ENTROPY, format=number(2)),
+    ],
+    _snli_rows,
+    "SNLI-10k on MiniLM: accuracy in %, mean ± half of the 95 % interval (seeds)",
+    _snli_notes,
+)
+
+PAIR_CELLS = {
+    "in distribution": "test_accuracy",
+    "challenge": "challenge_accuracy",
+    "other templates": "held_out_accuracy",
+    "challenge, AUC": "challenge_auc",
+    "MNLI's overlapping pairs, AUC": "mnli_overlapping_auc",
+    "PAWS-QQP, AUC": "paws_qqp_auc",
+    OUTSIDE: "challenge_violated",
+    ENTROPY: "challenge_entropy",
+}
+BEFORE = dict([*PAIR_CELLS.items()][:3])  # what the small encoders of notebook 11 were asked, too
+
+
+def _pair_rows():
+    for minority, id in ON_PAIRS.items():
+        for name in registry.arms(id):
+            yield _line((SHARES[minority], ARMS[name]), id, name, PAIR_CELLS)
+        for name in (PLAIN, "both"):
+            yield _line(
+                (SHARES[minority], f"from scratch: {SMALL[name]}"), IDS["nli", minority], name, BEFORE
+            )
+
+
+def _pair_notes(profile):
+    return (
+        f"{_base_notes(ON_PAIRS['m5'])(profile)}Balanced: counter-examples again, as often as makes them "
+        "half of the rows with full overlap. AUC: chance is 0.5. The base was tuned by its authors on pairs "
+        "of MNLI's training set and on Quora's questions, from which PAWS-QQP is made. From scratch: "
+        f"notebook 11, {registry.config(IDS['nli', 'm5'], PLAIN, profile)['steps']:,} steps."
+    )
+
+
+FORMATS = {ENTROPY: number(2)} | {heading: fraction() for heading in PAIR_CELLS if heading.endswith("AUC")}
+pairs = Report(
+    f"{HOME}_nli",
+    [
+        "counter-examples",
+        "arm",
+        *(Measured(heading, format=FORMATS.get(heading, share)) for heading in PAIR_CELLS),
+    ],
+    _pair_rows,
+    "Entailment where word overlap misleads, on MiniLM: accuracy in %, mean ± half of the 95 % interval "
+    "(seeds)",
+    _pair_notes,
+)
+
+CONTRASTS = {  # against the plain arm, and against what is fair
+    "snli": (
+        ("loss", "vanilla"),
+        ("loss", "entropy"),
+        ("loss_late", "vanilla"),
+        ("entropy", "vanilla"),
+        ("band", "vanilla"),
+        ("vanilla", "hypothesis"),
+    ),
+    "m5": (
+        ("loss", "vanilla"),
+        ("loss", "entropy"),
+        ("loss_late", "vanilla"),
+        ("loss_late", "entropy_late"),
+        ("loss_late", "balanced"),
+        ("entropy", "vanilla"),
+        ("entropy_late", "vanilla"),
+        ("balanced", "vanilla"),
+    ),
+    "m1": (("loss", "vanilla"), ("balanced", "vanilla")),
+}
+ASKED = {  # by task: heading -> metric
+    "snli": {
+        "in distribution": "test_accuracy",
+        "where it is hard": "hard_accuracy",
+        OUTSIDE: "test_violated",
+    },
+    "nli": {
+        "in distribution": "test_accuracy",
+        "where it is hard": "challenge_accuracy",
+        "other templates": "held_out_accuracy",
+        OUTSIDE: "challenge_violated",
+    },
+}
+
+
+def _gap_rows():
+    for key, contrasts in CONTRASTS.items():
+        task, id = ("snli", ON_SNLI) if key == "snli" else ("nli", ON_PAIRS[key])
+        data = TASKS[task] if key == "snli" else f"{TASKS[task]}, {SHARES[key]}"
+        for one, other in contrasts:
+            gaps = {head: arm(id, one, its) - arm(id, other, its) for head, its in ASKED[task].items()}
+            yield Row((data, f"{ARMS[one]} - {ARMS[other]}"), gaps)
+    causal = IDS["nli", "m5"]
+    gaps = {
+        head: arm(causal, "both", its) - arm(ON_PAIRS["m5"], "vanilla", its)
+        for head, its in [*ASKED["nli"].items()][:3]
+    }
+    label = f"from scratch: {SMALL['both']} - {ARMS['vanilla']} on MiniLM"
+    yield Row((f"{TASKS['nli']}, {SHARES['m5']}", label), gaps)
+
+
+contrasts = Report(
+    f"{HOME}_contrasts",
+    [
+        "data",
+        "difference, points",
+        *(Measured(heading, format=gain) for heading in ASKED["nli"]),
+    ],
+    _gap_rows,
+    "On MiniLM: differences of the same seeds, mean [95 % interval] (seeds)",
+    "Where it is hard: SNLI's hard test rows, the templates' challenge. Without an interval: one seed, which "
+    f"decides nothing. {ARMS['entropy']} is no match of the loss from the first step, whose maps are more "
+    f"concentrated; {ARMS['entropy_late']} is set to where the late loss ended in the search.",
+)
+
+
+def _tried(task: str, name: str) -> str:
+    """What a try of a search was used for: the rate of all arms, a loss; "" for nothing."""
+    if name in real.RATES:
+        return "rate of all arms" if real.RATES[name] == real.CHOSEN[task] else ""
+    given, tried = real.arms_of(task, "loss_late"), real.TRIES[task][name]
+    tried = {"learning_rate": real.CHOSEN[task]} | tried
+    names = [arm for arm in ("loss", "loss_late") if given[arm] == tried]
+    return ", ".join(ARMS[name] for name in names)
+
+
+def _search_rows():
+    for task, id in SEARCHES.items():
+        for name in registry.arms(id):
+            cells: dict[str, Values] = {"validation": arm(id, name, "validation_accuracy")}
+            if "challenge" in registry.config(id, name, "laptop")["cells"]:
+                cells["challenge"] = arm(id, name, "challenge_accuracy")
+            cells |= {
+                f"{heading}, {when}": followed(id, name, measure, at)
+                for heading, measure in ((OUTSIDE, "violated"), (ENTROPY, "entropy"))
+                for at, when in enumerate(("half-way", "end"))
+            }
+            yield Row((TASKS[task], name.replace("_", " "), _tried(task, name)), cells)
+
+
+search = Report(
+    f"{HOME}_search",
+    [
+        "data",
+        "try",
+        "used as",
+        Measured("validation", format=share),
+        Measured("challenge", format=share),
+        *(Measured(f"{OUTSIDE}, {when}", format=share) for when in ("half-way", "end")),
+        *(Measured(f"{ENTROPY}, {when}", format=number(2)) for when in ("half-way", "end")),
+    ],
+    _search_rows,
+    "Every try on MiniLM: accuracy in % on development data, one seed",
+    "hinge: the loss from the first step with that weight; late: with a weight that rises to it. SNLI: "
+    "validation pairs. Templates: a family and a seed of their own, 5 % of counter-examples. Bounds and "
+    "entropy on validation pairs. Of the late tries that leave less than 10 % of the nodes outside, the most "
+    "accurate is used.",
+)
+
+
+def _told(id: str, name: str, cell: str, hard: str, profile: str | None) -> str:
+    """What an arm did against vanilla: its maps, then its accuracy; a sentence."""
+    plain, ours = arm(id, "vanilla"), arm(id, name)
+    out, before = (100 * one.summary(f"{cell}_violated", profile).mean for one in (ours, plain))
+    near, wide = (one.summary(f"{cell}_entropy", profile).mean for one in (ours, plain))
+    gaps = (
+        f"{words} {gain((ours - plain).of(metric, profile))}"
+        for words, metric in (("in distribution", "test_accuracy"), (hard, f"{hard}_accuracy"))
+    )
+    return (
+        f"{out:.0f} % of the nodes outside the bounds (vanilla {before:.0f}), rows of {near:.2f} nats "
+        f"({wide:.2f}); against vanilla, points: {', '.join(gaps)}"
+    )
+
+
+def remark(name: str, profile: str | None = None) -> list[str]:
+    """What an arm did to maps and accuracy, a line for each experiment that has it."""
+    homes = {TASKS["snli"]: (ON_SNLI, "test", "hard")} | {
+        f"{TASKS['nli']}, {SHARES[key]}": (id, "challenge", "challenge") for key, id in ON_PAIRS.items()
+    }
+    return [
+        f"{data[0].upper()}{data[1:]}, *{ARMS[name]}*: {_told(id, name, cell, hard, profile)}."
+        for data, (id, cell, hard) in homes.items()
+        if name in registry.arms(id)
+    ]
+
+
+def competence_remark(profile: str | None = None) -> list[str]:
+    """Whether vanilla can do its tasks, and what it reads; a line each."""
+    plain, half = (
+        arm(ON_SNLI, name).summary("test_accuracy", profile).mean for name in ("vanilla", "hypothesis")
+    )
+    small = arm(SNLI, "full").summary("test_accuracy", profile).mean
+    looks = [followed(ON_SNLI, "vanilla", "accuracy", at) for at in (0, 1)]
+    later = gain((looks[1] - looks[0]).of(profile=profile))
+    told = [
+        f"{TASKS['snli']}: vanilla {100 * plain:.1f} %, from the hypothesis alone {100 * half:.1f} %, the "
+        f"encoder from scratch {100 * small:.1f} %. In the second half of training vanilla gains {later} "
+        "points on validation pairs."
+    ]
+    for key, id in ON_PAIRS.items():
+        score, first = (
+            100 * one.summary("challenge_accuracy", profile).mean
+            for one in (arm(id, "vanilla"), arm(IDS["nli", key], PLAIN))
+        )
+        told.append(
+            f"{TASKS['nli'].capitalize()}, {SHARES[key]}: on the challenge vanilla has {score:.1f} %, the "
+            f"encoder from scratch {first:.1f} %."
+        )
+    return told
+
+
+def carried_remark(profile: str | None = None) -> str:
+    """Between which values the AUC of all arms lies on the published sets; a sentence."""
+    told = []
+    for heading in ("MNLI's overlapping pairs, AUC", "PAWS-QQP, AUC"):
+        means = [
+            mean_ci(arm(id, name).of(PAIR_CELLS[heading], profile)).mean
+            for id in ON_PAIRS.values()
+            for name in registry.arms(id)
+        ]
+        told.append(f"{heading.removesuffix(', AUC')} {min(means):.2f} to {max(means):.2f}")
+    return f"AUC over all arms and shares of counter-examples: {'; '.join(told)}. Chance is 0.5."
+
+
+@builds(
+    HOME,
+    snli,
+    pairs,
+    contrasts,
+    shows="the Markov-blanket loss on a pre-trained encoder, on SNLI and where word overlap misleads",
+    **EXTRA,
+)
+def base(profile):
+    """Arms on the real base and their differences."""
+
+
+@builds(
+    f"{HOME}_search",
+    search,
+    shows="every try of the search on a pre-trained encoder: rates, weights of the loss, and when it sets in",
+    **EXTRA,
+)
+def tries(profile):
+    """The search on the real base."""

@@ -1,0 +1,104 @@
+"""What the loss does on a real base, as tables and remarks tell it of made-up results."""
+
+import pytest
+
+from causalnb.errors import LabError
+from causalnb.experiments.causal_transformer import real
+from causalnb.experiments.causal_transformer.artefacts import overlap as table1
+from causalnb.experiments.causal_transformer.artefacts import real as made
+from causalnb.lab import evidence, registry
+from causalnb.lab.report import gain, share
+from tests.unit.experiments.made_up import everything, moved, number, without
+
+SEEDS = 3
+CELLS = ("validation", "test", "hard", "challenge", "held_out", "mnli_overlapping", "paws_qqp")
+MEASURES = ("accuracy", "auc", "violated", "entropy")
+
+
+def metrics(id: str, arm: str, seed: int) -> dict:
+    return {cell: {its: 0.4 + number(id, arm, seed, cell, its) / 100 for its in MEASURES} for cell in CELLS}
+
+
+def history(arm: str) -> list[dict]:
+    first = {"loss": 1.0, "accuracy": 0.25, "violated": 0.75, "entropy": 2.0}
+    return [{"step": 1, **first}, {"step": 2, **{its: value / 2 for its, value in first.items()}}]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stored(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        moved(patch, tmp_path_factory.mktemp("real"))
+        small = [table1.IDS["nli", minority] for minority in made.ON_PAIRS]
+        ids = (made.ON_SNLI, *made.ON_PAIRS.values(), *made.SEARCHES.values(), made.SNLI, made.READERS)
+        everything(patch, dict.fromkeys((*ids, *small), SEEDS), metrics, history)
+        with evidence.stored_only():
+            yield
+
+
+def lines(report, labels: int) -> dict:
+    table = report()
+    found = {tuple(row[:labels]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert len(found) == len(table.rows)
+    return found
+
+
+def of(id: str, arm: str, cell: str, measure: str = "accuracy") -> list[float]:
+    return [metrics(id, arm, seed)[cell][measure] for seed in range(SEEDS)]
+
+
+def test_every_arm_has_its_row_and_what_it_did_to_maps():
+    on_snli, on_pairs = lines(made.snli, 1), lines(made.pairs, 2)
+    assert {made.ARMS[name] for name in registry.arms(made.ON_SNLI)} < {name for (name,) in on_snli}
+    for minority, id in made.ON_PAIRS.items():
+        rows = {words for part, words in on_pairs if part == table1.SHARES[minority]}
+        assert {made.ARMS[name] for name in registry.arms(id)} < rows and "from scratch: + both" in rows
+    late = on_snli[(made.ARMS["loss_late"],)]
+    assert late["hard test"] == share(of(made.ON_SNLI, "loss_late", "hard"))
+    assert late[made.OUTSIDE] == share(of(made.ON_SNLI, "loss_late", "test", "violated"))
+    assert late[made.HALF].startswith("25.0") and late[made.END].startswith("12.5")
+    assert on_snli[("from scratch: full attention",)]["hard test"] == ""
+
+
+def test_differences_are_of_the_same_seeds_and_against_the_control_too():
+    rows, id = lines(made.contrasts, 2), made.ON_PAIRS["m5"]
+    label = f"{made.ARMS['loss_late']} - {made.ARMS['entropy_late']}"
+    both = zip(of(id, "loss_late", "challenge"), of(id, "entropy_late", "challenge"), strict=True)
+    assert rows["templates, 5 %", label]["where it is hard"] == gain([one - other for one, other in both])
+    assert {data for data, _ in rows} == {"SNLI", "templates, 5 %", "templates, 1 %"}
+
+
+def test_the_search_names_what_each_try_was_used_for():
+    rows = lines(made.search, 2)
+    used = {names: row["used as"] for names, row in rows.items() if row["used as"]}
+    late = real.CHOSEN["late"].replace("_", " ")
+    assert used["templates", late] == made.ARMS["loss_late"] and used["SNLI", "hinge 10"] == made.ARMS["loss"]
+    assert [names for names in used if "rate" in names[1]] == [
+        (
+            made.TASKS[task],
+            next(name for name, rate in real.RATES.items() if rate == real.CHOSEN[task]).replace("_", " "),
+        )
+        for task in made.TASKS
+    ]
+    assert rows["SNLI", "hinge 30"]["used as"] == rows["SNLI", "hinge 30"]["challenge"] == ""
+    assert rows["templates", late][f"{made.OUTSIDE}, end"] == share([0.375] * SEEDS)
+
+
+def test_remarks_tell_every_experiment_of_an_arm_and_nothing_without_results():
+    assert [line.partition(",")[0] for line in made.remark("loss")] == ["SNLI", "Templates", "Templates"]
+    assert len(made.remark("entropy_late")) == 1 and len(made.competence_remark()) == 3
+    least = min(
+        sum(values) / SEEDS
+        for id in made.ON_PAIRS.values()
+        for values in (of(id, name, "paws_qqp", "auc") for name in registry.arms(id))
+    )
+    assert f"PAWS-QQP {least:.2f} to" in made.carried_remark()
+    with without(made.ON_SNLI, "loss_late", 1), pytest.raises(LabError, match=f"results of {made.ON_SNLI}"):
+        made.snli()
+
+
+def test_artefacts_and_experiments_name_the_notebook():
+    for id in (made.HOME, f"{made.HOME}_search"):
+        item = registry.find(id)
+        assert item.extra and item.notebook == real.NOTEBOOK
+    ids = (made.ON_SNLI, *made.ON_PAIRS.values(), *made.SEARCHES.values())
+    assert {registry.experiment(id).notebook for id in ids} == {real.NOTEBOOK}
