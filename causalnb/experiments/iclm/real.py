@@ -127,10 +127,9 @@ def run_real(run: Run) -> dict:
             return independence(model, watched) if config["invariant"] else {}
 
     def measure(model) -> dict:
-        measure = measure_of(config["family"])
-        return {
-            measure: fmean(scores(model, asked, config)[measure] for asked in validation.values())
-        } | watch(model)
+        name = measure_of(config["family"])
+        of_formats = [scores(model, asked, config)[name] for asked in validation.values()]
+        return {name: fmean(of_formats)} | watch(model)
 
     rows = training_rows(config, base, run.seed)
     order = row_order(len(rows), config["batch"], config["steps"], run.seed)
@@ -146,7 +145,7 @@ def run_real(run: Run) -> dict:
     return {"metrics": metrics, "history": history, "bases": {base.name: base.digest}}
 
 
-ICLM = {"aggregation_settings": {"start": "base"}}
+ICLM = {"aggregation_settings": {"start": "base"}, "checkpointing": True}  # it runs three rows for each
 ARMS = {
     "single": ALONE,
     "single_matched": {**ALONE, "matched": True},

@@ -52,7 +52,10 @@ def reader(base: Pretrained) -> Callable[[str], list[int]]:
 
 
 def encoded(base: Pretrained, read, words: list[str], wanted: list[bool], prompt: int, end: bool) -> dict:
-    """input_ids, prompt_mask up to the word `prompt`, labels of the wanted words, with `end` of the end, too."""
+    """A row of the base's ids: the prompt is what stands before the word of that number, labels are wanted.
+
+    With `end` the text's end follows, as a label.
+    """
     start = base.ids("", special=True)
     ids, mask, labels = list(start), [1] * len(start), [-100] * len(start)
     for at, (word, label) in enumerate(zip(words, wanted, strict=True)):
@@ -102,21 +105,16 @@ def test_rows(config: dict, base: Pretrained, cell: str, n: int, seed: int) -> d
         asked = []
         if config["family"] == "acre":
             for row in scored(acre.rows(drawn, format, seed)):
-                asked.append([encoded(base, read, row["words"], row["answer"], len(row["words"]) - 1, False)])
+                prompt = icl_rows.prompt_length(row)
+                asked.append([encoded(base, read, row["words"], row["answer"], prompt, False)])
         else:
             for row in scored(raven.rows(drawn, format)):
                 prompt, (*options,) = icl_rows.prompt_length(row), row["candidates"]
                 options.insert(0, options.pop(row["target"]))
+                before, said = row["words"][:prompt], [False] * prompt
                 asked.append(
                     [
-                        encoded(
-                            base,
-                            read,
-                            row["words"][:prompt] + words,
-                            [False] * prompt + [True] * len(words),
-                            prompt,
-                            True,
-                        )
+                        encoded(base, read, before + words, said + [True] * len(words), prompt, True)
                         for words in options
                     ]
                 )
