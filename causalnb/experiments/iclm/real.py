@@ -191,7 +191,7 @@ def add(name: str, title: str, arms: dict, seeds: int, **settings) -> None:
             notebook="39_iclm_real_base",
             settings={"laptop": RealSettings(**settings), "quick": QUICK},
             seeds={"quick": 1, "laptop": seeds},
-            cost={"quick": 4, "laptop": 10_000},
+            cost={"quick": 4, "laptop": 20_000},
             at_most={"quick": {"steps": 2, "evaluate_every": 1}},
         )
     )
