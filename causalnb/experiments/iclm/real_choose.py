@@ -29,7 +29,8 @@ def score(arm: str) -> float | None:
         raise LabError(f"{SEARCH} {arm} has other settings now: run it first.")
     measure = measure_of(config["family"])
     of = {
-        cell: fmean(found.value(f"{cell}/{format}", measure) for format in FORMATS) for cell in cells(config)
+        cell: fmean(found.value(f"{cell}/{format}", measure) for format in FORMATS)  # type: ignore[misc]
+        for cell in cells(config)
     }
     return of.pop(IID) + fmean(of.values())
 

@@ -35,7 +35,8 @@ def problems(config: dict, cell: str, n: int, seed) -> list:
     """n problems of a cell, drawn; RAVEN's have balanced candidates, which alone say nothing."""
     mirrored = config["mirrored"]
     if config["family"] == "raven":
-        return raven.generate(CELLS["raven"][OF_RAVEN[mirrored][cell]], n, seed, "balanced")
+        configuration = CELLS["raven"][OF_RAVEN[mirrored][cell]]  # type: ignore[index]
+        return raven.generate(configuration, n, seed, "balanced")
     objects = acre.TEST_OBJECTS if (cell == "comp") != mirrored else acre.TRAIN_OBJECTS
     return acre.generate("sys_true", n, seed, "test" if (cell == "sys") != mirrored else "train", objects)
 
