@@ -1,0 +1,216 @@
+"""ICLM on a real language model: ACRE and RAVEN in two formats, one module, two with an invariant one.
+
+Each arm tunes low-rank adapters on the same rows in as many steps: `single` is plain LoRA, `single_matched`
+the same with as many trained parameters as ICLM has in all, `iclm` has an invariant and two domain modules
+behind the router and the paper's losses, and `oracle` is ICLM whose router is told the format. Rates are
+chosen for `single` and for `iclm` by iclm.real.search, on mirrored shifts.
+"""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+
+from causalnb.experiments.iclm.grid import ALONE, LINEAR
+from causalnb.experiments.iclm.models import at_labels, fit, row_order
+from causalnb.experiments.iclm.real_data import IID, WORDS, cells, spoken, test_rows, training_rows
+from causalnb.experiments.iclm.runs import independence, trained_parameters
+from causalnb.experiments.iclm.text import build
+from causalnb.lab.registry import Experiment, Run, register
+
+CHOSEN = Path(__file__).with_name("real_chosen.json")  # written by real_choose
+WATCHED = 48  # validation rows at which modules are compared
+MODULES = 4  # two domains', the invariant one's and the router's adapters
+
+
+@dataclass(frozen=True)
+class RealSettings:
+    """One arm on one family, from a pre-trained base."""
+
+    base: str = "google/gemma-3-270m"
+    family: str = "acre"
+    mirrored: bool = False
+    num_modules: int = 2
+    invariant: bool = True
+    router: str = "vq"
+    router_settings: dict = field(default_factory=lambda: {"init": "data"})
+    router_trainable: bool = True
+    routed_by: str = "router"
+    aggregation: str = "latent"
+    aggregation_settings: dict = field(default_factory=dict)
+    lora_rank: int = 8  # printed
+    lora_dropout: float = 0.0
+    lora_targets: list = field(default_factory=lambda: LINEAR)
+    matched: bool = False
+    checkpointing: bool = False
+    bf16: bool = True
+    batch: int = 16
+    steps: int = 500
+    evaluate_every: int = 250
+    learning_rate: float = 5e-4
+    weight_decay: float = 0.0  # it would shrink modules that are idle
+    train_rows: int = 4000
+    validation_rows: int = 60
+    test_rows: int = 200
+    split_seed: int = 42
+
+
+def matched_rank(config: dict, decoder) -> int:
+    """The rank at which one module trains as many parameters as ICLM with all of its parts at lora_rank."""
+    layers = [
+        layer for name, layer in decoder.named_modules() if name.rpartition(".")[2] in config["lora_targets"]
+    ]
+    each = sum(layer.in_features + layer.out_features for layer in layers)
+    vocabulary, width = decoder.get_output_embeddings().weight.shape
+    others = 2 * width * vocabulary + 2 * width + (MODULES - 2) * width  # head, norm, centroids
+    return round(MODULES * config["lora_rank"] + others / each)
+
+
+def told(model, rows: list[dict], bf16: bool, batch: int = 64) -> list[tuple[float, bool, int | None]]:
+    """(log-probability of a row's labels, whether each is the likeliest, the module it is routed to)."""
+    import torch
+
+    found: list = [None] * len(rows)
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+        for chosen, targets, owner, out in at_labels(model, rows, batch):
+            logits = out.logits.float()
+            each = logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
+            none = torch.zeros(len(chosen), device=each.device)
+            sums = none.index_add(0, owner, each).tolist()
+            missed = none.index_add(0, owner, (logits.argmax(-1) != targets).float()).tolist()
+            modules = [None] * len(chosen) if out.module is None else out.module.tolist()
+            for i, *one in zip(chosen, sums, [count == 0 for count in missed], modules, strict=True):
+                found[i] = tuple(one)
+    return found
+
+
+def scores(model, asked: list[list[dict]], config: dict) -> dict[str, float]:
+    """exact: the share of exact answers; choice: of RAVEN's whose panel is the likeliest of eight.
+
+    module0, ...: the share of questions that the router sends to each domain module.
+    """
+    flat = iter(told(model, [row for rows in asked for row in rows], config["bf16"]))
+    answers = [[next(flat) for _ in rows] for rows in asked]
+    found = {"exact": fmean(options[0][1] for options in answers)}
+    if len(asked[0]) > 1:
+        found["choice"] = fmean(
+            options[0][0] > max(other for other, *_ in options[1:]) for options in answers
+        )
+    if config["routed_by"] == "router":
+        modules = [options[0][2] for options in answers]
+        found |= {f"module{i}": modules.count(i) / len(modules) for i in range(config["num_modules"])}
+    return found
+
+
+def measure_of(family: str) -> str:
+    """What decides on a family: ACRE's exact word, RAVEN's choice among eight."""
+    return {"acre": "exact", "raven": "choice"}[family]
+
+
+def run_real(run: Run) -> dict:
+    """Tune one arm on one family and score every cell in both formats."""
+    import torch
+    from transformers import set_seed
+
+    from causalnb.lab.bases import pretrained
+
+    config = run.config
+    set_seed(run.seed)
+    base = pretrained(config["base"], [spoken(word) for word in WORDS[config["family"]]])
+    config = {**config, "lora_rank": matched_rank(config, base.model)} if config["matched"] else config
+    model = build(config, base.model).to(run.device)
+    validation = test_rows(config, base, IID, config["validation_rows"], run.seed + 1000)
+    watched = [rows[0] for asked in validation.values() for rows in asked[: WATCHED // 2]]
+
+    def watch(model) -> dict:
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=config["bf16"]):
+            return independence(model, watched) if config["invariant"] else {}
+
+    def measure(model) -> dict:
+        name = measure_of(config["family"])
+        of_formats = [scores(model, asked, config)[name] for asked in validation.values()]
+        return {name: fmean(of_formats)} | watch(model)
+
+    rows = training_rows(config, base, run.seed)
+    order = row_order(len(rows), config["batch"], config["steps"], run.seed)
+    history = fit(replace(run, config=config), model, rows, order, measure)
+    counted = {
+        "trainable_parameters": trained_parameters(model),
+        "parameters": sum(one.numel() for one in model.parameters()),
+    }
+    metrics = {"": counted} | ({"modules": alike} if (alike := watch(model)) else {})
+    for cell in cells(config):
+        for format, asked in test_rows(config, base, cell, config["test_rows"], config["split_seed"]).items():
+            metrics[f"{cell}/{format}"] = scores(model, asked, config)
+    return {"metrics": metrics, "history": history, "bases": {base.name: base.digest}}
+
+
+ICLM = {"aggregation_settings": {"start": "base"}, "checkpointing": True}  # it runs three rows for each
+ARMS = {
+    "single": ALONE,
+    "single_matched": {**ALONE, "matched": True},
+    "iclm": ICLM,
+    "oracle": {**ICLM, "routed_by": "format", "router_trainable": False},
+}
+TUNED_AS = {"single": "single", "single_matched": "single", "iclm": "iclm", "oracle": "iclm"}
+RATES = {"lr2e-4": 2e-4, "lr5e-4": 5e-4, "lr15e-4": 1.5e-3}
+FAMILIES: dict[str, dict] = {"acre": {}, "raven": {"steps": 600, "evaluate_every": 300}}
+SEARCHED = {
+    f"{family}_{arm}_{name}": {"family": family, **FAMILIES[family], **ARMS[arm], "learning_rate": rate}
+    for family in FAMILIES
+    for arm in ("single", "iclm")
+    for name, rate in RATES.items()
+}
+QUICK = {
+    "base": "tiny",
+    "bf16": False,
+    "lora_rank": 2,
+    "batch": 4,
+    "steps": 2,
+    "evaluate_every": 1,
+    "train_rows": 4,
+    "validation_rows": 2,
+    "test_rows": 2,
+}
+
+
+def settled(family: str) -> dict[str, dict]:
+    """The arms, each with the rate that the search chose for it or for what it is a control of."""
+    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))[family]
+    return {arm: {**settings, "learning_rate": chosen[TUNED_AS[arm]]} for arm, settings in ARMS.items()}
+
+
+def add(name: str, title: str, arms: dict, seeds: int, **settings) -> None:
+    """Register iclm.real.<name>."""
+    register(
+        Experiment(
+            id=f"iclm.real.{name}",
+            title=title,
+            arms=arms,
+            run=run_real,
+            notebook="39_iclm_real_base",
+            settings={"laptop": RealSettings(**settings), "quick": QUICK},
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 4, "laptop": 20_000},
+            at_most={"quick": {"steps": 2, "evaluate_every": 1}},
+        )
+    )
+
+
+for family, changes in FAMILIES.items():
+    add(
+        family,
+        f"{family.upper()} on gemma-3-270m with LoRA modules",
+        settled(family),
+        3,
+        family=family,
+        **changes,
+    )
+add(
+    "search",
+    "Rates of one module and of ICLM on a real base, on mirrored shifts",
+    SEARCHED,
+    1,
+    mirrored=True,
+    split_seed=4242,
+)
