@@ -188,7 +188,7 @@ def add(name: str, title: str, arms: dict, seeds: int, **settings) -> None:
             title=title,
             arms=arms,
             run=run_real,
-            notebook="39_iclm_real_base",
+            notebook="32_reasoning",
             settings={"laptop": RealSettings(**settings), "quick": QUICK},
             seeds={"quick": 1, "laptop": seeds},
             cost={"quick": 4, "laptop": 20_000},
