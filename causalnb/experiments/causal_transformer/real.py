@@ -220,15 +220,16 @@ register_real(
     arms_of("snli", "loss_late", "entropy", "hypothesis", "band"),
     1,
     {},
-    more_seeds={"laptop": dict.fromkeys(("vanilla", "loss", "loss_late", "entropy", "hypothesis"), 3)},
+    more_seeds={"laptop": dict.fromkeys(("vanilla", "loss", "entropy", "hypothesis"), 3)},
 )
 register_real(
     "nli.m5",
     "nli",
     "5 % of counter-examples",
     arms_of("nli", "loss_late", "entropy", "entropy_late", "balanced"),
-    3,
+    1,
     {"data": {"minority": MINORITIES["m5"]}},
+    more_seeds={"laptop": dict.fromkeys(("vanilla", "loss", "entropy", "balanced"), 3) | {"loss_late": 2}},
 )
 register_real(
     "nli.m1",
