@@ -207,13 +207,20 @@ for name, split in SPLITS.items():
         split=split,
         words="nonce" if name == "nonce" else "plain",
     )
+SEARCHED = {f"{arm}_lr10": settings for arm, settings in ARMS.items()} | {
+    "plain_lr3": ARMS["plain"] | {"learning_rate": 3e-4}
+}
 real_experiment(
     "search",
     "Another held-out verb with other words, and a second rate for plain tuning",
-    {f"{arm}_lr10": settings for arm, settings in ARMS.items()}
-    | {"plain_lr3": ARMS["plain"] | {"learning_rate": 3e-4}},
+    SEARCHED,
     1,
     split="add_prim_look",
     held_out="look",
     words="tried",
 )
+
+
+def rate(arm: str) -> str:
+    """The learning rate of an arm of the search, as it is printed."""
+    return f"{SEARCHED[arm].get('learning_rate', RealSettings.learning_rate):g}"
