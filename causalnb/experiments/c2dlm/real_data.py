@@ -32,20 +32,15 @@ def pairs(config: dict) -> dict[str, list[tuple[str, str]]]:
 
 def end_of(base: Pretrained) -> int:
     """The base's token after an answer."""
-    return base.special("eos" if base.tokenizer.sep_token_id is None else "sep")  # type: ignore[attr-defined]
+    return base.special("sep")
 
 
 def rows_of(base: Pretrained, part: list[tuple[str, str]], config: dict, seed: int) -> list[dict]:
-    """Rows of (prompt, response): `said` are the answer's tokens, `labels` those of a left-to-right loss."""
-    first = [
-        base.special(kind)
-        for kind in ("cls", "bos")
-        if getattr(base.tokenizer, f"{kind}_token_id") is not None
-    ][:1]
+    """Rows of (prompt, response); `said` are the answer's tokens."""
     rows = []
     for prompt, response in part:
         text, start = prompt + response, len(prompt.rstrip())
-        ids, offsets, lengths = [*first], [(0, 0)] * len(first), []
+        ids, offsets, lengths = [base.special("cls")], [(0, 0)], []
         for piece, before in ((text[:start], 0), (text[start:], start)):  # apart, as in decoding
             found = base.tokenizer(piece, return_offsets_mapping=True, add_special_tokens=False)  # type: ignore[operator]
             ids += base.placed(found["input_ids"])
@@ -55,7 +50,6 @@ def rows_of(base: Pretrained, part: list[tuple[str, str]], config: dict, seed: i
         row = {
             "input_ids": [*ids, end_of(base)],
             "prompt_mask": [1] * asked + [0] * (told + 1 - asked),
-            "labels": [-100] * asked + [*ids[asked:], end_of(base)],
             "said": ids[asked:],
         }
         if config["graph"] != "none":
