@@ -15,6 +15,7 @@ from causalnb.lab.bases import Pretrained
 from causalnb.lab.registry import Experiment, Run, register
 
 CHOSEN = Path(__file__).with_name("real_chosen.json")  # written by real_choose
+NOTEBOOK = "49_c2dlm_real_base"
 WATCHED = 200  # i.i.d. test rows whose attention is read
 
 
@@ -189,7 +190,7 @@ def add(id: str, title: str, arms: dict, seeds: int, **changes) -> None:
             id=f"c2dlm.real.{id}",
             title=title,
             run=run_real,
-            notebook="49_c2dlm_real_base",
+            notebook=NOTEBOOK,
             arms=arms,
             settings={"laptop": RealSettings(**changes), "quick": QUICK},
             seeds={"quick": 1, "laptop": seeds},

@@ -4,6 +4,8 @@ Isolated, every token that is no concept's is of one more, REST: numbers must no
 and the tokens at both ends.
 """
 
+from collections.abc import Iterable
+
 from causalnb.experiments.c2dlm.data import (
     at_test,
     concept_graph,
@@ -59,15 +61,20 @@ def rows_of(base: Pretrained, part: list[tuple[str, str]], config: dict, seed: i
     return rows
 
 
+def graph_of(names: Iterable[str], config: dict, seed: int):
+    """As data.concept_graph, of a text with the concepts `names`."""
+    others = {name: () for name in sorted(names) if name != "Risk"}
+    if isolated(config):
+        others[REST] = ()
+    return concept_graph({"Risk": stg.CAUSES, **others}, config, seed)
+
+
 def masked_by(prompt: str, response: str, offsets: list[tuple[int, int]], config: dict, seed: int):
     """The supervision of one text, prompt and response joined, by the arm's graph."""
     from causalnb.c2dlm import supervision
 
     spans = stg.spans(prompt, response)
-    others = {name: () for name in sorted(spans) if name != "Risk"}
-    if isolated(config):
-        others[REST] = ()
-    graph, options = concept_graph({"Risk": stg.CAUSES, **others}, config, seed)
+    graph, options = graph_of(spans, config, seed)
     mask = supervision(
         graph,
         prompt + response,
