@@ -58,6 +58,7 @@ def test_every_arm_has_its_row_beside_the_printed_and_the_small_ones():
     assert ours[made.CAUSES] == share(of("c2dlm", "flow/weighted")) and small[made.CAUSES] == ""
     assert rows["MiniLM", NAMES["enforced"]][made.CAUSES] == rows["MiniLM", NAMES[SFT]]["last γ"] == ""
     assert (ours["last γ"], rows["MiniLM", NAMES["isolated"]]["last γ"]) == ("3", "10")
+    assert small["last γ"] == "0.3"
     assert ours[made.LATE].startswith("25.0") and ours[made.END].startswith("50.0")
     assert rows["LLaDA 8B, as printed", C2DLM]["ood"] == "92.25%"
 

@@ -48,9 +48,9 @@ def _graph(name: str) -> str:
     }[name]
 
 
-def _weight(name: str) -> str:
-    """The last weight of the loss of an arm on the real base, "" without one."""
-    config = registry.config(HOME, name, "laptop")
+def _weight(home: str, name: str) -> str:
+    """The last weight of the loss of an arm, "" without one."""
+    config = registry.config(home, name, "laptop")
     if config["graph"] == "none" or config["enforced"]:
         return ""
     gamma = config["gamma"]
@@ -76,10 +76,10 @@ def _arms():
         if name in LOOKS:
             cells[CAUSES] = arm(HOME, name, "flow_weighted_causes")
         cells |= {part: arm(HOME, name, f"{part}_accuracy") for part in (IID, OOD)}
-        yield Row((BASES[HOME], NAMES[name], _graph(name), _weight(name)), cells)
+        yield Row((BASES[HOME], NAMES[name], _graph(name), _weight(HOME, name)), cells)
     for name in ARMS:
         cells = {part: arm(STG_L, name, f"{part}_accuracy") for part in (IID, OOD)}
-        yield Row((BASES[STG_L], NAMES[name], _graph(name)), cells)
+        yield Row((BASES[STG_L], NAMES[name], _graph(name), _weight(STG_L, name)), cells)
 
 
 def _caption(profile):
@@ -99,7 +99,7 @@ def _notes(profile):
         "to the words of its three causes, weighted by value norms, mean over heads, layers and "
         f"{real.WATCHED} i.i.d. rows; under the mask it was not measured. Strict: every other concept, and "
         "the rest of the sentence, is drawn to itself alone. From scratch: the small models of notebook 44, "
-        "in a compact text."
+        f"in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps."
     )
 
 
