@@ -1,11 +1,10 @@
-"""The spurious token game on real language models: an encoder that fills masks, and a decoder beside it.
+"""The spurious token game on a real language model: an encoder that fills masks.
 
-The encoder sees both sides already, so that with its embeddings as head it is a masked diffusion model. All
-of its weights are tuned. The decoder, an autoregressive model, gets LoRA and reads the same rows.
+It sees both sides already, so that with its embeddings as head it is a masked diffusion model. All of its
+weights are tuned.
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -14,15 +13,18 @@ from causalnb.experiments.c2dlm.grid import ISOLATED
 from causalnb.experiments.c2dlm.real_data import data, end_of, pairs, rows_of
 from causalnb.lab.bases import Pretrained
 from causalnb.lab.registry import Experiment, Run, register
-from causalnb.tasks import stg
 
 CHOSEN = Path(__file__).with_name("real_chosen.json")  # written by real_choose
+NOTEBOOK = "49_c2dlm_real_base"
 WATCHED = 200  # i.i.d. test rows whose attention is read
 
 
 @dataclass(frozen=True)
 class RealSettings:
-    """One arm on one size; the graph's settings are those of the small models."""
+    """One arm; the graph's settings are those of the small models.
+
+    `decoder`, `model` and `lora_rank` decide nothing: stored results name them.
+    """
 
     base: str = "sentence-transformers/all-MiniLM-L6-v2"
     decoder: str = "google/gemma-3-270m"
@@ -49,28 +51,19 @@ class RealSettings:
 
 
 def loaded(config: dict, texts: dict) -> Pretrained:
-    """The arm's base, cut to the tokens of all texts; an encoder without dropout, as the small ones."""
+    """The base, cut to the tokens of all texts; without dropout, as the small ones."""
     from causalnb.lab.bases import pretrained
 
     said = [prompt.rstrip() for part in texts.values() for prompt, _ in part]
     said += [f" {response}" for part in texts.values() for _, response in part]
-    if config["model"] == "autoregressive":
-        return pretrained(config["decoder"], said, "decoder")
     without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     return pretrained(config["base"], said, "filler", **without)
 
 
 def build(config: dict, base: Pretrained):
     """The model of an arm around its base."""
-    from peft import LoraConfig, get_peft_model
-
     from causalnb.c2dlm import MaskedDiffusionModel, ReattentionLoss
-    from causalnb.experiments.c2dlm.models import LORA_TARGETS
 
-    if config["model"] == "autoregressive":
-        rank = config["lora_rank"]
-        lora = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=LORA_TARGETS)
-        return get_peft_model(base.model, lora).get_base_model()  # type: ignore[call-overload]
     mask = base.special("mask")
     if config["graph"] == "none" or config["enforced"]:
         return MaskedDiffusionModel.from_base(base.model, mask)  # type: ignore[arg-type]
@@ -83,10 +76,10 @@ def build(config: dict, base: Pretrained):
 
 
 def answers(model, rows: list[dict], base: Pretrained, batch: int = 200) -> list[list[int]]:
-    """What the model says to each row's prompt, in its tokens and up to the end: greedy, or by `sample`."""
+    """What the model says to each row's prompt, in its tokens and up to the end."""
     import torch
 
-    from causalnb.c2dlm import MaskedDiffusionModel, sample
+    from causalnb.c2dlm import sample
 
     model.eval()
     end, length = end_of(base), 1 + max(len(row["said"]) for row in rows)
@@ -95,20 +88,10 @@ def answers(model, rows: list[dict], base: Pretrained, batch: int = 200) -> list
         numbers = [*group]
         for part in (numbers[at : at + batch] for at in range(0, len(numbers), batch)):
             ids = torch.tensor([rows[i]["input_ids"][:width] for i in part], device=model.device)
-            if isinstance(model, MaskedDiffusionModel):
-                seen = None
-                if "visible" in rows[part[0]]:
-                    seen = torch.stack([rows[i]["visible"] for i in part])[:, None].to(model.device)
-                out = sample(model, ids, length, length, length, eos_token_id=end, attention_mask=seen)
-            else:
-                out = model.generate(
-                    input_ids=ids,
-                    attention_mask=torch.ones_like(ids),
-                    do_sample=False,
-                    max_new_tokens=length,
-                    pad_token_id=base.special("pad"),
-                    eos_token_id=end,
-                )
+            seen = None
+            if "visible" in rows[part[0]]:
+                seen = torch.stack([rows[i]["visible"] for i in part])[:, None].to(model.device)
+            out = sample(model, ids, length, length, length, eos_token_id=end, attention_mask=seen)
             for i, answer in zip(part, out[:, width:].tolist(), strict=True):
                 said[i] = answer[: answer.index(end)] if end in answer else answer
     return said
@@ -121,14 +104,14 @@ def accuracy(model, rows: list[dict], base: Pretrained) -> float:
 
 
 def run_real(run: Run) -> dict:
-    """Tune, decode the i.i.d. and the shifted test; of diffusion models also where attention goes."""
+    """Tune, decode the i.i.d. and the shifted test; where no graph is enforced also where attention goes."""
     from transformers import set_seed
 
     from causalnb.c2dlm import MaskedDiffusionCollator, NumberedRows
     from causalnb.experiments.c2dlm.models import row_order
     from causalnb.experiments.c2dlm.runs import relation_flow
     from causalnb.lab.probes import scored
-    from causalnb.lab.training import PromptAnswerCollator, TrainingSettings, train
+    from causalnb.lab.training import TrainingSettings, train
 
     config, size = run.config, run.config["batch"]
     texts = pairs(config)
@@ -137,12 +120,9 @@ def run_real(run: Run) -> dict:
     parts = data(base, texts, config, run.seed)
     model = build(config, base)
     order = row_order(len(parts["train"]), size, config["steps"], run.seed)
-    if config["model"] == "autoregressive":
-        collator: Callable = PromptAnswerCollator(base.special("pad"))
-    else:
-        collator = MaskedDiffusionCollator(
-            base.special("mask"), end_of(base), seed=run.seed, enforced=config["enforced"]
-        )
+    collator = MaskedDiffusionCollator(
+        base.special("mask"), end_of(base), seed=run.seed, enforced=config["enforced"]
+    )
     history = train(
         model,
         NumberedRows(parts["train"], order),
@@ -163,7 +143,7 @@ def run_real(run: Run) -> dict:
     for part in ("iid", "ood"):
         rows = scored(parts[part])
         metrics[part] = {"rows": len(rows), "accuracy": accuracy(model, rows, base)}
-    if config["model"] == "diffusion" and not config["enforced"]:
+    if not config["enforced"]:
         watched = rows_of(base, texts["iid"][:WATCHED], {**config, "graph": "causal"}, run.seed)
         watched = [row for row in watched if len(row["input_ids"]) == len(watched[0]["input_ids"])]
         ends = {"mask": base.special("mask"), "end": end_of(base)}
@@ -182,32 +162,24 @@ def settled() -> dict[str, dict]:
         "placebo": {"graph": "placebo", **chosen["c2dlm"]},
         "isolated": {**ISOLATED, "gamma": growing, **rate},
         "enforced": {"graph": "isolated", "enforced": 1.0, **rate},
-        "autoregressive": {"model": "autoregressive", **chosen["autoregressive"]},
     }
 
 
 QUICK = {
     "base": "tiny",
-    "decoder": "tiny",
     "steps": 2,
     "batch": 4,
     "evaluate_every": 1,
     "train_rows": 8,
     "test_rows": 4,
     "validation_rows": 2,
-    "lora_rank": 2,
 }
 RATES = {"3e-5": 3e-5, "1e-4": 1e-4, "3e-4": 3e-4}  # of all weights: at high ones states collapse
-LORA_RATES = {"1e-4": 1e-4, "3e-4": 3e-4, "1e-3": 1e-3}
 WEIGHTS = (1.0, 3.0)  # beside that of the settings, and at their rate
 SEARCHED = {
     **{f"diffusion_lr{name}": {"learning_rate": rate} for name, rate in RATES.items()},
     **{f"c2dlm_lr{name}": {"graph": "causal", "learning_rate": rate} for name, rate in RATES.items()},
     **{f"c2dlm_gamma{gamma:g}": {"graph": "causal", "gamma": gamma} for gamma in WEIGHTS},
-    **{
-        f"autoregressive_lr{name}": {"model": "autoregressive", "learning_rate": rate}
-        for name, rate in LORA_RATES.items()
-    },
 }
 
 
@@ -218,7 +190,7 @@ def add(id: str, title: str, arms: dict, seeds: int, **changes) -> None:
             id=f"c2dlm.real.{id}",
             title=title,
             run=run_real,
-            notebook="49_c2dlm_real_base",
+            notebook=NOTEBOOK,
             arms=arms,
             settings={"laptop": RealSettings(**changes), "quick": QUICK},
             seeds={"quick": 1, "laptop": seeds},
@@ -229,17 +201,10 @@ def add(id: str, title: str, arms: dict, seeds: int, **changes) -> None:
 
 add(
     "search",
-    "The spurious token game on real bases: rates and the weight of guidance, on another shift",
+    "The spurious token game on a real base: rates and the weight of guidance, on another shift",
     SEARCHED,
     1,
     shift="reversed",
     split_seed=7,
 )
-for size, names in {"s": [*settled()], "m": ["diffusion", "c2dlm", "placebo"], "l": [*settled()]}.items():
-    add(
-        f"stg_{size}",
-        f"The spurious token game on real bases, size {size.upper()}",
-        {name: settled()[name] for name in names},
-        5,
-        train_rows=stg.SIZES[size.upper()],
-    )
+add("stg_l", "The spurious token game on a real base, size L", settled(), 5)

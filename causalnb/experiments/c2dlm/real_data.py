@@ -4,6 +4,8 @@ Isolated, every token that is no concept's is of one more, REST: numbers must no
 and the tokens at both ends.
 """
 
+from collections.abc import Iterable
+
 from causalnb.experiments.c2dlm.data import (
     at_test,
     concept_graph,
@@ -32,20 +34,15 @@ def pairs(config: dict) -> dict[str, list[tuple[str, str]]]:
 
 def end_of(base: Pretrained) -> int:
     """The base's token after an answer."""
-    return base.special("eos" if base.tokenizer.sep_token_id is None else "sep")  # type: ignore[attr-defined]
+    return base.special("sep")
 
 
 def rows_of(base: Pretrained, part: list[tuple[str, str]], config: dict, seed: int) -> list[dict]:
-    """Rows of (prompt, response): `said` are the answer's tokens, `labels` those of a left-to-right loss."""
-    first = [
-        base.special(kind)
-        for kind in ("cls", "bos")
-        if getattr(base.tokenizer, f"{kind}_token_id") is not None
-    ][:1]
+    """Rows of (prompt, response); `said` are the answer's tokens."""
     rows = []
     for prompt, response in part:
         text, start = prompt + response, len(prompt.rstrip())
-        ids, offsets, lengths = [*first], [(0, 0)] * len(first), []
+        ids, offsets, lengths = [base.special("cls")], [(0, 0)], []
         for piece, before in ((text[:start], 0), (text[start:], start)):  # apart, as in decoding
             found = base.tokenizer(piece, return_offsets_mapping=True, add_special_tokens=False)  # type: ignore[operator]
             ids += base.placed(found["input_ids"])
@@ -55,7 +52,6 @@ def rows_of(base: Pretrained, part: list[tuple[str, str]], config: dict, seed: i
         row = {
             "input_ids": [*ids, end_of(base)],
             "prompt_mask": [1] * asked + [0] * (told + 1 - asked),
-            "labels": [-100] * asked + [*ids[asked:], end_of(base)],
             "said": ids[asked:],
         }
         if config["graph"] != "none":
@@ -65,15 +61,20 @@ def rows_of(base: Pretrained, part: list[tuple[str, str]], config: dict, seed: i
     return rows
 
 
+def graph_of(names: Iterable[str], config: dict, seed: int):
+    """As data.concept_graph, of a text with the concepts `names`."""
+    others = {name: () for name in sorted(names) if name != "Risk"}
+    if isolated(config):
+        others[REST] = ()
+    return concept_graph({"Risk": stg.CAUSES, **others}, config, seed)
+
+
 def masked_by(prompt: str, response: str, offsets: list[tuple[int, int]], config: dict, seed: int):
     """The supervision of one text, prompt and response joined, by the arm's graph."""
     from causalnb.c2dlm import supervision
 
     spans = stg.spans(prompt, response)
-    others = {name: () for name in sorted(spans) if name != "Risk"}
-    if isolated(config):
-        others[REST] = ()
-    graph, options = concept_graph({"Risk": stg.CAUSES, **others}, config, seed)
+    graph, options = graph_of(spans, config, seed)
     mask = supervision(
         graph,
         prompt + response,

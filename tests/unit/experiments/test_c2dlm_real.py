@@ -13,6 +13,7 @@ from causalnb.experiments.c2dlm import real, real_choose, real_data
 from causalnb.lab import registry, results
 from causalnb.lab.bases import pretrained
 from causalnb.lab.registry import Run
+from causalnb.paths import root
 
 PROMPT = (
     "Here is a person. Smoking: 3, Yellow fingers: 4, Clothing size: 5, Weight: 5, Exercise: 2, Hormones: 1, "
@@ -43,9 +44,9 @@ def test_every_arm_trains_and_is_scored(arm, tmp_path):
     found = run(tmp_path, arm)
     assert [*found["bases"]] == ["tiny"] and len(found["history"]) == 2
     assert all(0 <= found["metrics"][part]["accuracy"] <= 1 for part in ("iid", "ood"))
-    assert ("flow/raw" in found["metrics"]) == (arm not in ("enforced", "autoregressive"))
+    assert ("flow/raw" in found["metrics"]) == (arm != "enforced")
     counted = found["metrics"][""]
-    assert (counted["trainable_parameters"] == counted["parameters"]) == (arm != "autoregressive")
+    assert counted["trainable_parameters"] == counted["parameters"]
 
 
 def test_arms_begin_with_one_model_and_one_noise(tmp_path):
@@ -63,11 +64,7 @@ def test_the_answer_is_drawn_to_the_words_of_its_causes():
     assert causes == ["smoking", ":", "3", "weight", ":", "5", "exercise", ":", "2"]
     assert words[0] == "[CLS]" and words[-3:] == ["middle", "risk", "[SEP]"]
     assert row["prompt_mask"] == [1] * (len(words) - 3) + [0] * 3
-    assert (
-        [token for token in row["labels"] if token >= 0]
-        == row["input_ids"][-3:]
-        == [*row["said"], row["input_ids"][-1]]
-    )
+    assert row["input_ids"][-3:-1] == row["said"]
 
 
 def test_a_placebo_has_as_many_edges():
@@ -91,7 +88,7 @@ def test_an_answer_counts_word_by_word(monkeypatch):
     assert real.accuracy(None, rows, None) == 0.5
 
 
-@pytest.mark.parametrize("arm", ["diffusion", "autoregressive", "enforced"])
+@pytest.mark.parametrize("arm", ["diffusion", "enforced"])
 def test_answers_end_where_the_model_ends_them(arm):
     settings = config(arm)
     texts = real_data.pairs(settings)
@@ -100,10 +97,7 @@ def test_answers_end_where_the_model_ends_them(arm):
     model = real.build(settings, base)
     head = model.get_output_embeddings()
     with torch.no_grad():
-        if head.bias is None:
-            head.weight[:] = 0.0  # the first of equals wins, which is the end
-        else:
-            head.bias[real_data.end_of(base)] = 1e4
+        head.bias[real_data.end_of(base)] = 1e4
     assert real.answers(model, rows, base) == [[] for _ in rows]
 
 
@@ -129,40 +123,34 @@ def test_tiny_encoders_are_the_same_each_time():
 
 
 def test_the_search_chooses_by_both_development_parts(monkeypatch):
-    scores = {"diffusion_lr1e-4": (0.9, 0.5), "diffusion_lr1e-3": (0.8, 0.7), "c2dlm_gamma3": (0.1, 0.1)}
+    scores = dict.fromkeys(real.SEARCHED, (0.1, 0.1))
+    scores |= {"diffusion_lr1e-4": (0.9, 0.5), "diffusion_lr3e-4": (0.8, 0.7), "c2dlm_gamma3": (0.2, 0.1)}
     changed = {}
 
     def read(id, arm, seed, profile):
-        if arm not in scores:
-            raise LabError(f"{arm} was not run")
         settings = registry.config(id, arm, profile) | changed
         values = dict(zip(("iid", "ood"), scores[arm], strict=True))
         return SimpleNamespace(config=settings, value=lambda part, _: values[part])
 
     monkeypatch.setattr(results, "read", read)
-    before = {"autoregressive": {"learning_rate": 5.0}}
-    assert real_choose.computed(before) == {
-        "autoregressive": {"learning_rate": 5.0},
-        "diffusion": {"learning_rate": 1e-3},
-        "c2dlm": {"learning_rate": 3e-4, "gamma": 3.0},
+    assert real_choose.computed() == {
+        "diffusion": {"learning_rate": 3e-4},
+        "c2dlm": {"learning_rate": 1e-4, "gamma": 3.0},
     }
     changed["steps"] = 7
     with pytest.raises(LabError, match="other settings now"):
-        real_choose.computed(before)
+        real_choose.computed()
 
 
-def test_what_was_chosen_is_what_runs():
+def test_what_was_chosen_is_what_the_search_says_and_what_runs(monkeypatch):
     chosen = json.loads(real.CHOSEN.read_text(encoding="utf-8"))
-    assert {*chosen} == {*real_choose.KEPT}
-    for arm, method in {
-        "diffusion": "diffusion",
-        "placebo": "c2dlm",
-        "autoregressive": "autoregressive",
-    }.items():
-        settings = registry.config("c2dlm.real.stg_s", arm, "laptop")
+    monkeypatch.setenv("CAUSALNB_RESULTS", str(root() / "data" / "results"))
+    assert chosen == real_choose.computed()
+    for arm, method in {"diffusion": "diffusion", "c2dlm": "c2dlm", "placebo": "c2dlm"}.items():
+        settings = registry.config("c2dlm.real.stg_l", arm, "laptop")
         assert {name: settings[name] for name in chosen[method]} == chosen[method]
     rates = [
-        registry.config("c2dlm.real.stg_s", arm, "laptop")["learning_rate"]
+        registry.config("c2dlm.real.stg_l", arm, "laptop")["learning_rate"]
         for arm in ("isolated", "enforced")
     ]
     assert rates == [chosen["c2dlm"]["learning_rate"]] * 2

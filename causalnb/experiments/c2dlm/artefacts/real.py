@@ -1,0 +1,306 @@
+"""The spurious token game on a real pre-trained encoder: arms, differences, placebos, the search before."""
+
+import json
+
+from causalnb.experiments.c2dlm import real
+from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER, SFT, STG_L
+from causalnb.experiments.c2dlm.real_choose import KEPT, SEARCH
+from causalnb.lab import evidence, registry, results
+from causalnb.lab.report import (
+    Measured,
+    Printed,
+    Reading,
+    Report,
+    Row,
+    Values,
+    arm,
+    builds,
+    cell,
+    draw,
+    gain,
+    printed_row,
+    share,
+    values,
+)
+
+ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
+EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
+ARMS = (SFT, "placebo", "c2dlm", "isolated", "enforced")
+BASES = {HOME: "MiniLM", STG_L: "from scratch"}
+PRINTED = {"group": "STG_L"}
+IID, OOD, CAUSES = "iid", "ood", "attention on causes"
+LATE, END = "validation, two thirds", "validation, end"
+LOOKS = {  # arm -> colour, marker
+    SFT: ("black", "s"),
+    "placebo": ("orange", "^"),
+    "c2dlm": ("blue", "o"),
+    "isolated": ("purple", "D"),
+}
+
+
+def _graph(name: str) -> str:
+    return {
+        SFT: "none",
+        "placebo": "random, in the loss",
+        "c2dlm": "true, in the loss",
+        "isolated": "true, strict, in the loss",
+        "enforced": "true, as a mask, at test too",
+    }[name]
+
+
+def _weight(home: str, name: str) -> str:
+    """The last weight of the loss of an arm, "" without one."""
+    config = registry.config(home, name, "laptop")
+    if config["graph"] == "none" or config["enforced"]:
+        return ""
+    gamma = config["gamma"]
+    return f"{gamma['gamma_max'] if isinstance(gamma, dict) else gamma:g}"
+
+
+def followed(name: str, at: int) -> Values:
+    """Accuracy on validation rows by seed at the look `at` of a run's history; -1 is its end."""
+
+    def make(profile):
+        evidence.require(HOME, profile, [name])
+        looks = results.curves(HOME, profile, [name]).groupby("seed")["accuracy"]
+        return {seed: accuracies.iloc[at] for seed, accuracies in looks}
+
+    return values(make, HOME)
+
+
+def _arms():
+    for model in PAPER.values():
+        yield printed_row(("LLaDA 8B, as printed", model), "c2dlm.table4", row=model, **PRINTED)
+    for name in ARMS:
+        cells: dict[str, Values] = {LATE: followed(name, -2), END: followed(name, -1)}
+        if name in LOOKS:
+            cells[CAUSES] = arm(HOME, name, "flow_weighted_causes")
+        cells |= {part: arm(HOME, name, f"{part}_accuracy") for part in (IID, OOD)}
+        yield Row((BASES[HOME], NAMES[name], _graph(name), _weight(HOME, name)), cells)
+    for name in ARMS:
+        cells = {part: arm(STG_L, name, f"{part}_accuracy") for part in (IID, OOD)}
+        yield Row((BASES[STG_L], NAMES[name], _graph(name), _weight(STG_L, name)), cells)
+
+
+def _caption(profile):
+    config = registry.config(HOME, SFT, profile)
+    return (
+        f"The spurious token game L in full sentences, {config['train_rows']:,} rows, {config['steps']:,} "
+        f"steps of {config['batch']}: percent right, mean ± half of the 95 % interval (seeds)"
+    )
+
+
+def _notes(profile):
+    config = registry.config(HOME, SFT, profile)
+    return (
+        f"{config['base']}, all weights tuned at the rate {config['learning_rate']:g}, which the search "
+        f"found best for both methods. Validation: {config['validation_rows']} rows drawn as in training, "
+        "after two thirds of the steps and after all. Attention on causes: what a token of the answer pays "
+        "to the words of its three causes, weighted by value norms, mean over heads, layers and "
+        f"{real.WATCHED} i.i.d. rows; under the mask it was not measured. Strict: every other concept, and "
+        "the rest of the sentence, is drawn to itself alone. From scratch: the small models of notebook 44, "
+        f"in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps."
+    )
+
+
+accuracies = Report(
+    ID,
+    [
+        "base",
+        "model",
+        "graph",
+        "last γ",
+        Measured(LATE, format=share),
+        Measured(END, format=share),
+        Measured(CAUSES, format=share),
+        Measured(IID, format=share, paper={"column": "IID"}),
+        Measured(OOD, format=share, paper={"column": "OOD"}),
+    ],
+    _arms,
+    _caption,
+    _notes,
+)
+
+PAIRS = {
+    HOME: (
+        ("c2dlm", SFT),
+        ("c2dlm", "placebo"),
+        ("placebo", SFT),
+        ("isolated", SFT),
+        ("isolated", "placebo"),
+        ("isolated", "c2dlm"),
+        ("enforced", SFT),
+        ("enforced", "c2dlm"),
+        ("enforced", "isolated"),
+    ),
+    STG_L: (("c2dlm", SFT), ("c2dlm", "placebo"), ("isolated", SFT), ("enforced", SFT)),
+}
+SHIFT = f"{OOD} - {IID}, points"
+
+
+def _differences():
+    both = cell("c2dlm.table4", row="Δ", join=" / ", **PRINTED)
+    stated = cell("c2dlm.table4", "{value}", row="Δ", column="OOD", **PRINTED)
+    for home, pairs in PAIRS.items():
+        for name, other in pairs:
+            iid, ood = (
+                arm(home, name, f"{part}_accuracy") - arm(home, other, f"{part}_accuracy")
+                for part in (IID, OOD)
+            )
+            said = {"printed": both, "size": stated} if (name, other) == ("c2dlm", SFT) else {}
+            label = BASES[home], f"{NAMES[name]} - {NAMES[other]}"
+            yield Row(label, {"iid, points": iid, "ood, points": ood, SHIFT: ood - iid}, **said)
+
+
+differences = Report(
+    f"{ID}_differences",
+    [
+        "base",
+        "difference",
+        Printed("paper, iid / ood", "none"),
+        Measured("iid, points"),
+        Measured("ood, points"),
+        Measured(SHIFT),
+        Reading("reading (ood)", "ood, points"),
+    ],
+    _differences,
+    "The spurious token game L: differences of the same seeds, mean [95 % interval] (seeds)",
+    "Where the paper prints a gain the reading is the verdict by rule on that size, else the side of 0 on "
+    "which the interval lies.",
+)
+
+
+def drawn(seed: int) -> tuple[str, ...]:
+    """The attributes that the placebo graph of a seed calls the causes of the risk."""
+    from causalnb.experiments.c2dlm.real_data import graph_of
+    from causalnb.tasks import stg
+
+    config = registry.config(HOME, "placebo", "laptop")
+    return graph_of(stg.ATTRIBUTES, config, seed)[0].edges["Risk"]
+
+
+def true_ones(seed: int) -> int:
+    """How many of a placebo's causes are true."""
+    from causalnb.tasks import stg
+
+    return len({*drawn(seed)} & {*stg.CAUSES})
+
+
+def _placebos(profile):
+    found = evidence.require(HOME, profile, ["placebo"]).set_index("seed")
+    for seed, row in found.iterrows():
+        shares = (
+            f"{100 * row[name]:.1f}" for name in ("flow_weighted_causes", "iid_accuracy", "ood_accuracy")
+        )
+        yield [str(seed), ", ".join(drawn(seed)), str(true_ones(seed)), *shares]
+
+
+placebos = Report(
+    f"{ID}_placebos",
+    ["seed", "the placebo's causes", "of them true", "attention on the true causes", IID, OOD],
+    [_placebos],
+    "MiniLM under placebo graphs, a row for each seed: percent",
+    needs=(HOME,),
+)
+
+
+def _tried():
+    chosen = json.loads(real.CHOSEN.read_text(encoding="utf-8"))
+    for method, names in KEPT.items():
+        for name in (one for one in real.SEARCHED if one.startswith(f"{method}_")):
+            config = registry.config(SEARCH, name, "laptop")
+            gamma = f"{config['gamma']:g}" if config["graph"] != "none" else ""
+            cells = {part: arm(SEARCH, name, f"{part}_accuracy") for part in (IID, OOD)}
+            used = "yes" if {its: config[its] for its in names} == chosen[method] else ""
+            yield Row((NAMES[method], f"{config['learning_rate']:g}", gamma, used), cells)
+
+
+search = Report(
+    f"{ID}_search",
+    [
+        "model",
+        "learning rate",
+        "γ",
+        "used",
+        Measured(IID, format=share),
+        Measured(OOD, format=share),
+    ],
+    _tried,
+    "Every try on MiniLM: percent right on development rows, one seed",
+    "Rows of another draw than those of the test. Here ood are i.i.d. rows whose spurious numbers are turned "
+    "round. The highest mean of both columns is used.",
+)
+
+
+def attention_figure(profile: str | None = None):
+    """(figure, alt): o.o.d. accuracy against attention on the causes, a dot for each seed of an arm."""
+    import matplotlib.pyplot as plt
+
+    from causalnb.lab.figures import COLOURS, text_size
+
+    fig, ax = plt.subplots(figsize=(5.8, 3.4))
+    found = {
+        name: evidence.require(HOME, profile, [name])[["seed", "flow_weighted_causes", "ood_accuracy"]]
+        for name in LOOKS
+    }
+    for name, (colour, marker) in LOOKS.items():
+        look = {"color": COLOURS[colour], "edgecolors": "black", "linewidths": 0.5}
+        for seed, looks, right in found[name].itertuples(index=False):
+            ax.scatter(100 * looks, 100 * right, s=42, marker=marker, **look)
+            if name == "placebo":
+                where = {"xytext": (6, -3), "textcoords": "offset points", "fontsize": text_size(8)}
+                ax.annotate(f"{true_ones(seed)} true", (100 * looks, 100 * right), **where)
+        ax.scatter([], [], s=42, marker=marker, label=_short(name), **look)
+    means = {name: 100 * frame.mean() for name, frame in found.items()}
+    looking, best = (max(means, key=lambda name: means[name][of]) for of in [*means[SFT].index][1:])
+    said = f"Most attention on the causes: {_short(looking)}. Best answers: {_short(best)}."
+    ax.set(xlabel="attention on causes, %", ylabel="o.o.d., % right")
+    ax.set_title(said, fontsize=text_size(9), loc="left")
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=text_size(8))
+    told = (f"{NAMES[name]} {looks:.0f} and {right:.1f}" for name, (_, looks, right) in means.items())
+    return fig, (
+        "O.o.d. accuracy on MiniLM against the share of attention that goes to the causes, a mark for each "
+        f"seed. In percent, attention and accuracy, means over seeds: {'; '.join(told)}."
+    )
+
+
+def _short(name: str) -> str:
+    return NAMES[name].removesuffix(" (ours)")
+
+
+def competence_remark(profile: str | None = None) -> list[str]:
+    """Whether plain tuning can play, and whether its curve was flat; a line each."""
+    config = registry.config(HOME, SFT, "laptop")
+    plain = arm(HOME, SFT).summary("iid_accuracy", profile).mean
+    their = cell("c2dlm.table4", row=PAPER[SFT], column="IID", **PRINTED)()
+    later = gain((followed(SFT, -1) - followed(SFT, -2)).of(profile=profile))
+    return [
+        f"Plain tuning on MiniLM has {100 * plain:.1f} % i.i.d., the LLaDA of the paper {their}.",
+        f"In the last third of its {config['steps']:,} steps it gains {later} points on validation rows.",
+    ]
+
+
+@builds(
+    ID,
+    accuracies,
+    placebos,
+    search,
+    shows="C2DLM on a pre-trained encoder: the spurious token game, its placebos, and the search before",
+    **EXTRA,
+)
+def base(profile):
+    """The arms on a real base beside small ones, and how much attention the causes get."""
+    caption = (
+        "STG_L on MiniLM: where attention goes and what is answered; beside placebos, their true causes."
+    )
+    draw(profile, ID, attention_figure(profile), caption)
+
+
+@builds(
+    f"{ID}_differences",
+    differences,
+    shows="C2DLM on a pre-trained encoder: paired differences from plain tuning and from a placebo graph",
+    **EXTRA,
+)
+def base_differences(profile):
+    """What guidance adds on a real base, and on small ones."""

@@ -1,0 +1,120 @@
+"""C2DLM on a real base, as tables, figure and remarks tell it of made-up results."""
+
+import matplotlib.pyplot as plt
+import pytest
+
+from causalnb.errors import LabError
+from causalnb.experiments.c2dlm import real
+from causalnb.experiments.c2dlm.artefacts import real as made
+from causalnb.experiments.c2dlm.artefacts.games import NAMES, SFT
+from causalnb.experiments.c2dlm.real_choose import SEARCH
+from causalnb.lab import building, evidence, registry
+from causalnb.lab.report import gain, share
+from causalnb.tasks import stg
+from tests.unit.experiments.made_up import everything, moved, number, without
+
+SEEDS = 3
+CELLS = {"iid": "accuracy", "ood": "accuracy", "flow/weighted": "causes"}
+C2DLM, PLACEBO = NAMES["c2dlm"], NAMES["placebo"]
+
+
+def metrics(id: str, arm: str, seed: int) -> dict:
+    cells = {cell: its for cell, its in CELLS.items() if cell in ("iid", "ood") or arm != "enforced"}
+    return {cell: {its: 0.4 + number(id, arm, seed, cell) / 100} for cell, its in cells.items()}
+
+
+def history(arm: str) -> list[dict]:
+    return [{"step": step, "loss": 1.0, "accuracy": step / 8} for step in (1, 2, 4)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stored(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        moved(patch, tmp_path_factory.mktemp("real"))
+        everything(patch, {made.HOME: SEEDS, made.STG_L: SEEDS, SEARCH: 1}, metrics, history)
+        with evidence.stored_only():
+            yield
+    plt.close("all")
+
+
+def lines(report, labels: int) -> dict:
+    table = report()
+    found = {tuple(row[:labels]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert len(found) == len(table.rows)
+    return found
+
+
+def of(arm: str, cell: str, id: str = made.HOME) -> list[float]:
+    return [metrics(id, arm, seed)[cell][CELLS[cell]] for seed in range(SEEDS)]
+
+
+def test_every_arm_has_its_row_beside_the_printed_and_the_small_ones():
+    rows = lines(made.accuracies, 2)
+    assert {name for base, name in rows if base == "MiniLM"} == {
+        NAMES[name] for name in registry.arms(made.HOME)
+    }
+    ours, small = rows["MiniLM", C2DLM], rows["from scratch", C2DLM]
+    assert ours["ood"] == share(of("c2dlm", "ood")) and small["ood"] == share(of("c2dlm", "ood", made.STG_L))
+    assert ours[made.CAUSES] == share(of("c2dlm", "flow/weighted")) and small[made.CAUSES] == ""
+    assert rows["MiniLM", NAMES["enforced"]][made.CAUSES] == rows["MiniLM", NAMES[SFT]]["last γ"] == ""
+    assert (ours["last γ"], rows["MiniLM", NAMES["isolated"]]["last γ"]) == ("3", "10")
+    assert small["last γ"] == "0.3"
+    assert ours[made.LATE].startswith("25.0") and ours[made.END].startswith("50.0")
+    assert rows["LLaDA 8B, as printed", C2DLM]["ood"] == "92.25%"
+
+
+def test_differences_are_of_the_same_seeds_and_the_printed_gain_is_judged():
+    rows = lines(made.differences, 2)
+    both = zip(of("c2dlm", "ood"), of("placebo", "ood"), strict=True)
+    assert rows["MiniLM", f"{C2DLM} - {PLACEBO}"]["ood, points"] == gain([one - other for one, other in both])
+    judged = {label: row["reading (ood)"] for label, row in rows.items() if row["paper, iid / ood"] != "none"}
+    assert judged == dict.fromkeys(
+        ((base, f"{C2DLM} - {NAMES[SFT]}") for base in made.BASES.values()), "excluded"
+    )
+
+
+def test_a_placebo_names_what_it_drew_and_how_much_of_it_is_true():
+    rows = lines(made.placebos, 1)
+    for seed in range(SEEDS):
+        row, named = rows[(str(seed),)], made.drawn(seed)
+        assert row["the placebo's causes"] == ", ".join(named) and len({*named}) == len(stg.CAUSES)
+        assert row["of them true"] == str(sum(name in stg.CAUSES for name in named))
+        assert row["ood"] == f"{100 * of('placebo', 'ood')[seed]:.1f}"
+
+
+def test_the_search_marks_what_is_used():
+    rows = lines(made.search, 3)
+    assert len(rows) == len(real.SEARCHED)
+    assert [names for names, row in rows.items() if row["used"]] == [
+        (NAMES[SFT], "0.0001", ""),
+        (C2DLM, "0.0001", "3"),
+    ]
+
+
+def test_the_figure_says_who_looks_most_and_who_answers_best():
+    fig, alt = made.attention_figure()
+    looking, best = (
+        max(made.LOOKS, key=lambda name, cell=cell: sum(of(name, cell))) for cell in ("flow/weighted", "ood")
+    )
+    title = fig.axes[0].get_title(loc="left")
+    assert made._short(looking) in title.split(". Best")[0] and made._short(best) in title.split(". Best")[1]
+    assert f"{NAMES[SFT]} {100 * sum(of(SFT, 'flow/weighted')) / SEEDS:.0f} and" in alt
+    assert {f"{made.true_ones(seed)} true" for seed in range(SEEDS)} == {
+        one.get_text() for one in fig.axes[0].texts
+    }
+
+
+def test_competence_is_told_beside_the_printed_baseline_and_with_the_last_steps():
+    level, later = made.competence_remark()
+    assert f"{100 * sum(of(SFT, 'iid')) / SEEDS:.1f} %" in level and "88.25%" in level
+    assert "+25.0 [" in later
+
+
+def test_both_artefacts_are_built_and_want_all_their_results():
+    for id in (made.ID, f"{made.ID}_differences"):
+        building.build(id, "quick")
+        item = registry.find(id)
+        assert building.status(id, "quick")[0] == "built"
+        assert item.extra and item.notebook == real.NOTEBOOK
+    with without(made.HOME, "isolated", 1), pytest.raises(LabError, match=made.HOME):
+        made.differences()
