@@ -217,7 +217,7 @@ register_real(
     "snli",
     "snli",
     "the Markov blanket against plain tuning",
-    arms_of("snli", "loss_late", "entropy", "hypothesis", "band"),
+    arms_of("snli", "entropy", "hypothesis", "band"),
     1,
     {},
     more_seeds={"laptop": dict.fromkeys(("vanilla", "loss", "entropy", "hypothesis"), 3)},

@@ -52,10 +52,10 @@ def test_every_arm_has_its_row_and_what_it_did_to_maps():
     for minority, id in made.ON_PAIRS.items():
         rows = {words for part, words in on_pairs if part == table1.SHARES[minority]}
         assert {made.ARMS[name] for name in registry.arms(id)} < rows and "from scratch: + both" in rows
-    late = on_snli[(made.ARMS["loss_late"],)]
-    assert late["hard test"] == share(of(made.ON_SNLI, "loss_late", "hard"))
-    assert late[made.OUTSIDE] == share(of(made.ON_SNLI, "loss_late", "test", "violated"))
-    assert late[made.HALF].startswith("25.0") and late[made.END].startswith("12.5")
+    held = on_snli[(made.ARMS["loss"],)]
+    assert held["hard test"] == share(of(made.ON_SNLI, "loss", "hard"))
+    assert held[made.OUTSIDE] == share(of(made.ON_SNLI, "loss", "test", "violated"))
+    assert held[made.HALF].startswith("25.0") and held[made.END].startswith("12.5")
     assert on_snli[("from scratch: full attention",)]["hard test"] == ""
 
 
@@ -92,7 +92,7 @@ def test_remarks_tell_every_experiment_of_an_arm_and_nothing_without_results():
         for values in (of(id, name, "paws_qqp", "auc") for name in registry.arms(id))
     )
     assert f"PAWS-QQP {least:.2f} to" in made.carried_remark()
-    with without(made.ON_SNLI, "loss_late", 1), pytest.raises(LabError, match=f"results of {made.ON_SNLI}"):
+    with without(made.ON_SNLI, "loss", 1), pytest.raises(LabError, match=f"results of {made.ON_SNLI}"):
         made.snli()
 
 

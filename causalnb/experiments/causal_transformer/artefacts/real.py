@@ -173,7 +173,6 @@ CONTRASTS = {  # against the plain arm, and against what is fair
     "snli": (
         ("loss", "vanilla"),
         ("loss", "entropy"),
-        ("loss_late", "vanilla"),
         ("entropy", "vanilla"),
         ("band", "vanilla"),
         ("vanilla", "hypothesis"),
