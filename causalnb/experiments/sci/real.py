@@ -17,6 +17,7 @@ from causalnb.lab.probes import scored
 from causalnb.lab.registry import Experiment, Run, register
 from causalnb.tasks import scan, swaps
 
+NOTEBOOK = "29_sci_real_base"
 SEEDS = {"jump": 2, "nonce": 2, "around_right": 1}
 SPLITS = {"jump": "add_prim_jump", "nonce": "add_prim_jump", "around_right": "template_around_right"}
 SURFACE = {action: action.split("_")[-1].capitalize() for action in scan.ACTIONS}  # I_TURN_LEFT -> Left
@@ -188,7 +189,7 @@ def real_experiment(name: str, title: str, arms: dict, seeds: int, **settings) -
             title=title,
             arms=arms,
             run=run_real,
-            notebook="29_sci_real_base",
+            notebook=NOTEBOOK,
             settings={"laptop": RealSettings(**settings), "quick": QUICK},
             seeds={"quick": 1, "laptop": seeds},
             more_seeds={"laptop": {"plain": 2}} if seeds == 1 and "plain" in arms else {},
