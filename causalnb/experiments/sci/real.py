@@ -17,6 +17,7 @@ from causalnb.lab.probes import scored
 from causalnb.lab.registry import Experiment, Run, register
 from causalnb.tasks import scan, swaps
 
+NOTEBOOK = "29_sci_real_base"
 SEEDS = {"jump": 2, "nonce": 2, "around_right": 1}
 SPLITS = {"jump": "add_prim_jump", "nonce": "add_prim_jump", "around_right": "template_around_right"}
 SURFACE = {action: action.split("_")[-1].capitalize() for action in scan.ACTIONS}  # I_TURN_LEFT -> Left
@@ -188,7 +189,7 @@ def real_experiment(name: str, title: str, arms: dict, seeds: int, **settings) -
             title=title,
             arms=arms,
             run=run_real,
-            notebook="29_sci_real_base",
+            notebook=NOTEBOOK,
             settings={"laptop": RealSettings(**settings), "quick": QUICK},
             seeds={"quick": 1, "laptop": seeds},
             more_seeds={"laptop": {"plain": 2}} if seeds == 1 and "plain" in arms else {},
@@ -207,20 +208,13 @@ for name, split in SPLITS.items():
         split=split,
         words="nonce" if name == "nonce" else "plain",
     )
-SEARCHED = {f"{arm}_lr10": settings for arm, settings in ARMS.items()} | {
-    "plain_lr3": ARMS["plain"] | {"learning_rate": 3e-4}
-}
 real_experiment(
     "search",
     "Another held-out verb with other words, and a second rate for plain tuning",
-    SEARCHED,
+    {f"{arm}_lr10": settings for arm, settings in ARMS.items()}
+    | {"plain_lr3": ARMS["plain"] | {"learning_rate": 3e-4}},
     1,
     split="add_prim_look",
     held_out="look",
     words="tried",
 )
-
-
-def rate(arm: str) -> str:
-    """The learning rate of an arm of the search, as it is printed."""
-    return f"{SEARCHED[arm].get('learning_rate', RealSettings.learning_rate):g}"

@@ -1,100 +1,235 @@
-"""SCI on gemma-3-270m: what each arm says of training's own commands and of those it never saw, by seed."""
+"""SCI on a real pre-trained decoder: arms, their differences, and what was tried on another verb."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import log, sqrt
 
-from causalnb.experiments.sci import real
-from causalnb.experiments.sci.artefacts.names import EXTRA
-from causalnb.lab.report import Measured, Report, Row, arm, builds
+from causalnb.experiments.sci.artefacts.names import EXTRA, MODELS, WHOLE
+from causalnb.experiments.sci.real import ARMS, NOTEBOOK, SPLITS, nonce_words
+from causalnb.lab import evidence, registry, results
+from causalnb.lab.report import Measured, Reading, Report, Row, Values, arm, builds, gain, values
 
-HOME, NOTEBOOK = "sci.real_base", "29_sci_real_base"
-DATA = {
-    "jump": "jump, a word that the base knows",
-    "nonce": "a verb and an action without meaning",
-    "around_right": "around right",
+HOME = "sci.real_base"
+IDS = {name: f"sci.real.{name}" for name in SPLITS}
+SEARCH = "sci.real.search"
+SWAP = "plain_swap"
+TOLD = dict(
+    zip(ARMS, ("plain LoRA", "plain LoRA + swapped words", "SCI", f"{MODELS[WHOLE]} (ours)"), strict=True)
+)
+HELD = {
+    "jump": "jump -> Jump, a known word",
+    "nonce": "a verb without meaning",
+    "around_right": "around right, a phrase",
 }
-ARMS = {
-    "plain": "plain tuning",
-    "plain_swap": "plain, and swapped words",
-    "sci": "SCI, as in the guide",
-    "sci_separated": "SCI separated",
-}
+TEST, UNTUNED, LOSS = "held out", "untuned", "loss"
+HALF, END = "i.i.d., half-way", "i.i.d., end"
+MEASURES = {TEST: "test_exact_match", END: "validation_exact_match"}
 
 
-def seeds(values: Sequence[float]) -> str:
-    """Shares in percent, seed by seed: of two an interval says nothing."""
+def each(values: Sequence[float]) -> str:
+    """Shares in percent, one a seed: "85.9, 92.9"."""
     return ", ".join(f"{100 * value:.1f}" for value in values)
 
 
-def apart(values: Sequence[float]) -> str:
-    """Differences of shares in points, seed by seed."""
+def signed(values: Sequence[float]) -> str:
+    """Differences of shares in points, one a seed: "+9.1, -22.9"."""
     return ", ".join(f"{100 * value:+.1f}" for value in values)
 
 
-table = Report(
+def plainly(digits: int) -> Callable[[Sequence[float]], str]:
+    """A format of numbers, one a seed, to so many digits."""
+    return lambda values: ", ".join(f"{value:.{digits}f}" for value in values)
+
+
+def followed(id: str, name: str, measure: str, at: int) -> Values:
+    """A measure by seed at the look `at` into the training, 0 or 1."""
+
+    def make(profile):
+        evidence.require(id, profile, [name])
+        looks = results.curves(id, profile, [name]).groupby("seed")[measure]
+        return {seed: found.iloc[at] for seed, found in looks}
+
+    return values(make, id)
+
+
+def untuned(id: str, name: str) -> Values:
+    """What the base says before it is tuned, by seed: exact match on validation and test rows together."""
+
+    def made(frame):
+        return frame[["untuned_validation_exact_match", "untuned_test_exact_match"]].mean(axis=1)
+
+    return arm(id, name, made)
+
+
+def _arm_row(label, id: str, name: str) -> Row:
+    return Row(
+        label,
+        {
+            TEST: arm(id, name, MEASURES[TEST]),
+            HALF: followed(id, name, "validation", 0),
+            END: arm(id, name, MEASURES[END]),
+            UNTUNED: untuned(id, name),
+            LOSS: followed(id, name, "loss", 1),
+        },
+    )
+
+
+def _rows():
+    for held, id in IDS.items():
+        for name, words in TOLD.items():
+            yield _arm_row((HELD[held], words), id, name)
+        scratch = f"sci.scan.{SPLITS[held]}"
+        for name in ("plain", "sci", WHOLE) if held != "nonce" else ():
+            cells = {
+                TEST: arm(scratch, name, "exact_match"),
+                END: arm(scratch, name, "validation_exact_match"),
+            }
+            yield Row((HELD[held], f"from scratch: {MODELS[name]}"), cells)
+
+
+def _settings(id: str, profile: str | None) -> str:
+    config = registry.config(id, "plain" if "plain" in registry.arms(id) else "plain_lr10", profile)
+    return (
+        f"{config['base']}, LoRA of rank {config['lora_rank']} in all linear maps, {config['steps']} steps "
+        f"of {config['random_rows'] + 2 * config['pairs']} rows"
+    )
+
+
+def _notes(profile):
+    rate = registry.config(IDS["jump"], "plain", profile)["learning_rate"]
+    return (
+        f"{_settings(IDS['jump'], profile)}, rate {rate:g} for all arms. i.i.d.: held-out commands of the "
+        "training kind. Untuned: the base before the first step. Loss: the mean of the second half of "
+        "training, with what the method adds. From scratch: the small decoders of notebooks 21 and 23."
+    )
+
+
+WIDE = {TEST: each, HALF: each, END: each, UNTUNED: each, LOSS: plainly(3)}
+arms_table = Report(
     HOME,
-    [
-        "held out",
-        "arm",
-        Measured("before tuning", "untuned_validation_exact_match", seeds),
-        Measured("in distribution", "validation_exact_match", seeds),
-        Measured("held out, exact match", "test_exact_match", seeds),
-    ],
-    lambda: [
-        Row((told, words), arm(f"sci.real.{name}", model))
-        for name, told in DATA.items()
-        for model, words in ARMS.items()
-    ],
-    "SCAN on gemma-3-270m, tuned with LoRA: exact match in %, seed by seed",
-    "In distribution: commands like those of training, none of them in it. Held out: 1,000 commands with the "
-    "verb that training has alone, or with the phrase that it never has.",
+    ["held out of training", "arm", *(Measured(heading, format=its) for heading, its in WIDE.items())],
+    _rows,
+    "SCAN on gemma-3-270m: exact match in %, one number a seed",
+    _notes,
 )
+
+BY_SEED, WHOLLY, READ = f"{TEST}, by seed", f"{TEST}, mean [95 % interval] (seeds)", "interval"
+PAIRS = ((SWAP, "plain"), ("sci", "plain"), (WHOLE, "plain"), ("sci", SWAP), (WHOLE, SWAP))
+
+
+def _gap_row(held: str, words: str, one: tuple[str, str], other: tuple[str, str]) -> Row:
+    """A row of one arm minus another, each (experiment, arm)."""
+    test, end = (arm(*one, its) - arm(*other, its) for its in (MEASURES[TEST], MEASURES[END]))
+    return Row((held, words), {BY_SEED: test, WHOLLY: test, END: end})
+
+
+def _gap_rows():
+    for held, id in IDS.items():
+        for one, other in PAIRS:
+            yield _gap_row(HELD[held], f"{TOLD[one]} - {TOLD[other]}", (id, one), (id, other))
+    for name, words in TOLD.items():
+        ids = IDS["jump"], IDS["nonce"]
+        yield _gap_row("known word - word without meaning", words, *((id, name) for id in ids))
+
+
 differences = Report(
     f"{HOME}_differences",
     [
-        "held out",
-        "difference",
-        Measured("in distribution, points", "validation_exact_match", apart),
-        Measured("held out, points", "test_exact_match", apart),
+        "held out of training",
+        "difference, points",
+        Measured(BY_SEED, format=signed),
+        Measured(WHOLLY, format=gain),
+        Reading(READ, of=WHOLLY),
+        Measured(END, format=signed),
     ],
-    lambda: [
-        Row(
-            (told, f"{ARMS[one]} - {ARMS[other]}"),
-            arm(f"sci.real.{name}", one) - arm(f"sci.real.{name}", other),
-        )
-        for name, told in DATA.items()
-        for one, other in (
-            ("plain_swap", "plain"),
-            ("sci", "plain"),
-            ("sci_separated", "plain"),
-            ("sci_separated", "plain_swap"),
-        )
-    ],
-    "SCAN on gemma-3-270m: differences of the same seeds",
+    _gap_rows,
+    "SCAN on gemma-3-270m: differences of the same seeds, in points",
+    "The interval is Student's, as everywhere; of two seeds it is wide. Where it holds 0, or where there is "
+    "one seed, it decides nothing.",
 )
-tries = Report(
+
+
+def _search_rows():
+    for name in registry.arms(SEARCH):
+        config = registry.config(SEARCH, name, "laptop")
+        words = TOLD[SWAP if config["swaps"] else config["model"]]
+        yield _arm_row((words, f"{config['learning_rate']:g}"), SEARCH, name)
+
+
+search = Report(
     f"{HOME}_search",
-    [
-        "arm",
-        "learning rate",
-        Measured("in distribution", "validation_exact_match", seeds),
-        Measured("held out", "test_exact_match", seeds),
-    ],
-    lambda: [
-        Row((ARMS[name.rpartition("_")[0]], real.rate(name)), arm("sci.real.search", name))
-        for name in real.SEARCHED
-    ],
-    "Another verb held out (look), with other words without meaning: exact match in %, one seed",
+    ["arm", "rate", *(Measured(heading, format=its) for heading, its in WIDE.items())],
+    _search_rows,
+    "Another held-out verb, 'look', with other words without meaning, on gemma-3-270m: exact match in %, one "
+    "seed",
+    lambda profile: f"{_settings(SEARCH, profile)}. The rate was tried with plain LoRA alone.",
 )
+
+
+def words_drawn() -> dict[int, str]:
+    """{seed: the verb and the action without meaning that it draws}."""
+    config = registry.config(IDS["nonce"], "plain", "laptop")
+    held = config["held_out"]
+    seeds = registry.experiment(IDS["nonce"]).seeds["laptop"]
+    return {seed: " -> ".join(nonce_words(config["words"], held, seed).values()) for seed in range(seeds)}
+
+
+def bounds(held: str, name: str, profile: str | None = None) -> dict[str, float]:
+    """What the losses of a method were at most, on average over the second half of training and the seeds.
+
+    contrastive: the loss; invariance: the distance of aligned tokens to their mean, root mean square, in
+    units of the noise; both follow from the whole loss, of which they are parts, none below 0.
+    """
+    config = registry.config(IDS[held], name, profile)
+    whole = followed(IDS[held], name, "loss", 1).summary(profile=profile).mean
+    found = {"contrastive": whole / config["scl_weight"]}
+    if name == WHOLE:
+        found["invariance"] = sqrt(whole / config["invariance_weight"]) / config["abstraction_noise"]
+    return found
+
+
+def blind(profile: str | None = None) -> float:
+    """The contrastive loss of slots that are all alike, on a batch of different rows."""
+    config = registry.config(IDS["jump"], "sci", profile)
+    return log(config["random_rows"] + 2 * config["pairs"] - 1)
+
+
+def held_remark(profile: str | None = None) -> list[str]:
+    """Whether the methods did what they say, as far as the stored losses tell; a line each."""
+    sci, ours = ([bounds(held, name, profile) for held in IDS] for name in ("sci", WHOLE))
+    alike = blind(profile)
+    least = max(one["contrastive"] for one in sci), max(one["contrastive"] for one in ours)
+    apart = max(one["invariance"] for one in ours)
+    return [
+        f"{TOLD['sci']}: the contrastive loss is at most {least[0]:.2f} in each experiment; of slots that "
+        f"are all alike it is {alike:.2f} in a batch of different rows.",
+        f"{TOLD[WHOLE]}: at most {least[1]:.2f}, and aligned tokens lie at most {apart:.2f} of the noise "
+        "from their mean, root mean square over places.",
+    ]
+
+
+def competence_remark(profile: str | None = None) -> list[str]:
+    """How good each arm is on commands of the training kind, half-way and at the end; a line each."""
+    told = []
+    for name, words in TOLD.items():
+        ends = [value for id in IDS.values() for value in arm(id, name).of(MEASURES[END], profile)]
+        halves = [
+            value for id in IDS.values() for value in followed(id, name, "validation", 0).of(None, profile)
+        ]
+        told.append(
+            f"{words}: {100 * min(halves):.1f} to {100 * max(halves):.1f} % half-way, "
+            f"{100 * min(ends):.1f} to {100 * max(ends):.1f} % at the end."
+        )
+    return told
 
 
 @builds(
     HOME,
-    table,
+    arms_table,
     differences,
-    tries,
+    search,
     **EXTRA,
-    shows="SCI, swapped words and plain tuning on a real decoder",
+    shows="SCI on a pre-trained decoder: a known word held out, one without meaning, and a phrase",
     notebook=NOTEBOOK,
 )
-def real_base(profile):
-    """What each arm says on a real base, its differences, and the other verb that was looked at."""
+def base(profile):
+    """Arms on the real base, their differences, and what was tried on another verb."""
