@@ -182,13 +182,14 @@ def cut(model, kept: list[int]) -> None:
 
 
 def digest(model) -> str:
-    """sha256 of a model's weights, in the order of their names: what a training began with."""
+    """sha256 of a model's weights, in the order of their names: what a training began with. 0 has no sign."""
     import torch
 
     whole = sha256()
     for name, weight in sorted(model.state_dict().items()):
         whole.update(name.encode())
-        whole.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        unsigned = weight.detach().cpu() + 0  # files unpacked in another way differ in the signs of zeros
+        whole.update(unsigned.contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return whole.hexdigest()
 
 

@@ -58,3 +58,15 @@ def test_two_texts_are_read_as_the_tokenizer_joins_them():
     base = bases.pretrained("tiny", TEXTS, "classifier", num_labels=2)
     ids = base.ids("walk", "jump", special=True)
     assert ids[0] == base.special("cls") and ids.count(base.special("sep")) == 2
+
+
+def test_the_sign_of_a_zero_changes_no_digest():
+    base = bases.pretrained("tiny", TEXTS)
+    weight = base.model.get_input_embeddings().weight
+    with torch.no_grad():
+        weight[0, 0], weight[0, 1] = 0.0, 1.0
+        plain = bases.digest(base.model)
+        weight[0, 0] = -0.0
+        assert bases.digest(base.model) == plain
+        weight[0, 1] = -1.0
+    assert bases.digest(base.model) != plain
