@@ -68,3 +68,10 @@ def check_ids(base, tokenizer, ids: Sequence[int], name: str) -> None:
         first = base.eval()(torch.tensor([[*ids[:4]], [*ids[:3], other]])).logits[:, 0]
     if not torch.allclose(*first, rtol=1e-4, atol=1e-5):
         raise LabError(f"{name!r} sees the words that follow: choose a causal decoder as --base-model.")
+
+
+def with_lora(model, rank: int, **more):
+    """The model in peft's wrapper, with LoRA adapters in all linear layers; alpha is twice the rank."""
+    from peft import LoraConfig, get_peft_model
+
+    return get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", **more))

@@ -28,7 +28,7 @@ from functools import partial, wraps
 from itertools import chain
 
 from causalnb.errors import LabError
-from causalnb.lab import evidence, paper, registry, verdicts
+from causalnb.lab import evidence, paper, registry, results, verdicts
 from causalnb.lab.statistics import Summary, mean_ci, share_ci, sign_flip
 from causalnb.lab.tables import Table, estimate, percent, points, printed, save_table
 
@@ -206,6 +206,17 @@ def mean(*parts: Values) -> Values:
 def values(make: Callable, *needs: str) -> Values:
     """Values by seed that `make(profile)` computes, from results of the experiments `needs`."""
     return Computed(make, needs)
+
+
+def looked(id: str, name: str, measure: str, at: int) -> Values:
+    """What an arm's history has of a measure at its look number `at`, by seed; -1 is the last."""
+
+    def make(profile):
+        evidence.require(id, profile, [name])
+        looks = results.curves(id, profile, [name]).groupby("seed")[measure]
+        return {seed: found.iloc[at] for seed, found in looks}
+
+    return values(make, id)
 
 
 def mean_of(*metrics: str) -> Callable:

@@ -176,9 +176,8 @@ class _LabTrainer(Trainer):
         return {name for name, weight in weights if not weight.requires_grad}
 
     def _issue_warnings_after_load(self, load_result):
-        load_result.missing_keys[:] = [
-            name for name in load_result.missing_keys if name not in self._frozen()
-        ]
+        frozen = self._frozen()
+        load_result.missing_keys[:] = [name for name in load_result.missing_keys if name not in frozen]
         super()._issue_warnings_after_load(load_result)
 
     def _get_output_dir(self, trial):

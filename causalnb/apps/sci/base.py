@@ -3,7 +3,7 @@
 from causalnb.errors import LabError, sentence
 from causalnb.tasks import scan
 
-from ..bases import TINY, check_ids, decoder_of, tiny_depth
+from ..bases import TINY, check_ids, decoder_of, tiny_depth, with_lora
 from .settings import Settings
 
 __all__ = ["TINY", "base_and_tokenizer", "build", "fits", "tiny_llama"]
@@ -46,8 +46,6 @@ def base_and_tokenizer(name: str):
 
 def build(settings: Settings):
     """SCI on the settings' base, and the tokenizer; LabError for layers and slots that do not fit it."""
-    from peft import LoraConfig, get_peft_model
-
     from causalnb.sci import SCITransformer
 
     base, tokenizer = base_and_tokenizer(settings.base_model)
@@ -58,8 +56,7 @@ def build(settings: Settings):
             f"leave --cbm-layers out, choose from 0 to {depth - 1}, or take --base-model tiny:22."
         )
     if settings.lora:
-        rank = settings.lora
-        base = get_peft_model(base, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear"))
+        base = with_lora(base, settings.lora)
     try:
         model = SCITransformer.from_base(
             base,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError, LabError, sentence
 
-from ..bases import check_ids, decoder_of, loaded, tiny_depth
+from ..bases import check_ids, decoder_of, loaded, tiny_depth, with_lora
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -72,11 +72,7 @@ class System:
 
     def adapted(self, base):
         """The base with LoRA adapters where they are asked for."""
-        from peft import LoraConfig, get_peft_model
-
-        if not (rank := self.settings.lora):
-            return base
-        return get_peft_model(base, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear"))
+        return with_lora(base, rank) if (rank := self.settings.lora) else base
 
     def start(self, rows: list[dict]):
         """(model, tokenizer) before training; LabError for a base or options that do not fit."""
@@ -455,14 +451,8 @@ class CausalTransformer(System):
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         model.config.pad_token_id = tokenizer.pad_token_id
-        if self.settings.lora:
-            from peft import LoraConfig, get_peft_model
-
-            rank = self.settings.lora
-            adapter = LoraConfig(
-                r=rank, lora_alpha=2 * rank, task_type="SEQ_CLS", target_modules="all-linear"
-            )
-            model = get_peft_model(model, adapter)
+        if rank := self.settings.lora:
+            model = with_lora(model, rank, task_type="SEQ_CLS")
         return model, tokenizer
 
     def load(self, folder):

@@ -229,6 +229,11 @@ def test_of_the_losses_that_are_obeyed_the_best_is_chosen(monkeypatch, outside, 
     assert real_choose.computed() == {"snli": 1e-4, "nli": 1e-4, "late": loss, "entropy": entropy}
 
 
+def test_the_choices_are_those_of_the_stored_search(monkeypatch):
+    monkeypatch.delenv("CAUSALNB_RESULTS", raising=False)
+    assert real_choose.computed() == real.read_chosen()
+
+
 def test_choices_that_lack_one_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(real, "FILE", tmp_path / "real_chosen.json")
     with pytest.raises(LabError, match="real_chosen.json holds no choices .*: restore it from git"):

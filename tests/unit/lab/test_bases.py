@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from causalnb.apps.sci.base import tiny_llama
 from causalnb.errors import LabError
 from causalnb.lab import bases
 
@@ -26,10 +27,12 @@ def test_a_cut_decoder_says_the_same_of_the_tokens_that_are_left():
 
 
 def test_a_head_that_shares_the_embedding_shares_it_when_cut():
-    base = bases.pretrained("tiny", TEXTS)
-    model = base.model
-    tied = model.config.tie_word_embeddings
-    assert (model.get_input_embeddings().weight is model.get_output_embeddings().weight) == bool(tied)
+    tied = tiny_llama(layers=1, width=32, words=20)
+    bases.cut(tied, [0, 2, 5])
+    assert tied.get_input_embeddings().weight is tied.get_output_embeddings().weight
+    apart, *_ = bases.tiny_base({"vocabulary": 300, "hidden_size": 32, "layers": 1, "heads": 2}, TEXTS)
+    bases.cut(apart, [0, 2, 5])
+    assert apart.get_input_embeddings().weight is not apart.get_output_embeddings().weight
 
 
 def test_ids_are_places_among_the_kept_tokens_and_a_lost_token_is_named():

@@ -5,7 +5,7 @@ import json
 from causalnb.experiments.c2dlm import real
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER, SFT, STG_L
 from causalnb.experiments.c2dlm.real_choose import KEPT, SEARCH
-from causalnb.lab import evidence, registry, results
+from causalnb.lab import evidence, registry
 from causalnb.lab.report import (
     Measured,
     Printed,
@@ -18,9 +18,9 @@ from causalnb.lab.report import (
     cell,
     draw,
     gain,
+    looked,
     printed_row,
     share,
-    values,
 )
 
 ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
@@ -57,22 +57,14 @@ def _weight(home: str, name: str) -> str:
     return f"{gamma['gamma_max'] if isinstance(gamma, dict) else gamma:g}"
 
 
-def followed(name: str, at: int) -> Values:
-    """Accuracy on validation rows by seed at the look `at` of a run's history; -1 is its end."""
-
-    def make(profile):
-        evidence.require(HOME, profile, [name])
-        looks = results.curves(HOME, profile, [name]).groupby("seed")["accuracy"]
-        return {seed: accuracies.iloc[at] for seed, accuracies in looks}
-
-    return values(make, HOME)
-
-
 def _arms():
     for model in PAPER.values():
         yield printed_row(("LLaDA 8B, as printed", model), "c2dlm.table4", row=model, **PRINTED)
     for name in ARMS:
-        cells: dict[str, Values] = {LATE: followed(name, -2), END: followed(name, -1)}
+        cells: dict[str, Values] = {
+            LATE: looked(HOME, name, "accuracy", -2),
+            END: looked(HOME, name, "accuracy", -1),
+        }
         if name in LOOKS:
             cells[CAUSES] = arm(HOME, name, "flow_weighted_causes")
         cells |= {part: arm(HOME, name, f"{part}_accuracy") for part in (IID, OOD)}
@@ -273,7 +265,7 @@ def competence_remark(profile: str | None = None) -> list[str]:
     config = registry.config(HOME, SFT, "laptop")
     plain = arm(HOME, SFT).summary("iid_accuracy", profile).mean
     their = cell("c2dlm.table4", row=PAPER[SFT], column="IID", **PRINTED)()
-    later = gain((followed(SFT, -1) - followed(SFT, -2)).of(profile=profile))
+    later = gain((looked(HOME, SFT, "accuracy", -1) - looked(HOME, SFT, "accuracy", -2)).of(profile=profile))
     return [
         f"Plain tuning on MiniLM has {100 * plain:.1f} % i.i.d., the LLaDA of the paper {their}.",
         f"In the last third of its {config['steps']:,} steps it gains {later} points on validation rows.",

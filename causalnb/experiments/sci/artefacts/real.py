@@ -5,8 +5,8 @@ from math import log, sqrt
 
 from causalnb.experiments.sci.artefacts.names import EXTRA, MODELS, WHOLE
 from causalnb.experiments.sci.real import ARMS, NOTEBOOK, SPLITS, nonce_words
-from causalnb.lab import evidence, registry, results
-from causalnb.lab.report import Measured, Reading, Report, Row, Values, arm, builds, gain, values
+from causalnb.lab import registry
+from causalnb.lab.report import Measured, Reading, Report, Row, Values, arm, builds, gain, looked
 
 HOME = "sci.real_base"
 IDS = {name: f"sci.real.{name}" for name in SPLITS}
@@ -40,17 +40,6 @@ def plainly(digits: int) -> Callable[[Sequence[float]], str]:
     return lambda values: ", ".join(f"{value:.{digits}f}" for value in values)
 
 
-def followed(id: str, name: str, measure: str, at: int) -> Values:
-    """A measure by seed at the look `at` into the training, 0 or 1."""
-
-    def make(profile):
-        evidence.require(id, profile, [name])
-        looks = results.curves(id, profile, [name]).groupby("seed")[measure]
-        return {seed: found.iloc[at] for seed, found in looks}
-
-    return values(make, id)
-
-
 def untuned(id: str, name: str) -> Values:
     """What the base says before it is tuned, by seed: exact match on validation and test rows together."""
 
@@ -65,10 +54,10 @@ def _arm_row(label, id: str, name: str) -> Row:
         label,
         {
             TEST: arm(id, name, MEASURES[TEST]),
-            HALF: followed(id, name, "validation", 0),
+            HALF: looked(id, name, "validation", 0),
             END: arm(id, name, MEASURES[END]),
             UNTUNED: untuned(id, name),
-            LOSS: followed(id, name, "loss", 1),
+            LOSS: looked(id, name, "loss", 1),
         },
     )
 
@@ -180,7 +169,7 @@ def bounds(held: str, name: str, profile: str | None = None) -> dict[str, float]
     units of the noise; both follow from the whole loss, of which they are parts, none below 0.
     """
     config = registry.config(IDS[held], name, profile)
-    whole = followed(IDS[held], name, "loss", 1).summary(profile=profile).mean
+    whole = looked(IDS[held], name, "loss", 1).summary(profile=profile).mean
     found = {"contrastive": whole / config["scl_weight"]}
     if name == WHOLE:
         found["invariance"] = sqrt(whole / config["invariance_weight"]) / config["abstraction_noise"]
@@ -213,7 +202,7 @@ def competence_remark(profile: str | None = None) -> list[str]:
     for name, words in TOLD.items():
         ends = [value for id in IDS.values() for value in arm(id, name).of(MEASURES[END], profile)]
         halves = [
-            value for id in IDS.values() for value in followed(id, name, "validation", 0).of(None, profile)
+            value for id in IDS.values() for value in looked(id, name, "validation", 0).of(None, profile)
         ]
         told.append(
             f"{words}: {100 * min(halves):.1f} to {100 * max(halves):.1f} % half-way, "
