@@ -15,8 +15,8 @@ MEANINGS = {
     "reproduced": "the interval is beyond zero, and the mean as large as stated",
     "same direction": "beyond zero, and smaller than stated",
     "opposite": "beyond zero, the other way",
-    "excluded": "zero is in the interval, the size stated is not",
-    "undecided": "both are in it, or zero where no size is stated",
+    "excluded": "zero is in the interval, and the size stated is not; nor is one point where none is",
+    "undecided": "both are in it",
     "not attempted": "for the reason below the claim",
     ELSEWHERE: "decided by another rule than an interval over seeds, in the notebook that is named",
 }

@@ -400,15 +400,7 @@ class Reader:
         found = list(row.value.by_seed(self, metric).values())
         if not found:
             return verdicts.not_attempted(f"there is nothing to compare: {row.label}")
-        return by_claim(found, claim)
-
-
-def by_claim(differences: Sequence[float], claim: Mapping) -> verdicts.Verdict:
-    """The verdict on a row of claims.csv from differences, which are shares if the claim is in points."""
-    scale = 100.0 if claim["unit"] == "pp" else 1.0
-    size = None if math.isnan(claim["size"]) else float(claim["size"])
-    direction = -1 if claim["direction"] == "-" else 1
-    return verdicts.verdict([scale * value for value in differences], size, direction)
+        return verdicts.by_claim(found, claim)
 
 
 @dataclass(frozen=True)
@@ -506,7 +498,7 @@ class Reading(Column):
         if not values:
             return ""
         if row.claim:
-            return str(by_claim(values[-1], _claim(row.claim)))
+            return str(verdicts.by_claim(values[-1], _claim(row.claim)))
         size = at.text(row.size)
         return verdicts.reading(values[-1], None if size is None else float(size))
 

@@ -1,7 +1,7 @@
 """The word that stands beside a claim of a source, by rule."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from causalnb.errors import LabError
@@ -23,22 +23,32 @@ class Verdict:
         return f"{self.label}: {self.why}" if self.why else self.label
 
 
-def verdict(differences: Sequence[float], size: float | None = None, direction: int = +1) -> Verdict:
+def verdict(
+    differences: Sequence[float],
+    size: float | None = None,
+    direction: int = +1,
+    margin: float | None = None,
+) -> Verdict:
     """The rule, for a contrast by seed that the source claims to lie in `direction`, with a `size` >= 0.
 
     reproduced: its 95 % interval is beyond 0 that way and the mean reaches the size (if one is stated);
     same direction: beyond 0, smaller; opposite: beyond 0 the other way; excluded: 0 is in it and the size is
-    not; undecided: both are in it, or 0 where no size is stated, or n < 2. Not attempted where a difference
-    is no finite number: its run diverged.
+    not, or where none is stated, the `margin` > 0, the smallest gain that counts as one; undecided: both are
+    in it, or 0 where there is neither, or n < 2. Not attempted where a difference is no finite number: its
+    run diverged.
     """
     if direction not in (1, -1):
         raise LabError(f"direction={direction!r} is none: give +1 or -1.")
     if size is not None and not 0 <= size < math.inf:
         raise LabError(f"size={size!r} is no size: give a number from 0 on; a decrease is direction=-1.")
-    return judged(mean_ci(differences), size, direction)
+    if margin is not None and not 0 < margin < math.inf:
+        raise LabError(f"margin={margin!r} is no smallest gain: give a number above 0, or None.")
+    return judged(mean_ci(differences), size, direction, margin)
 
 
-def judged(summary: Summary, size: float | None = None, direction: int = +1) -> Verdict:
+def judged(
+    summary: Summary, size: float | None = None, direction: int = +1, margin: float | None = None
+) -> Verdict:
     """The same rule for a difference whose mean and 95 % interval are known."""
     if summary.mean != summary.mean:
         return not_attempted(f"a run diverged among those of {summary.n} seeds")
@@ -48,7 +58,8 @@ def judged(summary: Summary, size: float | None = None, direction: int = +1) -> 
     elif high < 0:
         label = "opposite"
     else:
-        label = "excluded" if size is not None and high < size else "undecided"
+        least = margin if size is None else size
+        label = "excluded" if least is not None and high < least else "undecided"
     return Verdict(label, summary, size)
 
 
@@ -107,6 +118,14 @@ def _measured(claim: dict, arm: str, metric: str, profile: str | None) -> dict[i
     return (sum(part[seeds] for part in parts) / len(parts)).to_dict()
 
 
+def by_claim(differences: Sequence[float], claim: Mapping) -> Verdict:
+    """The verdict on a row of claims.csv from differences, which are shares if the claim is in points."""
+    scale = 100.0 if claim["unit"] == "pp" else 1.0
+    size, margin = (None if math.isnan(claim[name]) else float(claim[name]) for name in ("size", "margin"))
+    direction = -1 if claim["direction"] == "-" else 1
+    return verdict([scale * value for value in differences], size, direction, margin)
+
+
 def decide(claim, profile: str | None = None) -> Verdict:
     """The verdict on a row of claims.csv: paired seeds of its contrast, or why it was not attempted.
 
@@ -129,7 +148,4 @@ def decide(claim, profile: str | None = None) -> Verdict:
     if joined or registry.experiment(claim["experiment"]).more_seeds:
         both = treated.keys() & compared.keys()
         treated, compared = ({seed: part[seed] for seed in both} for part in (treated, compared))
-    scale = 100.0 if claim["unit"] == "pp" else 1.0
-    size = None if math.isnan(claim["size"]) else float(claim["size"])
-    differences = [scale * value for value in paired(treated, compared)]
-    return verdict(differences, size, -1 if claim["direction"] == "-" else 1)
+    return by_claim(paired(treated, compared), claim)

@@ -401,6 +401,7 @@ def test_claims_are_numbered_and_distinct():
         "direction",
         "size",
         "unit",
+        "margin",
         "experiment",
         "our_treatment",
         "our_baseline",
@@ -424,6 +425,11 @@ def test_claim_is_complete(id):
     assert (claim["unit"] or not claim["size"]) and float(claim["size"] or 1) > 0
     ours = [bool(claim[key]) for key in ("experiment", "our_treatment", "our_baseline", "our_metric")]
     assert all(ours) or not any(ours)
+    one = {"pp": "1"}.get(claim["unit"], "0.01")
+    assert claim["margin"] in ("", one) and not (claim["margin"] and claim["size"]), (
+        "one point, without a size"
+    )
+    assert not claim["margin"] or claim["direction"] == "+" and all(ours), "a gain that is measured"
     assert claim["size"] or not claim["unit"] or all(ours), "a unit without a size is that of our contrast"
     assert bool(claim["reason"]) != all(ours), "an experiment decides a claim, or a reason says why none does"
     assert not any(ours) or claim["experiment"].startswith(claim["source"] + ".")

@@ -439,7 +439,7 @@ add(
         "c2dlm_gamma0_03": {"graph": "causal", "gamma": 0.03},
         **{
             f"{name}_gamma{lettered(gamma)}": {**changes, "gamma": gamma}
-            for gamma in (0.1, 0.3, 1.0)
+            for gamma in (0.1, 0.3, 1.0, 3.0)
             for name, changes in GUIDANCE.items()
         },
         # among many keys three times the mean is little

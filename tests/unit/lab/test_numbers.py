@@ -146,6 +146,30 @@ def test_the_rule(differences, size, direction, label):
     ) == label
 
 
+@pytest.mark.parametrize(
+    ("differences", "size", "direction", "label"),
+    [
+        ([-0.001, 0.001, 0.002], None, 1, "excluded"),
+        ([-0.02, -0.01, 0.0, 0.001], None, 1, "excluded"),  # a loss may be larger: no gain of a point
+        ([-0.02, -0.01, 0.0, 0.001], None, -1, "undecided"),
+        ([-0.02, 0.0, 0.02], None, 1, "undecided"),
+        ([0.002, 0.003, 0.004], None, 1, "reproduced"),
+        ([-0.02, 0.0, 0.02], 0.5, 1, "excluded"),  # a size that is stated comes first
+        ([0.0], None, 1, "undecided"),
+    ],
+)
+def test_where_no_size_is_stated_a_margin_is_the_smallest_gain(differences, size, direction, label):
+    assert verdict(differences, size, direction, margin=0.01).label == label
+
+
+def test_a_claim_in_points_has_its_margin_in_points():
+    claim = {"unit": "pp", "size": math.nan, "margin": 1.0, "direction": "+"}
+    differences = [-0.003, 0.0, 0.003]  # ± 0.75 points
+    assert verdicts.by_claim(differences, claim).label == "excluded"
+    assert verdicts.by_claim(differences, {**claim, "margin": 0.5}).label == "undecided"
+    assert verdicts.by_claim(differences, {**claim, "margin": math.nan}).label == "undecided"
+
+
 @pytest.mark.parametrize("lost", [None, math.nan, -math.inf])
 def test_a_claim_is_not_attempted_by_a_run_that_diverged(lost):
     why = "a run diverged among those of 3 seeds"
@@ -193,6 +217,9 @@ def test_verdict_refuses():
     for size in (-0.1, math.inf, math.nan):
         with pytest.raises(LabError, match="is no size: give a number from 0 on"):
             verdict([1.0, 2.0], size)
+    for margin in (0.0, -0.01, math.inf, math.nan):
+        with pytest.raises(LabError, match="is no smallest gain: give a number above 0"):
+            verdict([1.0, 2.0], margin=margin)
     assert not_attempted("no GPU") == Verdict("not attempted", why="no GPU")
     assert str(not_attempted("no GPU")) == "not attempted: no GPU"
     with pytest.raises(LabError, match="say why"):
@@ -325,15 +352,15 @@ def test_claims(lab):
         verdicts.claims("tony")
 
 
-CLAIMS = """id,source,experiment,our_treatment,our_baseline,our_metric,unit,size,direction,reason
-toy.more,toy,toy.sum,two,one,total,,9.5,+,
-toy.less,toy,toy.sum,one,two,total,pp,,-,
-toy.both,toy,toy.sum,two,two,total|resumed,,,+,
-toy.none,toy,,,,,,,+,it needs a telescope
-toy.across,toy,toy.sum,two,toy.sum:one,total,,9.5,+,
-toy.gap,toy,toy.sum,two,two,total-resumed|total,,,-,
-toy.mean,toy,toy.sum,two+toy.sum:one,one,total+resumed|total,,,+,
-toy.lost,toy,toy.sum,two,one,speed,,,+,
+CLAIMS = """id,source,experiment,our_treatment,our_baseline,our_metric,unit,margin,size,direction,reason
+toy.more,toy,toy.sum,two,one,total,,,9.5,+,
+toy.less,toy,toy.sum,one,two,total,pp,,,-,
+toy.both,toy,toy.sum,two,two,total|resumed,,,,+,
+toy.none,toy,,,,,,,,+,it needs a telescope
+toy.across,toy,toy.sum,two,toy.sum:one,total,,,9.5,+,
+toy.gap,toy,toy.sum,two,two,total-resumed|total,,,,-,
+toy.mean,toy,toy.sum,two+toy.sum:one,one,total+resumed|total,,,,+,
+toy.lost,toy,toy.sum,two,one,speed,,,,+,
 """
 
 

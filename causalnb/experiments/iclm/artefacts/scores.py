@@ -7,8 +7,8 @@ from statistics import fmean
 from causalnb.errors import LabError
 from causalnb.experiments.iclm.grid import TABLE_1, VARIANTS
 from causalnb.lab import evidence, results
-from causalnb.lab.report import Arm, Measured, OfRows, arm, by_claim
-from causalnb.lab.verdicts import Verdict, claims
+from causalnb.lab.report import Arm, Measured, OfRows, arm
+from causalnb.lab.verdicts import Verdict, by_claim, claims
 
 FAMILIES = {"acre": "ACRE", "raven": "RAVEN"}
 SETS = {  # cell -> heading in the paper, the i.i.d. one first
