@@ -139,10 +139,8 @@ def state(experiment: str, arm: str) -> tuple[bool, str]:
         return False, str(error)
     if probe is None:
         return False, "it has no probe yet"
-    if probe["version"] != registry.experiment(experiment).version:
-        return False, "its probe is of another version"
-    if not registry.same_settings(experiment, probe["config"], registry.config(experiment, arm, PROFILE)):
-        return False, "its probe has other settings"
+    if outdated := _outdated(probe):
+        return False, outdated
     here = versions()
     known = [entry for entry in probe["verified"] if {name: entry[name] for name in LIBRARIES} == here]
     if not known:
@@ -150,6 +148,15 @@ def state(experiment: str, arm: str) -> tuple[bool, str]:
     if any(codebase.index().holds(entry["units"], entry["edges"]) for entry in known):
         return True, "verified"
     return False, "the code that it ran has changed since"
+
+
+def _outdated(probe: dict) -> str:
+    """Why a probe is not of the arm as it is registered today; "" if it is."""
+    experiment, arm = probe["experiment"], probe["arm"]
+    if probe["version"] != registry.experiment(experiment).version:
+        return "its probe is of another version"
+    same = registry.same_settings(experiment, probe["config"], registry.config(experiment, arm, PROFILE))
+    return "" if same else "its probe has other settings"
 
 
 def running(experiment: str, arm: str) -> str:
@@ -310,8 +317,9 @@ def make(experiment: str, arm: str) -> dict:
 
 
 def ensure(experiment: str, arm: str) -> None:
-    """Store the probe of an arm whose first result was made just now, by the same code."""
-    if not path(experiment, arm).exists():
+    """Store the probe of an arm whose result was made just now, by the same code, unless it has one."""
+    probe = read(experiment, arm)
+    if probe is None or _outdated(probe):
         make(experiment, arm)
 
 
@@ -333,17 +341,18 @@ class Check:
 
 
 def check(experiment: str, arm: str, create: bool = False) -> Check:
-    """Run the probe of an arm and compare; nothing is written, but where it has none and `create` is set."""
+    """Run the probe of an arm and compare.
+
+    Nothing is written, but where it has none of today's version and settings and `create` is set.
+    """
     start = time.perf_counter()
-    stored = read(experiment, arm)
-    if stored is None and create:
+    stored, spec = read(experiment, arm), registry.experiment(experiment)
+    lacking = "it has none" if stored is None else _outdated(stored)
+    if lacking and create:
         make(experiment, arm)
         return Check(experiment, arm, "made", seconds=time.perf_counter() - start)
-    if stored is None:
-        return Check(experiment, arm, "no probe", "add --make to store one")
-    spec = registry.experiment(experiment)
-    if stored["version"] != spec.version:
-        return Check(experiment, arm, "failed", "its probe is of another version: run it again")
+    if stored is None or lacking:
+        return Check(experiment, arm, "no probe", f"{lacking}: add --make to store one")
     numbers, lines = measure(experiment, arm)
     rtol = RTOL if stored["versions"] == versions() else ACROSS
     found = difference(stored["numbers"], numbers, rtol, spec.timed)

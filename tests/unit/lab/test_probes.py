@@ -400,8 +400,34 @@ def test_a_child_takes_the_first_steps_only(line, monkeypatch):
 
 
 def test_a_check_without_a_probe_says_what_to_do(line):
-    assert probes.check("toy.line", "one") == Check("toy.line", "one", "no probe", "add --make to store one")
+    why = "it has none: add --make to store one"
+    assert probes.check("toy.line", "one") == Check("toy.line", "one", "no probe", why)
     assert not probes.path("toy.line", "one").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"config": {"steps": 7}}, "its probe has other settings"),
+        ({"version": 9}, "its probe is of another version"),
+    ],
+)
+def test_a_probe_of_other_settings_is_made_again_and_not_compared(line, traced, changes, why):
+    made = probes.make("toy.line", "one")
+    for again in (
+        lambda: probes.check("toy.line", "one", create=True),
+        lambda: probes.ensure("toy.line", "one"),
+    ):
+        changed = {"config": made["config"] | changes.get("config", {}), "version": changes.get("version", 1)}
+        probes.write(made | changed)
+        assert probes.state("toy.line", "one") == (False, why)
+        found = probes.check("toy.line", "one")
+        assert (found.outcome, found.detail) == ("no probe", f"{why}: add --make to store one")
+        again()
+        assert probes.state("toy.line", "one") == (True, "verified")
+    before = probes.path("toy.line", "one").stat().st_mtime_ns
+    probes.ensure("toy.line", "one")
+    assert probes.path("toy.line", "one").stat().st_mtime_ns == before
 
 
 def test_a_probe_is_a_field_a_line(line, traced):
