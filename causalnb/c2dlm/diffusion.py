@@ -63,8 +63,8 @@ def _uniform(shape, generator, device) -> torch.Tensor:
             raise ValueError(f"{len(generator)} generators came with {shape[0]} rows: give one for each row")
         rows = [torch.rand(shape[1:], generator=own, device=own.device) for own in generator]
         return torch.stack(rows).to(device)
-    draws_on = device if generator is None else generator.device
-    return torch.rand(shape, generator=generator, device=draws_on).to(device)
+    draws_on = device if generator is None else generator.device  # unprobed: runs draw row by row
+    return torch.rand(shape, generator=generator, device=draws_on).to(device)  # unprobed: the same
 
 
 def diffusion_loss(logits, input_ids, masked, p, prompt_mask, weight="1/t"):

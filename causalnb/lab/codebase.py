@@ -37,6 +37,7 @@ SILENT = (
 )
 COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
 TYPES = ("annotation", "returns", "type_comment")
+UNPROBED = b"# unprobed: "  # and why no stored run comes to the line that it ends
 DIGITS = 8
 CACHED = type(functools.cache(len))
 Function = TypeVar("Function", bound=Callable)
@@ -117,6 +118,7 @@ class Unit:
     hash: str
     names: dict[str, "Unit"] = field(default_factory=dict)
     owner: "Unit | None" = None  # a method's class
+    trusted: frozenset[int] = frozenset()  # lines of its file that are marked with UNPROBED
 
     @property
     def callable(self) -> bool:
@@ -134,13 +136,17 @@ class Unit:
         return any(line in lines for line in range(body[0].lineno, body[-1].end_lineno + 1))
 
     def missed(self, lines: set[int]) -> dict[str, int]:
-        """{hash: line} of its statements that are not among the executed lines; raising ones do not count."""
+        """{hash: line} of its statements that are not among the executed lines.
+
+        Those that raise do not count, nor those that are marked: no stored run comes to them.
+        """
         found = {}
         for node in _statements(self.node):
             first = node.lineno
             last = node.body[0].lineno - 1 if isinstance(node, COMPOUND[:-1]) else node.end_lineno
             last = node.subject.end_lineno if isinstance(node, ast.Match) else max(first, last)  # type: ignore[type-var]
-            if not any(line in lines for line in range(first, last + 1)):  # type: ignore[operator]
+            own = range(first, last + 1)  # type: ignore[operator]
+            if self.trusted.isdisjoint(own) and not any(line in lines for line in own):
                 found[_short(_header(node))] = first
         return found
 
@@ -175,6 +181,7 @@ class Codebase:
         self.roots = dict(roots)
         self.units: list[Unit] = []
         self.files: dict[Path, list[Unit]] = {}
+        self._trusted: dict[Path, frozenset[int]] = {}
         self._scopes: dict[str, dict] = {}  # module -> {name: unit or ("import", module, name)}
         for top, place in roots.items():
             for file in sorted(place.rglob("*.py")):
@@ -185,10 +192,13 @@ class Codebase:
 
     def _add(self, module: str, file: Path) -> None:
         try:
-            body = ast.parse(file.read_bytes()).body
+            content = file.read_bytes()
+            body = ast.parse(content).body
         except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None)
             raise LabError(f"{shown(file)} line {line} is not valid Python: correct it.") from error
+        marked = enumerate(content.splitlines(), 1) if UNPROBED in content else ()
+        self._trusted[file] = frozenset(number for number, line in marked if UNPROBED in line)
         scope = self._scopes[module] = {}
         package = module if file.name == "__init__.py" else module.rpartition(".")[0]
         for node in body:
@@ -209,7 +219,7 @@ class Codebase:
                 scope |= _imported([node], package)
 
     def _unit(self, module: str, name: str, file: Path, node: ast.AST) -> Unit:
-        unit = Unit(module, name, file, node, _short(tree(node)))
+        unit = Unit(module, name, file, node, _short(tree(node)), trusted=self._trusted[file])
         self.units.append(unit)
         self.files.setdefault(file.resolve(), []).append(unit)
         return unit

@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 def _is_seed(seed: object, default: object) -> bool:
     if isinstance(seed, bool | float):
-        return False
+        return False  # unprobed: it is refused
     return int(seed) >= 0 if isinstance(seed, Integral) else seed is not None or default is None
 
 

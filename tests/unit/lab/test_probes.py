@@ -206,6 +206,15 @@ def test_a_changed_line_that_no_probe_runs_stays_unverified(line, traced):
     assert probes.state("toy.line", "one")[0] and probes.state("toy.line", "two")[0]
 
 
+def test_a_line_that_says_why_it_is_not_reached_is_trusted(line, traced):
+    probes.make("toy.line", "one")
+    edit(line[0], "return 4.0", "return 8.0 / 2  # unprobed: the other arm's")
+    assert [item.outcome for item in probes.accept([probes.check("toy.line", "one")])] == ["verified"]
+    edit(line[0], "  # unprobed: the other arm's", "  # unprobed")  # without a reason it says nothing
+    edit(line[0], "return 8.0 / 2", "return 16.0 / 4")
+    assert [item.outcome for item in probes.accept([probes.check("toy.line", "one")])] == ["unrun"]
+
+
 def test_a_line_is_shown_by_a_probe_that_was_verified_before(line, traced):
     for arm in ("one", "two"):
         probes.make("toy.line", arm)
