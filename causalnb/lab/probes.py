@@ -26,7 +26,7 @@ from pathlib import Path
 from causalnb.errors import FileError, LabError, sentence
 from causalnb.lab import codebase, files, registry
 from causalnb.lab.records import installed, is_texts, parsed, plain, sealed, unsealed
-from causalnb.paths import probes_dir, shown
+from causalnb.paths import cache_dir, probes_dir, shown
 
 COMMAND = [sys.executable, "-c", "from causalnb.lab import probes; probes.main()"]
 ENDED = "its process was ended"
@@ -343,7 +343,8 @@ class Check:
 def check(experiment: str, arm: str, create: bool = False) -> Check:
     """Run the probe of an arm and compare.
 
-    Nothing is written, but where it has none of today's version and settings and `create` is set.
+    No probe is written, but where there is none of today's version and settings and `create` is set. What
+    came out the same, and waits for a probe that runs its other new lines, is kept, and not run again.
     """
     start = time.perf_counter()
     stored, spec = read(experiment, arm), registry.experiment(experiment)
@@ -353,6 +354,8 @@ def check(experiment: str, arm: str, create: bool = False) -> Check:
         return Check(experiment, arm, "made", seconds=time.perf_counter() - start)
     if stored is None or lacking:
         return Check(experiment, arm, "no probe", f"{lacking}: add --make to store one")
+    if kept := _kept(stored):
+        return kept
     numbers, lines = measure(experiment, arm)
     rtol = RTOL if stored["versions"] == versions() else ACROSS
     found = difference(stored["numbers"], numbers, rtol, spec.timed)
@@ -363,19 +366,44 @@ def check(experiment: str, arm: str, create: bool = False) -> Check:
     known = {hash for one in stored["verified"] for hash in one["missed"].split()}
     unrun = codebase.current().changed(units, lines, known)
     ran = codebase.current().statements(units) - set(new["missed"].split())
-    return Check(experiment, arm, "same", "", new, unrun, tuple(sorted(ran)), took)
+    same = Check(experiment, arm, "same", "", new, unrun, tuple(sorted(ran)), took)
+    if unrun:
+        files.write_atomic(
+            _waiting(experiment, arm), json.dumps({**vars(same), "probe": stored["date"]}).encode()
+        )
+    return same
+
+
+def _waiting(experiment: str, arm: str) -> Path:
+    """Where a check lies that came out the same, and waits for another probe."""
+    return cache_dir() / "checks" / experiment / f"{arm}.json"
+
+
+def _kept(stored: dict) -> Check | None:
+    """The check of a stored probe that waits, if it is of this probe and of today's code and libraries."""
+    try:
+        kept = json.loads(_waiting(stored["experiment"], stored["arm"]).read_bytes())
+        entry, code = kept["entry"], codebase.index()
+        if kept.pop("probe") != stored["date"] or {name: entry[name] for name in LIBRARIES} != versions():
+            return None
+        if not code.holds(entry["units"], entry["edges"]):
+            return None
+        return Check(**{**kept, "ran": tuple(kept["ran"]), "seconds": 0.0})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # there is none, or it is damaged: the probe runs
 
 
 def accept(checks: Iterable[Check]) -> list[Check]:
     """Write into its `verified` list what each probe that came out the same has shown; the rest is told.
 
     A changed line in code that a probe ran, which did not run in it, is shown by another probe that ran it
-    and came out the same, now or before; else the arm stays unverified, with outcome "unrun".
+    and came out the same, now or before, or says itself why no run comes to it; else the arm stays
+    unverified, with outcome "unrun".
     """
     checks = list(checks)
     shown_by = {hash for one in checks if one.outcome in ("same", "verified") for hash in one.ran}
     if any(one.outcome == "same" and one.unrun for one in checks):
-        shown_by |= _shown_before()
+        shown_by |= _shown_before() | codebase.current().trusted()
     return [_accepted(one, shown_by) for one in checks]
 
 
@@ -404,6 +432,7 @@ def _accepted(check: Check, shown_by: set[str]) -> Check:
         same = [old for old in record["verified"] if any(old[n] != check.entry[n] for n in LIBRARIES)]  # type: ignore[index]
         record["verified"] = [*same, check.entry]  # type: ignore[index]
         write(record)  # type: ignore[arg-type]
+        _waiting(check.experiment, check.arm).unlink(missing_ok=True)
     return replace(check, outcome="verified")
 
 

@@ -206,6 +206,38 @@ def test_a_changed_line_that_no_probe_runs_stays_unverified(line, traced):
     assert probes.state("toy.line", "one")[0] and probes.state("toy.line", "two")[0]
 
 
+def test_a_check_that_waits_for_another_probe_is_not_run_again(line, traced, monkeypatch):
+    for arm in ("one", "two"):
+        probes.make("toy.line", arm)
+    edit(line[0], "return 4.0", "return 8.0 / 2")
+    assert [item.outcome for item in probes.accept([probes.check("toy.line", "one")])] == ["unrun"]
+    two = probes.check("toy.line", "two")
+
+    def never(*_):
+        raise AssertionError("it is measured again")
+
+    measure = probes.measure
+    monkeypatch.setattr(probes, "measure", never)
+    kept = probes.check("toy.line", "one")
+    edit(
+        line[0], "return 8.0 / 2", "return 8.0 / 2  # unprobed: the other arm's"
+    )  # what waits may be told, too
+    assert [item.outcome for item in probes.accept([kept])] == ["verified"]
+    assert [item.outcome for item in probes.accept([two])] == ["verified"]
+    edit(line[0], "return 8.0 / 2  # unprobed: the other arm's", "return 16.0 / 4")
+    monkeypatch.setattr(probes, "measure", measure)
+    assert [item.outcome for item in probes.accept([probes.check("toy.line", "one")])] == ["unrun"]
+    monkeypatch.setattr(probes, "measure", never)
+    waiting = probes._waiting("toy.line", "one")
+    for damage in ("{", "{}", waiting.read_text().replace('"probe": "', '"probe": "x')):
+        waiting.write_text(damage)
+        with pytest.raises(AssertionError, match="measured again"):
+            probes.check("toy.line", "one")
+    edit(line[0], "return sum(rows)", "total = sum(rows)\n    return total")  # of other code
+    with pytest.raises(AssertionError, match="measured again"):
+        probes.check("toy.line", "one")
+
+
 def test_a_line_that_says_why_it_is_not_reached_is_trusted(line, traced):
     probes.make("toy.line", "one")
     edit(line[0], "return 4.0", "return 8.0 / 2  # unprobed: the other arm's")
