@@ -310,6 +310,14 @@ def test_both_halves_of_paws_are_told_with_their_mean(monkeypatch):
     )
     both = estimate(mean_ci((one + other) / 2), 1)
     assert f"*+ comparison* {one.mean():.0f} and {other.mean():.0f}, mean {both}" in lines[1]
+    ours = (
+        sum(values(id, grid.CHOSEN, f"paws_qqp_{its}", "paraphrase") for its in ("paraphrase", "other")) / 2
+    )
+    gaps = ours - (one + other) / 200
+    assert (
+        f"{made.ARMS[grid.CHOSEN]} - + comparison {points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}."
+        in lines[1]
+    )
     monkeypatch.setattr(made, "IDS", of_task("nli"))
     assert not made.paws_remark()
 

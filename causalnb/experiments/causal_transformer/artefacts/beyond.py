@@ -412,20 +412,24 @@ def one_label_remark(profile: str | None = None) -> str:
 
 
 def paws_remark(profile: str | None = None) -> list[str]:
-    """Both halves of PAWS-QQP, and their mean, of every arm; a line a share of counter-examples.
+    """Both halves of PAWS-QQP and their mean by arm, and what CHOSEN gains in it; a line a share.
 
     The mean is 50 % for any constant answer.
     """
     halves = [f"paws_qqp_{label}" for label in TASKS["paraphrase"][2]]
-    told = []
+    both, told = mean_of(*halves), []
     for minority in dict.fromkeys(minority for task, minority in IDS if task == "paraphrase"):
+        arms = {name: trained("paraphrase", minority, name) for name in SHOWN}
+        asked_of = {name: one for name, one in arms.items() if one and one.of(asked(halves[0]), profile)}
         parts = []
-        for name, said in SHOWN.items():
-            values = trained("paraphrase", minority, name)
-            if values and values.of(asked(halves[0]), profile):
-                one, other = (100 * values.summary(half, profile).mean for half in halves)
-                mean = share(values.of(mean_of(*halves), profile))
-                parts.append(f"*{said}* {one:.0f} and {other:.0f}, mean {mean}")
+        for name, values in asked_of.items():
+            one, other = (100 * values.summary(half, profile).mean for half in halves)
+            parts.append(f"*{SHOWN[name]}* {one:.0f} and {other:.0f}, mean {share(values.of(both, profile))}")
+        if {CHOSEN, "compared"} <= asked_of.keys():
+            gap = asked_of[CHOSEN] - asked_of["compared"]
+            parts.append(
+                f"points of that mean, {SHOWN[CHOSEN]} - {SHOWN['compared']} {tested(gap.of(both, profile))}"
+            )
         if parts:
             shown = "; ".join(parts)
             told.append(f"PAWS-QQP, {SHARES[minority]}, % of paraphrases and of the others: {shown}.")
