@@ -14,6 +14,7 @@ CLASSES = {
     "causal_transformer": ("causal_transformer", "CausalTransformerConfig"),
     "causal_transformer_contrast": ("causal_transformer.contrasts", "ContrastConfig"),
     "causal_transformer_entropy": ("causal_transformer.contrasts", "EntropyPenaltyConfig"),
+    "causal_transformer_grouped": ("causal_transformer.groups", "GroupedConfig"),
     "causal_transformer_invariant": ("causal_transformer.invariance", "InvariantConfig"),
     "causal_transformer_spread": ("causal_transformer.spread", "SpreadConfig"),
     "iclm": ("iclm", "ICLMConfig"),

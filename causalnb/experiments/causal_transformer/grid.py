@@ -535,6 +535,24 @@ for name in OVERLAP:
         pairs_settings(name, MINORITIES["m5"], BeyondSettings, **aims["m5"]),
     )
 
+BOTH_HALVES = {arm: (BEYOND | BLANKETS)[arm] for arm in ("compared", CHOSEN, *BLANKETS)}
+for name in OVERLAP:
+    register_beyond(
+        f"halves.{name}",
+        name,
+        "real pairs of both labels, read by AUC, too, 5 % of counter-examples",
+        BOTH_HALVES,
+        5,
+        115,
+        pairs_settings(
+            name,
+            MINORITIES["m5"],
+            BeyondSettings,
+            real=[*OVERLAP[name]["real"], *MORE_REAL[name]],
+            auc=True,
+        ),
+    )
+
 MATCHED = 1.6  # what a run with held attention costs, in runs of the arm it is added to (CPU-seconds)
 register_beyond(
     "compute.nli",

@@ -28,7 +28,7 @@ _results: dict = {}
 
 def tried(e) -> list[str]:
     """The arms that are trained here; arms that differ in a number alone are not all of them."""
-    if e.id == "sci.scan.search" or e.id.startswith("causal_transformer.search"):
+    if e.id.startswith(("sci.scan.search", "causal_transformer.search", "causal_transformer.groups.search")):
         return list(e.arms)[:1]
     if e.id.endswith((".m0", ".m1", ".de_en")):  # arms of another experiment, on other data
         return list(e.arms)[-1:]

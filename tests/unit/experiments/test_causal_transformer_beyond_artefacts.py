@@ -301,6 +301,27 @@ def test_what_is_lost_where_all_have_one_label_is_told(monkeypatch):
     assert not made.one_label_remark()
 
 
+def test_both_halves_of_paws_are_told_with_their_mean(monkeypatch):
+    lines = made.paws_remark()
+    assert [line.split(", ")[1] for line in lines] == ["1 %", "5 %"]
+    id = made.IDS["paraphrase", "m5"]
+    one, other = (
+        100 * values(id, "compared", f"paws_qqp_{its}", "paraphrase") for its in ("paraphrase", "other")
+    )
+    both = estimate(mean_ci((one + other) / 2), 1)
+    assert f"*+ comparison* {one.mean():.0f} and {other.mean():.0f}, mean {both}" in lines[1]
+    ours = (
+        sum(values(id, grid.CHOSEN, f"paws_qqp_{its}", "paraphrase") for its in ("paraphrase", "other")) / 2
+    )
+    gaps = ours - (one + other) / 200
+    assert (
+        f"{made.ARMS[grid.CHOSEN]} - + comparison {points(mean_ci(gaps))}, p {sign_flip(gaps):.2g}."
+        in lines[1]
+    )
+    monkeypatch.setattr(made, "IDS", of_task("nli"))
+    assert not made.paws_remark()
+
+
 def test_it_is_built_and_names_a_missing_result():
     assert all(file.is_file() for file in building.build("causal_transformer.beyond"))
     assert building.status("causal_transformer.beyond", "quick")[0] == "built"

@@ -31,7 +31,7 @@ from causalnb.experiments.causal_transformer.grid import (
     SPREAD_USED,
 )
 from causalnb.lab import evidence, registry
-from causalnb.lab.report import Arm, Report, Row, Values, builds, draw, tested
+from causalnb.lab.report import Arm, Report, Row, Values, builds, draw, mean_of, share, tested
 from causalnb.lab.statistics import mean_ci, sign_flip
 
 OURS = {
@@ -119,7 +119,8 @@ def on_trial(task: str) -> Report:
         "words that both sentences share change places. held attention: a penalty on what that changes in "
         "the maps. as spread: one on the maps' mean entropy instead, which holds it at that of held "
         "attention. The Transformer and the BiLSTM have their best learning rates of Table 1's search, all "
-        "others the comparison's best.",
+        "others the comparison's best. A published set's half of one label tells nothing without the other: "
+        "causal_transformer.halves has both halves, and AUC.",
     )
 
 
@@ -390,7 +391,8 @@ def aim_remark(profile: str | None = None) -> str:
 def one_label_remark(profile: str | None = None) -> str:
     """What the CHOSEN arm and the paper's method lose or gain on MNLI's contradicting pairs: a line a share.
 
-    No part of the aim: all have one label, so that a habit of answering cannot be told from reading.
+    No part of the aim: all have one label, so that these pairs alone do not tell a habit of answering from
+    reading; `halves` has the pairs of full overlap with the other label beside them.
     """
     told = []
     for task, minority in IDS:
@@ -407,6 +409,31 @@ def one_label_remark(profile: str | None = None) -> str:
                 f"MNLI's contradicting pairs, of one label, {SHARES[minority]}, points: {'; '.join(parts)}."
             )
     return "\n".join(f"- {line}" for line in told)
+
+
+def paws_remark(profile: str | None = None) -> list[str]:
+    """Both halves of PAWS-QQP and their mean by arm, and what CHOSEN gains in it; a line a share.
+
+    The mean is 50 % for any constant answer.
+    """
+    halves = [f"paws_qqp_{label}" for label in TASKS["paraphrase"][2]]
+    both, told = mean_of(*halves), []
+    for minority in dict.fromkeys(minority for task, minority in IDS if task == "paraphrase"):
+        arms = {name: trained("paraphrase", minority, name) for name in SHOWN}
+        asked_of = {name: one for name, one in arms.items() if one and one.of(asked(halves[0]), profile)}
+        parts = []
+        for name, values in asked_of.items():
+            one, other = (100 * values.summary(half, profile).mean for half in halves)
+            parts.append(f"*{SHOWN[name]}* {one:.0f} and {other:.0f}, mean {share(values.of(both, profile))}")
+        if {CHOSEN, "compared"} <= asked_of.keys():
+            gap = asked_of[CHOSEN] - asked_of["compared"]
+            parts.append(
+                f"points of that mean, {SHOWN[CHOSEN]} - {SHOWN['compared']} {tested(gap.of(both, profile))}"
+            )
+        if parts:
+            shown = "; ".join(parts)
+            told.append(f"PAWS-QQP, {SHARES[minority]}, % of paraphrases and of the others: {shown}.")
+    return told
 
 
 @builds(

@@ -93,7 +93,11 @@ def scores(task: str) -> list[Scored]:
     halves = [Scored(f"challenge, {SAID.get(label, label)}", f"challenge_{label}") for label in labels]
     sets = {
         "nli": {"MNLI's contradicting pairs": "mnli_contradicting_accuracy"},
-        "paraphrase": {"PAWS-QQP": "paws_qqp_accuracy", "PAWS-QQP, no paraphrase": "paws_qqp_other"},
+        "paraphrase": {
+            "PAWS-QQP": "paws_qqp_accuracy",
+            "PAWS-QQP, paraphrase": "paws_qqp_paraphrase",
+            "PAWS-QQP, no paraphrase": "paws_qqp_other",
+        },
     }
     return [
         Scored("in distribution", "test_accuracy"),
