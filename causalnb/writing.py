@@ -9,9 +9,9 @@ def _sweep(path: Path) -> None:
     """Remove what processes that have ended left of `path`."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         try:
-            os.kill(int(left.name.split(".")[-2]), 0)
+            os.kill(int(left.name.split(".")[-2]), 0)  # unprobed: after a kill
         except ProcessLookupError:
-            left.unlink(missing_ok=True)
+            left.unlink(missing_ok=True)  # unprobed: after a kill
         except (OSError, ValueError, OverflowError):
             continue
 
@@ -27,7 +27,8 @@ def write_whole(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        error.filename = error.filename or str(path)  # a write on a full disk does not know it
+        # a write on a full disk does not know it
+        error.filename = error.filename or str(path)  # unprobed: it raises
         raise
     finally:
         temporary.unlink(missing_ok=True)

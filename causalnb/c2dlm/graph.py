@@ -266,11 +266,11 @@ class Supervision:
         """The supervision of one text with tokens after it, up to `tokens`: context, and no rows."""
         if (more := tokens - len(self.concept)) == 0:
             return self
-        concept, ignore, rows = (
+        concept, ignore, rows = (  # unprobed: the tasks make supervision of whole texts
             torch.nn.functional.pad(part, [0, more], value=fill)
             for part, fill in ((self.concept, -1), (self.ignore, False), (self.rows, False))
         )
-        return Supervision(concept, self.relation, self.step, ignore, rows, self.report)
+        return Supervision(concept, self.relation, self.step, ignore, rows, self.report)  # unprobed: the same
 
     def to_lists(self) -> dict[str, list]:
         """The five fields as lists: what a row of a dataset can hold."""

@@ -273,8 +273,8 @@ class MaskedDiffusionModel(DecoderWrapper):
     def _run(self, masked, given):
         """The base's output, and its logits (n, V) at masked positions, in the order of masked.nonzero()."""
         if not self.training:
-            out = self.base(**given)
-            return out, out.logits[masked.bool()]
+            out = self.base(**given)  # unprobed: runs train by this loss, and score what is sampled
+            return out, out.logits[masked.bool()]  # unprobed: the same
         with logits_at(self.base, (masked.bool(),)):
             out = self.base(**given)
         return out, out.logits[0]

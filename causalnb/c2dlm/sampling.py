@@ -54,7 +54,7 @@ def sample(
                 f"{tuple(prompt_ids.shape)}: pass one entry for each token of the prompt, or for each "
                 "query and key of the whole text"
             )
-        as_mask(attention_mask, "attention_mask")
+        as_mask(attention_mask, "attention_mask")  # unprobed: of a mask that is given, which no run does
         seen = torch.cat([attention_mask, attention_mask.new_ones(batch, gen_length)], 1)
         extra = {"attention_mask": seen}
         if not seen.all():

@@ -28,7 +28,7 @@ def counted(**least: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """
 
     def decorate(make: Callable[P, R]) -> Callable[P, R]:
-        parameters = signature(make)
+        parameters = signature(make)  # unprobed: at import, before a probe looks
 
         @wraps(make)
         def checked(*values: P.args, **named: P.kwargs) -> R:
@@ -44,6 +44,6 @@ def counted(**least: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 raise DataError(f"seed is {given['seed']!r}: give a whole number, 0 or more.")
             return make(*values, **named)
 
-        return checked
+        return checked  # unprobed: at import
 
-    return decorate
+    return decorate  # unprobed: at import
