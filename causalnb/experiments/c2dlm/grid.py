@@ -488,6 +488,7 @@ add(
     arms("placebo") | {"autoregressive": EARLY} | ranked,
     3,
     830,
+    more_seeds=dict.fromkeys(("autoregressive", "diffusion", "c2dlm"), 5),  # what claims 1 and 3 compare
     steps=6000,
     evaluate_every=300,
     **LONG,
