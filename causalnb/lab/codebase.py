@@ -135,10 +135,10 @@ class Unit:
         body = self.node.body
         return any(line in lines for line in range(body[0].lineno, body[-1].end_lineno + 1))
 
-    def missed(self, lines: set[int], marked: bool = False) -> dict[str, int]:
-        """{hash: line} of its statements that are not among the executed lines; raising ones do not count.
+    def missed(self, lines: set[int]) -> dict[str, int]:
+        """{hash: line} of its statements that are not among the executed lines.
 
-        Those marked with UNPROBED do not, either; with `marked`, they alone do.
+        Raising ones do not count, nor those marked with UNPROBED.
         """
         found = {}
         for node in _statements(self.node):
@@ -146,7 +146,7 @@ class Unit:
             last = node.body[0].lineno - 1 if isinstance(node, COMPOUND[:-1]) else node.end_lineno
             last = node.subject.end_lineno if isinstance(node, ast.Match) else max(first, last)  # type: ignore[type-var]
             own = range(first, last + 1)  # type: ignore[operator]
-            if self.trusted.isdisjoint(own) is not marked and not any(line in lines for line in own):
+            if self.trusted.isdisjoint(own) and not any(line in lines for line in own):
                 found[_short(_header(node))] = first
         return found
 
@@ -286,10 +286,6 @@ class Codebase:
     def statements(units: Iterable[Unit]) -> set[str]:
         """Hashes of all statements in the functions among units."""
         return {hash for unit in units if unit.callable for hash in unit.missed(set())}
-
-    def trusted(self) -> set[str]:
-        """Hashes of the statements that say why no stored run comes to them."""
-        return {hash for unit in self.units if unit.callable for hash in unit.missed(set(), marked=True)}
 
     @staticmethod
     def changed(units: Iterable[Unit], lines: Mapping[Path, set[int]], known: set[str]) -> dict[str, str]:

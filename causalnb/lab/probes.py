@@ -388,7 +388,12 @@ def _kept(stored: dict) -> Check | None:
             return None
         if not code.holds(entry["units"], entry["edges"]):
             return None
-        return Check(**{**kept, "ran": tuple(kept["ran"]), "seconds": 0.0})
+        own, source = set(entry["units"].split()), codebase.current()
+        asked = source.statements(
+            unit for unit in source.units if unit.hash in own
+        )  # marked ones no longer are
+        unrun = {hash: place for hash, place in kept["unrun"].items() if hash in asked}
+        return Check(**{**kept, "unrun": unrun, "ran": tuple(kept["ran"]), "seconds": 0.0})
     except (OSError, ValueError, KeyError, TypeError):
         return None  # there is none, or it is damaged: the probe runs
 
@@ -397,13 +402,12 @@ def accept(checks: Iterable[Check]) -> list[Check]:
     """Write into its `verified` list what each probe that came out the same has shown; the rest is told.
 
     A changed line in code that a probe ran, which did not run in it, is shown by another probe that ran it
-    and came out the same, now or before, or says itself why no run comes to it; else the arm stays
-    unverified, with outcome "unrun".
+    and came out the same, now or before; else the arm stays unverified, with outcome "unrun".
     """
     checks = list(checks)
     shown_by = {hash for one in checks if one.outcome in ("same", "verified") for hash in one.ran}
     if any(one.outcome == "same" and one.unrun for one in checks):
-        shown_by |= _shown_before() | codebase.current().trusted()
+        shown_by |= _shown_before()
     return [_accepted(one, shown_by) for one in checks]
 
 

@@ -218,11 +218,9 @@ def test_a_check_that_waits_for_another_probe_is_not_run_again(line, traced, mon
 
     measure = probes.measure
     monkeypatch.setattr(probes, "measure", never)
-    kept = probes.check("toy.line", "one")
-    edit(
-        line[0], "return 8.0 / 2", "return 8.0 / 2  # unprobed: the other arm's"
-    )  # what waits may be told, too
-    assert [item.outcome for item in probes.accept([kept])] == ["verified"]
+    assert [item.outcome for item in probes.accept([probes.check("toy.line", "one")])] == ["unrun"]
+    edit(line[0], "return 8.0 / 2", "return 8.0 / 2  # unprobed: the other arm's")  # told later: it counts
+    assert [item.outcome for item in probes.accept([probes.check("toy.line", "one")])] == ["verified"]
     assert [item.outcome for item in probes.accept([two])] == ["verified"]
     edit(line[0], "return 8.0 / 2  # unprobed: the other arm's", "return 16.0 / 4")
     monkeypatch.setattr(probes, "measure", measure)
