@@ -227,8 +227,8 @@ def test_a_check_that_waits_for_another_probe_is_not_run_again(line, traced, mon
     assert [item.outcome for item in probes.accept([probes.check("toy.line", "one")])] == ["unrun"]
     monkeypatch.setattr(probes, "measure", never)
     waiting = probes._waiting("toy.line", "one")
-    for damage in ("{", "{}", waiting.read_text().replace('"probe": "', '"probe": "x')):
-        waiting.write_text(damage)
+    for damage in ("{", "{}", waiting.read_text(encoding="utf-8").replace('"probe": "', '"probe": "x')):
+        waiting.write_text(damage, encoding="utf-8")
         with pytest.raises(AssertionError, match="measured again"):
             probes.check("toy.line", "one")
     edit(line[0], "return sum(rows)", "total = sum(rows)\n    return total")  # of other code
