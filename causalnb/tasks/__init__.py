@@ -32,6 +32,7 @@ NAMES = (
     "fact_check",
     "translation",
     "fan_in",
+    "two_mechanisms",
 )
 
 

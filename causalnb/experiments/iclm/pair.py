@@ -1,0 +1,453 @@
+"""ICLM on two domains whose modules must differ, and what its losses of independence do there.
+
+Each arm tunes adapters on a small frozen base, random unless base_steps is not 0, on all rows of
+`causalnb.tasks.two_mechanisms`. `none` is the paper's loss without its mutual information, `paper` has it as
+printed, over all modules (Equation 3), `strong` many times as much, `ours` the alignment (debiased CKA) in its
+place. In `free` arms the domain modules need not answer by themselves (beta 0) and the invariant one all the
+more (alpha 1). `built` modules are independent by construction: no word reaches the domain modules, and no
+domain the invariant one. `separate` has no invariant module, `oracle` is `none` told the domain, `single` one
+module with as many trained parameters as ICLM has in two domain modules and the invariant one.
+"""
+
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from causalnb.experiments.iclm.grid import LINEAR
+from causalnb.experiments.iclm.models import ICLM_SETTINGS, at_labels, collate, fit, on_device, row_order
+from causalnb.experiments.iclm.runs import independence, trained_parameters
+from causalnb.lab.probes import scored
+from causalnb.lab.registry import Experiment, Run, register
+from causalnb.tasks import two_mechanisms
+
+PAD, BOS, ANY = range(3)  # ANY stands where a module is not shown what is there, and for no domain
+DOMAIN, WORD = 1, 2  # places in a row; at the second the answer is predicted
+PARTS = ("iid", "ood")
+LEAST = 4  # rows of a module from which its states are compared
+
+
+@dataclass(frozen=True)
+class PairSettings:
+    """One arm on one pair of domains."""
+
+    hidden_size: int = 32
+    intermediate_size: int = 64
+    layers: int = 2
+    heads: int = 2
+    bf16: bool = False
+    words: int = 96
+    classes: int = 8
+    both: float = 0.5
+    similarity: float = 0.0
+    first_seed: int = 0  # of the pairs: those of the search are others
+    base_steps: int = 0
+    base_learning_rate: float = 3e-3
+    lora_rank: int = 32
+    lora_targets: list = field(default_factory=lambda: LINEAR)
+    num_modules: int = 2
+    invariant: bool = True
+    router: str = "vq"
+    router_settings: dict = field(default_factory=lambda: {"init": "data"})
+    router_trainable: bool = False
+    routed_by: str = "router"
+    aggregation: str = "latent"
+    weights: dict = field(default_factory=dict)
+    information: str = "routed"
+    direction: str = "forward"
+    clamp: float | None = None
+    apart: bool = False
+    batch: int = 64
+    steps: int = 150
+    learning_rate: float = 1e-2
+    weight_decay: float = 0.0  # it would shrink modules that are idle
+    evaluate_every: int = 50
+
+
+def word_ids(config: dict) -> dict[str, int]:
+    """{word: token id} of a pair's rows."""
+    words = two_mechanisms.vocabulary(config["words"], config["classes"])
+    return {word: number for number, word in enumerate(words, ANY + 1)}
+
+
+def encoded(rows: list[dict], config: dict) -> list[dict]:
+    """input_ids (4,) of each row, beginning, domain, word and answer; prompt_mask, labels; how it is routed."""
+    ids, ready = word_ids(config), []
+    for row in rows:
+        given = [BOS, *map(ids.__getitem__, row["text"].split())]
+        how = {"router": {"routed": True}, "domain": {"module": row["domain"]}, "nobody": {"module": 0}}
+        ready.append(
+            {
+                "input_ids": [*given, ids[row["answer"]]],
+                "prompt_mask": [1] * len(given) + [0],
+                "labels": [-100] * len(given) + [ids[row["answer"]]],
+            }
+            | how[config["routed_by"]]
+        )
+    return ready
+
+
+def build_base(config: dict):
+    """A Llama over the pair's words, as it is drawn."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(word_ids(config)) + ANY + 1,
+            hidden_size=config["hidden_size"],
+            intermediate_size=config["intermediate_size"],
+            num_hidden_layers=config["layers"],
+            num_attention_heads=config["heads"],
+            max_position_embeddings=8,
+            initializer_range=0.4 / config["hidden_size"] ** 0.5,
+            tie_word_embeddings=True,
+            pad_token_id=PAD,
+            bos_token_id=BOS,
+            eos_token_id=None,
+        )
+    )
+
+
+def taught(run: Run, base, pair: two_mechanisms.Pair):
+    """The base after `base_steps` steps with all its weights on the shared mechanism: a word, its class."""
+    config = run.config | {"steps": run.config["base_steps"], "evaluate_every": run.config["base_steps"]}
+    config["learning_rate"] = config["base_learning_rate"]
+    ids = word_ids(config)
+    rows = [
+        {
+            "input_ids": [BOS, ANY, ids[f"word{word}"], ids[f"class{known}"]],
+            "prompt_mask": [1, 1, 1, 0],
+            "labels": [-100, -100, -100, ids[f"class{known}"]],
+        }
+        for word, known in enumerate(pair.classes)
+    ]
+    batches = row_order(len(rows), config["batch"], config["steps"], run.seed)
+    fit(replace(run, config=config, folder=run.folder / "base"), base, rows, batches)
+    return base
+
+
+def build_model(config: dict, base):
+    """The ICLM of an arm on a base, independent by construction where it is to be `apart`."""
+    from causalnb.iclm import ICLMForCausalLM
+
+    lora = {
+        "r": config["lora_rank"],
+        "alpha": 2 * config["lora_rank"],
+        "dropout": 0.0,
+        "target_modules": config["lora_targets"],
+    }
+    settings = {name: config[name] for name in (*ICLM_SETTINGS, "information") if name in config}
+    model = ICLMForCausalLM.from_base(base, lora=lora, **settings)
+    return kept_apart(model) if config["apart"] else model
+
+
+def kept_apart(model):
+    """The model with the domain hidden from its invariant module, and the word from its domain modules."""
+    import torch
+
+    def hide(_, given, named):
+        module, ids = model.rows.module, named["input_ids"].clone()
+        if module is None:  # the router's
+            return given, named
+        shared = (torch.as_tensor(module) == model.number("invariant")).expand(len(ids))
+        ids[shared, DOMAIN] = ANY
+        ids[~shared, WORD] = ANY
+        return given, named | {"input_ids": ids}
+
+    model.base.base_model.register_forward_pre_hook(hide, with_kwargs=True)
+    return model
+
+
+def answers(model, rows: list[dict], module: int | str | None = None) -> tuple[list[int], list]:
+    """(token, domain module or None) that a model answers encoded rows with, or one module alone."""
+    from contextlib import nullcontext
+
+    said, modules = [0] * len(rows), [None] * len(rows)
+    with nullcontext() if module is None else model.only(module):
+        for chosen, _, _, out in at_labels(model, rows):
+            routed = [None] * len(chosen) if out.module is None else out.module.tolist()
+            for i, token, number in zip(chosen, out.logits.argmax(-1).tolist(), routed, strict=True):
+                said[i], modules[i] = token, number
+    return said, modules
+
+
+def share(one: list, other: list) -> float:
+    """How many of two lists' entries are equal."""
+    return sum(a == b for a, b in zip(one, other, strict=True)) / len(one)
+
+
+def homes(domains: list[int], modules: list[int], many: int) -> dict[int, int]:
+    """{domain: the module that most of its rows are sent to}."""
+    rows = [*zip(domains, modules, strict=True)]
+    return {
+        domain: max(range(many), key=lambda module: rows.count((domain, module)))
+        for domain in sorted({*domains})
+    }
+
+
+def rightly(domains: list[int], modules: list[int]) -> float:
+    """The share of rows whose module has most of its rows from their domain."""
+    rows = [*zip(domains, modules, strict=True)]
+    return sum(max(rows.count((domain, module)) for domain in {*domains}) for module in {*modules}) / len(
+        rows
+    )
+
+
+def states_at_answers(model, rows: list[dict]) -> dict:
+    """{module: last states (n, H)} of the invariant and of all domain modules where rows are answered."""
+    import torch
+
+    batch = on_device(collate(rows), model)
+    model.eval()
+    with torch.no_grad():
+        return {
+            module: model.states(batch["input_ids"], batch["attention_mask"], module)[:, WORD]
+            for module in ("invariant", *range(model.config.num_modules))
+        }
+
+
+def own_dependence(states: dict, modules: list[int]) -> dict[str, float]:
+    """As runs.independence, of each domain module on the rows that are sent to it: means over modules."""
+    import torch
+
+    from causalnb.iclm import linear_cka, mutual_information, pearson
+
+    sent = torch.tensor(modules, device=states["invariant"].device)
+    found = []
+    for module in sorted({*modules}):
+        first, other = (states[one][sent == module] for one in ("invariant", module))
+        if len(first) >= LEAST:
+            measures = {"forward": mutual_information, "pearson": pearson, "cka": linear_cka}
+            found.append({name: float(measure(first, other)) for name, measure in measures.items()})
+    return {name: sum(one[name] for one in found) / len(found) for name in found[0]} if found else {}
+
+
+def exchanged(model, states: dict, rows: list[dict], domains: list[int], modules: list[int]) -> dict:
+    """{"domain", "invariant"}: accuracy where that module's state is of another row of domain and module.
+
+    An answer that stays is not made by what the module says about the row: interventions, not correlations.
+    """
+    import torch
+
+    places = list(range(len(rows)))
+    groups: dict = {}
+    for i, group in enumerate(zip(domains, modules, strict=True)):
+        groups.setdefault(group, []).append(i)
+    for group in groups.values():
+        half = len(group) // 2
+        for i, other in zip(group, group[half:] + group[:half], strict=True):
+            places[i] = other
+    first = states["invariant"]
+    domain = torch.stack([states[module][i] for i, module in enumerate(modules)])
+    targets = [row["labels"][-1] for row in rows]
+    weights = torch.ones(1, len(rows), device=first.device)
+
+    def accuracy(first, domain):
+        with torch.no_grad():
+            return share(model._logits(torch.stack([first, domain]), weights).argmax(-1).tolist(), targets)
+
+    return {"domain": accuracy(first, domain[places]), "invariant": accuracy(first[places], domain)}
+
+
+def measured(model, asked: dict[str, list[dict]], config: dict) -> dict[str, dict[str, float]]:
+    """All metrics of a tuned model; `asked`: rows of the task by part, of PARTS.
+
+    iid, ood: accuracy, and borrowed, the share answered as the other domain does. Alone, by the base's head:
+    invariant, own (the module that has most of a row's domain) and other (the other domain's). On "iid":
+    states as runs.independence, own_states of modules on their own rows, exchanged; disagreeing, the share
+    of rows which the invariant and the own module answer differently; rightly and used of the routing, where there is one.
+    """
+    ready = {part: encoded(rows, config) for part, rows in asked.items()}
+    domains = {part: [row["domain"] for row in rows] for part, rows in asked.items()}
+    right = {part: [row["labels"][-1] for row in rows] for part, rows in ready.items()}
+    ids, found, sent = word_ids(config), {"": {"trainable_parameters": trained_parameters(model)}}, {}
+    for part in PARTS:
+        said, sent[part] = answers(model, ready[part])
+        borrowed = [ids[row["borrowed"]] for row in asked[part]]
+        found[part] = {"accuracy": share(said, right[part]), "borrowed": share(said, borrowed)}
+    modules = sent["iid"]
+    if config["num_modules"] > 1:
+        found["routing"] = {"rightly": rightly(domains["iid"], modules), "used": len({*modules})}
+    if config["invariant"]:
+        home = homes(domains["iid"], modules, config["num_modules"])
+        alone = {}
+        for part in PARTS:
+            alone[part] = {
+                one: answers(model, ready[part], one)[0] for one in ("invariant", *{*home.values()})
+            }
+            own = [alone[part][home[domain]][i] for i, domain in enumerate(domains[part])]
+            other = [
+                alone[part][home.get(1 - domain, home[domain])][i] for i, domain in enumerate(domains[part])
+            ]
+            found[f"invariant/{part}"] = {"accuracy": share(alone[part]["invariant"], right[part])}
+            found[f"own/{part}"] = {"accuracy": share(own, right[part])}
+            found[f"other/{part}"] = {"accuracy": share(other, right[part])}
+            found[f"alone/{part}"] = {"disagreeing": 1 - share(own, alone[part]["invariant"])}
+        states = states_at_answers(model, ready["iid"])
+        found["states"] = independence(model, ready["iid"])
+        found["own_states"] = own_dependence(states, modules)
+        found["exchanged"] = exchanged(model, states, ready["iid"], domains["iid"], modules)
+    return found
+
+
+def run_pair(run: Run) -> dict:
+    """Tune one arm on one pair, drawn by first_seed and the run's seed; `measured`, and a history of it."""
+    from transformers import set_seed
+
+    config = run.config
+    seed = config["first_seed"] + run.seed
+    pair = two_mechanisms.draw(config["words"], config["classes"], config["similarity"], config["both"], seed)
+    asked = {part: [pair.row(*one) for one in pair.combinations(part)] for part in PARTS}
+    rows, asked = encoded(asked["iid"], config), {part: scored(rows) for part, rows in asked.items()}
+    set_seed(seed)
+    base = build_base(config)
+    model = build_model(config, taught(run, base, pair) if config["base_steps"] else base)
+    ready = {part: encoded(some, config) for part, some in asked.items()}
+
+    def watch(model) -> dict:
+        found = {
+            part: share(answers(model, some)[0], [row["labels"][-1] for row in some])
+            for part, some in ready.items()
+        }
+        return found | (independence(model, ready["iid"]) if config["invariant"] else {})
+
+    batches = row_order(len(rows), config["batch"], config["steps"], seed)
+    history = fit(replace(run, seed=seed), model, rows, batches, watch) if config["steps"] else []
+    return {"metrics": measured(model, asked, config), "history": history}
+
+
+def mutual(weight: float, **more: float) -> dict:
+    """Settings of Equation 3 with a weight, over all modules on all rows."""
+    return {"weights": {**more, "epsilon": weight}, "information": "all"}
+
+
+def alignment(weight: float, **more: float) -> dict:
+    """Settings of the modules' alignment (debiased CKA) with a weight, in the place of Equation 3."""
+    return {"weights": {**more, "epsilon": 0.0, "delta": weight}, "information": "all"}
+
+
+SIMILARITIES, COUNTS = (0.0, 0.5, 1.0), (2, 4)
+FREE = {"alpha": 1.0, "beta": 0.0}
+PRINTED = 0.01  # the paper's weight of the mutual information
+MUTUAL, ALIGNED = {"1": 1.0, "10": 10.0, "100": 100.0}, {"01": 0.1, "1": 1.0}  # weights that are tried
+DOSES = {"strong": 10.0, "ours": 0.1, "free_strong": 10.0, "free_ours": 0.1}  # the best of iclm.pair.search
+REGULARISERS = {
+    "none": {"weights": {"epsilon": 0.0}},
+    "paper": mutual(PRINTED),
+    "strong": mutual(DOSES["strong"]),
+    "ours": alignment(DOSES["ours"]),
+    "free": {"weights": {**FREE, "epsilon": 0.0}},
+    "free_strong": mutual(DOSES["free_strong"], **FREE),
+    "free_ours": alignment(DOSES["free_ours"], **FREE),
+}
+ONE = {"num_modules": 1, "invariant": False, "routed_by": "nobody"}
+CONTROLS = {
+    "single": {**ONE, "lora_rank": 96},
+    "separate": {"invariant": False},
+    "oracle": {**REGULARISERS["none"], "routed_by": "domain"},
+    "built": {**REGULARISERS["none"], "routed_by": "domain", "apart": True},
+}
+SINGLE_OF_FOUR = {"single_n4": {**ONE, "lora_rank": 160}}
+
+
+def name_of(arm: str, similarity: float, modules: int | None = None) -> str:
+    """The name of an arm in a cell of the map; controls have no number of modules."""
+    count = "" if modules is None else f"_n{modules}"
+    return f"{arm}{count}_s{round(100 * similarity)}"
+
+
+MAP = {
+    name_of(arm, similarity, modules): {**settings, "num_modules": modules, "similarity": similarity}
+    for similarity, modules, (arm, settings) in product(SIMILARITIES, COUNTS, REGULARISERS.items())
+}
+BESIDE = {
+    name_of(arm, similarity): {**settings, "similarity": similarity}
+    for similarity, (arm, settings) in product(SIMILARITIES, (CONTROLS | SINGLE_OF_FOUR).items())
+}
+TAUGHT = {
+    f"taught_{arm}": {**settings, "base_steps": 150}
+    for arm, settings in {
+        "single": CONTROLS["single"],
+        "separate": CONTROLS["separate"],
+        **{arm: REGULARISERS[arm] for arm in ("none", "free", "free_strong")},
+    }.items()
+}
+CODE = {"direction": "reverse", "clamp": 1e-6, **mutual(PRINTED, alpha=1.0, beta=1.0)}
+ARMS = (
+    MAP
+    | BESIDE
+    | TAUGHT
+    | {"code_n2_s0": CODE, "untrained": {**REGULARISERS["none"], "steps": 0, "routed_by": "domain"}}
+)
+DECIDING = [name for name in ARMS if name.endswith("_s0") and "n4" not in name]
+RATES = {"1e-3": 1e-3, "3e-3": 3e-3, "1e-2": 1e-2, "3e-2": 3e-2}
+SEARCH = {
+    **{
+        f"{arm}_{name}": {**settings, "learning_rate": rate}
+        for arm, settings in (("single", CONTROLS["single"]), ("none", REGULARISERS["none"]))
+        for name, rate in RATES.items()
+    },
+    **{
+        f"{prefix}strong_{name}": mutual(weight, **more)
+        for prefix, more in (("", {}), ("free_", FREE))
+        for name, weight in MUTUAL.items()
+    },
+    **{
+        f"{prefix}ours_{name}": alignment(weight, **more)
+        for prefix, more in (("", {}), ("free_", FREE))
+        for name, weight in ALIGNED.items()
+    },
+    **{
+        f"{arm}_long": {**settings, "steps": 2 * PairSettings.steps}
+        for arm, settings in (
+            ("single", CONTROLS["single"]),
+            ("built", CONTROLS["built"]),
+            ("none", REGULARISERS["none"]),
+            ("free_strong", REGULARISERS["free_strong"]),
+        )
+    },
+    "built_1e-2": CONTROLS["built"],
+}
+QUICK = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "layers": 1,
+    "words": 16,
+    "classes": 2,
+    "lora_rank": 2,
+    "batch": 8,
+    "steps": 2,
+    "evaluate_every": 1,
+}
+NOTEBOOK = "32_reasoning"
+
+
+def _register(id: str, title: str, arms: dict, seeds: int, more: dict | None = None, **changes) -> None:
+    register(
+        Experiment(
+            id=id,
+            title=title,
+            run=run_pair,
+            notebook=NOTEBOOK,
+            arms=arms,
+            settings={"laptop": PairSettings(**changes), "quick": QUICK, "gpu": {}},
+            seeds={"quick": 1, "laptop": seeds},
+            more_seeds={"laptop": more} if more else {},
+            cost={"quick": 2, "laptop": 10, "gpu": 10},
+            at_most={"quick": {"base_steps": 2, "steps": 2}},
+        )
+    )
+
+
+_register(
+    "iclm.pair",
+    "Two domains whose modules must differ: similarity, regularisers, modules",
+    ARMS,
+    3,
+    dict.fromkeys(DECIDING, 6),
+)
+_register(
+    "iclm.pair.search",
+    "Two domains whose modules must differ: rates and weights, on other pairs",
+    SEARCH,
+    2,
+    first_seed=1000,
+)
