@@ -5,10 +5,10 @@ A row names its domain and a word; the answer is what the domain says to the wor
     text   "in1 word17"      answer   "say12"      domain   1      borrowed   "say4"
 
 Shared is which class a word has, drawn at random, each class as often; a domain's own is what it says to a
-class. The two say the same to `similarity` of the classes, and to the others words that only one of them has:
-scores of a class and of a domain, added, then tell every answer, as they could not if both domains used one
-set of words. `both` of the words are trained in both domains, half of the others in each. "ood" asks for these
-in the other domain: each class of a word and each answer to a class was trained, this pair of them was not.
+class. The two say the same to `similarity` of the classes, and to the others words that only one of them
+has: scores of a class and of a domain, added, then tell every answer, as they could not if both domains used
+one set of words. `both` of the words are trained in both domains, half of the others in each. "ood" asks for
+these in the other domain: each class of a word and each answer to a class was trained, this pair was not.
 Classes are drawn and not computed, as a sum of numbers is, which half of the sums would teach without the
 other domain. There is no other i.i.d. row than those of training, all of which "iid" asks again.
 
@@ -124,7 +124,7 @@ def reached(reader: str, classes: int = 8, similarity: float = 0.0, both: float 
 def load(
     words: int = 96, classes: int = 8, similarity: float = 0.0, both: float = 0.5, seed: int = 0
 ) -> DatasetDict:
-    """DatasetDict of train, iid and ood: text, answer, domain, borrowed; DataError for shares out of range."""
+    """DatasetDict of train, iid, ood: text, answer, domain, borrowed; DataError for shares out of range."""
     from datasets import Dataset, DatasetDict
 
     pair = draw(words, classes, similarity, both, seed)

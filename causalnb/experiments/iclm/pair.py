@@ -1,12 +1,12 @@
 """ICLM on two domains whose modules must differ, and what its losses of independence do there.
 
 Each arm tunes adapters on a small frozen base, random unless base_steps is not 0, on all rows of
-`causalnb.tasks.two_mechanisms`. `none` is the paper's loss without its mutual information, `paper` has it as
-printed, over all modules (Equation 3), `strong` many times as much, `ours` the alignment (debiased CKA) in its
-place. In `free` arms the domain modules need not answer by themselves (beta 0) and the invariant one all the
-more (alpha 1). `built` modules are independent by construction: no word reaches the domain modules, and no
-domain the invariant one. `separate` has no invariant module, `oracle` is `none` told the domain, `single` one
-module with as many trained parameters as ICLM has in two domain modules and the invariant one.
+`causalnb.tasks.two_mechanisms`. `none` is the paper's loss without its mutual information, `paper` has it
+as printed, over all modules (Equation 3), `strong` many times as much, `ours` the alignment (debiased CKA) in
+its place. In `free` arms the domain modules need not answer by themselves (beta 0) and the invariant one all
+the more (alpha 1). `built` modules are independent by construction: no word reaches the domain modules, and
+no domain the invariant one. `separate` has no invariant module, `oracle` is `none` told the domain, `single`
+one module with as many trained parameters as ICLM has in two domain modules and the invariant one.
 """
 
 from dataclasses import dataclass, field, replace
@@ -69,7 +69,7 @@ def word_ids(config: dict) -> dict[str, int]:
 
 
 def encoded(rows: list[dict], config: dict) -> list[dict]:
-    """input_ids (4,) of each row, beginning, domain, word and answer; prompt_mask, labels; how it is routed."""
+    """input_ids (4,) of each row, beginning, domain, word, answer; prompt_mask, labels; how it is routed."""
     ids, ready = word_ids(config), []
     for row in rows:
         given = [BOS, *map(ids.__getitem__, row["text"].split())]
@@ -247,40 +247,51 @@ def exchanged(model, states: dict, rows: list[dict], domains: list[int], modules
     return {"domain": accuracy(first, domain[places]), "invariant": accuracy(first[places], domain)}
 
 
+def alone(model, ready: dict[str, list[dict]], domains: dict[str, list[int]], home: dict[int, int]) -> dict:
+    """{"<module>/<part>": scores} of single modules, by the base's head, on encoded rows of each part.
+
+    invariant; own, the module that most rows of a row's domain are sent to; other, that of the other domain.
+    disagreeing, of own: how many rows it answers otherwise than the invariant module.
+    """
+    found = {}
+    asked_alone: list[int | str] = ["invariant", *sorted({*home.values()})]
+    for part, rows in ready.items():
+        right = [row["labels"][-1] for row in rows]
+        said = {one: answers(model, rows, one)[0] for one in asked_alone}
+        own, other = (
+            [said[home[domain if domain in home else 1 - domain]][i] for i, domain in enumerate(asked)]
+            for asked in (domains[part], [1 - domain for domain in domains[part]])
+        )
+        found[f"invariant/{part}"] = {"accuracy": share(said["invariant"], right)}
+        found[f"own/{part}"] = {
+            "accuracy": share(own, right),
+            "disagreeing": 1 - share(own, said["invariant"]),
+        }
+        found[f"other/{part}"] = {"accuracy": share(other, right)}
+    return found
+
+
 def measured(model, asked: dict[str, list[dict]], config: dict) -> dict[str, dict[str, float]]:
     """All metrics of a tuned model; `asked`: rows of the task by part, of PARTS.
 
-    iid, ood: accuracy, and borrowed, the share answered as the other domain does. Alone, by the base's head:
-    invariant, own (the module that has most of a row's domain) and other (the other domain's). On "iid":
-    states as runs.independence, own_states of modules on their own rows, exchanged; disagreeing, the share
-    of rows which the invariant and the own module answer differently; rightly and used of the routing, where there is one.
+    iid, ood: accuracy, and borrowed, the share answered as the other domain does. routing, where there is
+    one: rightly, used. With an invariant module `alone`, and on "iid" states as runs.independence, own_states
+    of modules on the rows that are sent to them, exchanged.
     """
     ready = {part: encoded(rows, config) for part, rows in asked.items()}
     domains = {part: [row["domain"] for row in rows] for part, rows in asked.items()}
-    right = {part: [row["labels"][-1] for row in rows] for part, rows in ready.items()}
-    ids, found, sent = word_ids(config), {"": {"trainable_parameters": trained_parameters(model)}}, {}
-    for part in PARTS:
-        said, sent[part] = answers(model, ready[part])
-        borrowed = [ids[row["borrowed"]] for row in asked[part]]
-        found[part] = {"accuracy": share(said, right[part]), "borrowed": share(said, borrowed)}
-    modules = sent["iid"]
+    ids, modules = word_ids(config), []
+    found: dict[str, dict[str, float]] = {"": {"trainable_parameters": trained_parameters(model)}}
+    for part in reversed(PARTS):  # "iid" last, by whose modules all else is judged
+        said, modules = answers(model, ready[part])
+        found[part] = {
+            "accuracy": share(said, [row["labels"][-1] for row in ready[part]]),
+            "borrowed": share(said, [ids[row["borrowed"]] for row in asked[part]]),
+        }
     if config["num_modules"] > 1:
         found["routing"] = {"rightly": rightly(domains["iid"], modules), "used": len({*modules})}
     if config["invariant"]:
-        home = homes(domains["iid"], modules, config["num_modules"])
-        alone = {}
-        for part in PARTS:
-            alone[part] = {
-                one: answers(model, ready[part], one)[0] for one in ("invariant", *{*home.values()})
-            }
-            own = [alone[part][home[domain]][i] for i, domain in enumerate(domains[part])]
-            other = [
-                alone[part][home.get(1 - domain, home[domain])][i] for i, domain in enumerate(domains[part])
-            ]
-            found[f"invariant/{part}"] = {"accuracy": share(alone[part]["invariant"], right[part])}
-            found[f"own/{part}"] = {"accuracy": share(own, right[part])}
-            found[f"other/{part}"] = {"accuracy": share(other, right[part])}
-            found[f"alone/{part}"] = {"disagreeing": 1 - share(own, alone[part]["invariant"])}
+        found |= alone(model, ready, domains, homes(domains["iid"], modules, config["num_modules"]))
         states = states_at_answers(model, ready["iid"])
         found["states"] = independence(model, ready["iid"])
         found["own_states"] = own_dependence(states, modules)
@@ -324,12 +335,13 @@ def alignment(weight: float, **more: float) -> dict:
     return {"weights": {**more, "epsilon": 0.0, "delta": weight}, "information": "all"}
 
 
+Arms = dict[str, dict]
 SIMILARITIES, COUNTS = (0.0, 0.5, 1.0), (2, 4)
-FREE = {"alpha": 1.0, "beta": 0.0}
+FREE: dict[str, float] = {"alpha": 1.0, "beta": 0.0}
 PRINTED = 0.01  # the paper's weight of the mutual information
 MUTUAL, ALIGNED = {"1": 1.0, "10": 10.0, "100": 100.0}, {"01": 0.1, "1": 1.0}  # weights that are tried
 DOSES = {"strong": 10.0, "ours": 0.1, "free_strong": 10.0, "free_ours": 0.1}  # the best of iclm.pair.search
-REGULARISERS = {
+REGULARISERS: Arms = {
     "none": {"weights": {"epsilon": 0.0}},
     "paper": mutual(PRINTED),
     "strong": mutual(DOSES["strong"]),
@@ -338,14 +350,14 @@ REGULARISERS = {
     "free_strong": mutual(DOSES["free_strong"], **FREE),
     "free_ours": alignment(DOSES["free_ours"], **FREE),
 }
-ONE = {"num_modules": 1, "invariant": False, "routed_by": "nobody"}
-CONTROLS = {
+ONE: dict = {"num_modules": 1, "invariant": False, "routed_by": "nobody"}
+CONTROLS: Arms = {
     "single": {**ONE, "lora_rank": 96},
     "separate": {"invariant": False},
     "oracle": {**REGULARISERS["none"], "routed_by": "domain"},
     "built": {**REGULARISERS["none"], "routed_by": "domain", "apart": True},
 }
-SINGLE_OF_FOUR = {"single_n4": {**ONE, "lora_rank": 160}}
+SINGLE_OF_FOUR: Arms = {"single_n4": {**ONE, "lora_rank": 160}}
 
 
 def name_of(arm: str, similarity: float, modules: int | None = None) -> str:
@@ -354,15 +366,15 @@ def name_of(arm: str, similarity: float, modules: int | None = None) -> str:
     return f"{arm}{count}_s{round(100 * similarity)}"
 
 
-MAP = {
+MAP: Arms = {
     name_of(arm, similarity, modules): {**settings, "num_modules": modules, "similarity": similarity}
     for similarity, modules, (arm, settings) in product(SIMILARITIES, COUNTS, REGULARISERS.items())
 }
-BESIDE = {
+BESIDE: Arms = {
     name_of(arm, similarity): {**settings, "similarity": similarity}
     for similarity, (arm, settings) in product(SIMILARITIES, (CONTROLS | SINGLE_OF_FOUR).items())
 }
-TAUGHT = {
+TAUGHT: Arms = {
     f"taught_{arm}": {**settings, "base_steps": 150}
     for arm, settings in {
         "single": CONTROLS["single"],
@@ -379,7 +391,7 @@ ARMS = (
 )
 DECIDING = [name for name in ARMS if name.endswith("_s0") and "n4" not in name]
 RATES = {"1e-3": 1e-3, "3e-3": 3e-3, "1e-2": 1e-2, "3e-2": 3e-2}
-SEARCH = {
+SEARCH: Arms = {
     **{
         f"{arm}_{name}": {**settings, "learning_rate": rate}
         for arm, settings in (("single", CONTROLS["single"]), ("none", REGULARISERS["none"]))
