@@ -1,7 +1,6 @@
 """ICLM on two domains whose modules must differ, and what its losses of independence do there.
 
-Each arm tunes adapters on a small frozen base, random unless base_steps is not 0, on all rows of
-`causalnb.tasks.two_mechanisms`. `none` is the paper's loss without its mutual information, `paper` has it
+Each arm tunes adapters on a small frozen random base, on all rows of `causalnb.tasks.two_mechanisms`. `none` is the paper's loss without its mutual information, `paper` has it
 as printed, over all modules (Equation 3), `strong` many times as much, `ours` the alignment (debiased CKA) in
 its place. In `free` arms the domain modules need not answer by themselves (beta 0) and the invariant one all
 the more (alpha 1). `built` modules are independent by construction: no word reaches the domain modules, and
@@ -9,8 +8,11 @@ no domain the invariant one. `separate` has no invariant module, `oracle` is `no
 one module with as many trained parameters as ICLM has in two domain modules and the invariant one.
 """
 
+import json
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
+from pathlib import Path
 
 from causalnb.experiments.iclm.grid import LINEAR
 from causalnb.experiments.iclm.models import ICLM_SETTINGS, at_labels, collate, fit, on_device, row_order
@@ -39,8 +41,6 @@ class PairSettings:
     both: float = 0.5
     similarity: float = 0.0
     first_seed: int = 0  # of the pairs: those of the search are others
-    base_steps: int = 0
-    base_learning_rate: float = 3e-3
     lora_rank: int = 32
     lora_targets: list = field(default_factory=lambda: LINEAR)
     num_modules: int = 2
@@ -56,10 +56,10 @@ class PairSettings:
     clamp: float | None = None
     apart: bool = False
     batch: int = 64
-    steps: int = 150
+    steps: int = 400
     learning_rate: float = 1e-2
     weight_decay: float = 0.0  # it would shrink modules that are idle
-    evaluate_every: int = 50
+    evaluate_every: int = 100
 
 
 def word_ids(config: dict) -> dict[str, int]:
@@ -104,24 +104,6 @@ def build_base(config: dict):
             eos_token_id=None,
         )
     )
-
-
-def taught(run: Run, base, pair: two_mechanisms.Pair):
-    """The base after `base_steps` steps with all its weights on the shared mechanism: a word, its class."""
-    config = run.config | {"steps": run.config["base_steps"], "evaluate_every": run.config["base_steps"]}
-    config["learning_rate"] = config["base_learning_rate"]
-    ids = word_ids(config)
-    rows = [
-        {
-            "input_ids": [BOS, ANY, ids[f"word{word}"], ids[f"class{known}"]],
-            "prompt_mask": [1, 1, 1, 0],
-            "labels": [-100, -100, -100, ids[f"class{known}"]],
-        }
-        for word, known in enumerate(pair.classes)
-    ]
-    batches = row_order(len(rows), config["batch"], config["steps"], run.seed)
-    fit(replace(run, config=config, folder=run.folder / "base"), base, rows, batches)
-    return base
 
 
 def build_model(config: dict, base):
@@ -310,7 +292,7 @@ def run_pair(run: Run) -> dict:
     rows, asked = encoded(asked["iid"], config), {part: scored(rows) for part, rows in asked.items()}
     set_seed(seed)
     base = build_base(config)
-    model = build_model(config, taught(run, base, pair) if config["base_steps"] else base)
+    model = build_model(config, base)
     ready = {part: encoded(some, config) for part, some in asked.items()}
 
     def watch(model) -> dict:
@@ -336,88 +318,88 @@ def alignment(weight: float, **more: float) -> dict:
 
 
 Arms = dict[str, dict]
-SIMILARITIES, COUNTS = (0.0, 0.5, 1.0), (2, 4)
-FREE: dict[str, float] = {"alpha": 1.0, "beta": 0.0}
+CHOSEN = Path(__file__).with_name("pair_chosen.json")  # written by pair_choose
+SIMILARITIES, COUNTS, RATES = (0.0, 0.5, 1.0), (2, 4), {"1e-3": 1e-3, "3e-3": 3e-3, "1e-2": 1e-2}
+HEADLINE = 8  # seeds where the domains share no answer and ICLM has two domain modules
 PRINTED = 0.01  # the paper's weight of the mutual information
-MUTUAL, ALIGNED = {"1": 1.0, "10": 10.0, "100": 100.0}, {"01": 0.1, "1": 1.0}  # weights that are tried
-DOSES = {"strong": 10.0, "ours": 0.1, "free_strong": 10.0, "free_ours": 0.1}  # the best of iclm.pair.search
-REGULARISERS: Arms = {
-    "none": {"weights": {"epsilon": 0.0}},
+FREE: dict[str, float] = {"alpha": 1.0, "beta": 0.0}
+WEIGHED: dict = {  # arm -> its loss of a weight, and the weights that are tried
+    "strong": (mutual, (1.0, 10.0, 100.0)),
+    "ours": (alignment, (0.03, 0.1, 1.0)),
+    "free_strong": (partial(mutual, **FREE), (0.1, 1.0, 10.0)),
+    "free_ours": (partial(alignment, **FREE), (0.03, 0.1, 1.0)),
+}
+PLAIN: Arms = {"none": {"weights": {"epsilon": 0.0}}, "free": {"weights": {**FREE, "epsilon": 0.0}}}
+PRINTS: Arms = {
     "paper": mutual(PRINTED),
-    "strong": mutual(DOSES["strong"]),
-    "ours": alignment(DOSES["ours"]),
-    "free": {"weights": {**FREE, "epsilon": 0.0}},
-    "free_strong": mutual(DOSES["free_strong"], **FREE),
-    "free_ours": alignment(DOSES["free_ours"], **FREE),
+    "code": {"direction": "reverse", "clamp": 1e-6, **mutual(PRINTED, alpha=1.0, beta=1.0)},
 }
-ONE: dict = {"num_modules": 1, "invariant": False, "routed_by": "nobody"}
 CONTROLS: Arms = {
-    "single": {**ONE, "lora_rank": 96},
     "separate": {"invariant": False},
-    "oracle": {**REGULARISERS["none"], "routed_by": "domain"},
-    "built": {**REGULARISERS["none"], "routed_by": "domain", "apart": True},
+    "oracle": {**PLAIN["none"], "routed_by": "domain"},
+    "built": {**PLAIN["none"], "routed_by": "domain", "apart": True},
 }
-SINGLE_OF_FOUR: Arms = {"single_n4": {**ONE, "lora_rank": 160}}
 
 
-def name_of(arm: str, similarity: float, modules: int | None = None) -> str:
-    """The name of an arm in a cell of the map; controls have no number of modules."""
-    count = "" if modules is None else f"_n{modules}"
-    return f"{arm}{count}_s{round(100 * similarity)}"
+def chosen() -> dict:
+    """What pair_choose wrote: "rates" by side, and "weights" of the arms of WEIGHED."""
+    return json.loads(CHOSEN.read_text(encoding="utf-8"))
 
 
-MAP: Arms = {
-    name_of(arm, similarity, modules): {**settings, "num_modules": modules, "similarity": similarity}
-    for similarity, modules, (arm, settings) in product(SIMILARITIES, COUNTS, REGULARISERS.items())
-}
-BESIDE: Arms = {
-    name_of(arm, similarity): {**settings, "similarity": similarity}
-    for similarity, (arm, settings) in product(SIMILARITIES, (CONTROLS | SINGLE_OF_FOUR).items())
-}
-TAUGHT: Arms = {
-    f"taught_{arm}": {**settings, "base_steps": 150}
-    for arm, settings in {
-        "single": CONTROLS["single"],
-        "separate": CONTROLS["separate"],
-        **{arm: REGULARISERS[arm] for arm in ("none", "free", "free_strong")},
-    }.items()
-}
-CODE = {"direction": "reverse", "clamp": 1e-6, **mutual(PRINTED, alpha=1.0, beta=1.0)}
-ARMS = (
-    MAP
-    | BESIDE
-    | TAUGHT
-    | {"code_n2_s0": CODE, "untrained": {**REGULARISERS["none"], "steps": 0, "routed_by": "domain"}}
-)
-DECIDING = [name for name in ARMS if name.endswith("_s0") and "n4" not in name]
-RATES = {"1e-3": 1e-3, "3e-3": 3e-3, "1e-2": 1e-2, "3e-2": 3e-2}
-SEARCH: Arms = {
-    **{
-        f"{arm}_{name}": {**settings, "learning_rate": rate}
-        for arm, settings in (("single", CONTROLS["single"]), ("none", REGULARISERS["none"]))
+def single(modules: int) -> dict:
+    """Settings of one module that trains as much as ICLM does in its domain modules and the invariant one."""
+    rank = (modules + 1) * PairSettings.lora_rank
+    return {"num_modules": 1, "invariant": False, "routed_by": "nobody", "lora_rank": rank}
+
+
+def tried(arm: str, value: float | str) -> str:
+    """The arm of the search that has this rate, weight or length."""
+    return f"{arm}_{value}".replace(".", "_")
+
+
+def searched() -> Arms:
+    """The arms of the search: rates of both sides, weights at the rate that ICLM takes, twice the steps."""
+    rates = chosen()["rates"]
+    sides = {"single": single(2), "none": PLAIN["none"]}
+    arms = {
+        tried(arm, name): {**settings, "learning_rate": rate}
+        for arm, settings in sides.items()
         for name, rate in RATES.items()
-    },
-    **{
-        f"{prefix}strong_{name}": mutual(weight, **more)
-        for prefix, more in (("", {}), ("free_", FREE))
-        for name, weight in MUTUAL.items()
-    },
-    **{
-        f"{prefix}ours_{name}": alignment(weight, **more)
-        for prefix, more in (("", {}), ("free_", FREE))
-        for name, weight in ALIGNED.items()
-    },
-    **{
-        f"{arm}_long": {**settings, "steps": 2 * PairSettings.steps}
-        for arm, settings in (
-            ("single", CONTROLS["single"]),
-            ("built", CONTROLS["built"]),
-            ("none", REGULARISERS["none"]),
-            ("free_strong", REGULARISERS["free_strong"]),
-        )
-    },
-    "built_1e-2": CONTROLS["built"],
-}
+    }
+    at = {"learning_rate": rates["iclm"]}
+    arms |= {
+        tried(arm, weight): {**loss(weight), **at}
+        for arm, (loss, weights) in WEIGHED.items()
+        for weight in weights
+    }
+    twice = {"steps": 2 * PairSettings.steps}
+    arms[tried("none", "twice")] = {**PLAIN["none"], **at, **twice}
+    arms[tried("single", "twice")] = {**single(2), "learning_rate": rates["single"], **twice}
+    return arms
+
+
+def name_of(arm: str, similarity: float, modules: int = 2) -> str:
+    """The name of an arm in a cell of the map."""
+    return f"{arm}_n{modules}_s{round(100 * similarity)}"
+
+
+def settled() -> Arms:
+    """The arms of every cell of the map, with the rates and weights that the search chose."""
+    found = chosen()
+    weighed = {arm: loss(found["weights"][arm]) for arm, (loss, _) in WEIGHED.items()}
+    arms: Arms = {"untrained": {**PLAIN["none"], "steps": 0, "routed_by": "domain"}}
+    for similarity, modules in product(SIMILARITIES, COUNTS):
+        cell = PLAIN | weighed
+        cell |= CONTROLS if modules == 2 else {}
+        cell |= PRINTS if modules == 2 and similarity == 0 else {}
+        cell = {arm: {**its, "learning_rate": found["rates"]["iclm"]} for arm, its in cell.items()}
+        cell["single"] = {**single(modules), "learning_rate": found["rates"]["single"]}
+        for arm, its in cell.items():
+            more = {"similarity": similarity} | ({} if arm == "single" else {"num_modules": modules})
+            arms[name_of(arm, similarity, modules)] = its | more
+    return arms
+
+
 QUICK = {
     "hidden_size": 16,
     "intermediate_size": 16,
@@ -443,8 +425,8 @@ def _register(id: str, title: str, arms: dict, seeds: int, more: dict | None = N
             settings={"laptop": PairSettings(**changes), "quick": QUICK, "gpu": {}},
             seeds={"quick": 1, "laptop": seeds},
             more_seeds={"laptop": more} if more else {},
-            cost={"quick": 2, "laptop": 10, "gpu": 10},
-            at_most={"quick": {"base_steps": 2, "steps": 2}},
+            cost={"quick": 2, "laptop": 25, "gpu": 20},
+            at_most={"quick": {"steps": 2}},
         )
     )
 
@@ -452,14 +434,14 @@ def _register(id: str, title: str, arms: dict, seeds: int, more: dict | None = N
 _register(
     "iclm.pair",
     "Two domains whose modules must differ: similarity, regularisers, modules",
-    ARMS,
+    settled(),
     3,
-    dict.fromkeys(DECIDING, 6),
+    {arm: HEADLINE for arm in settled() if arm.endswith("_n2_s0")},
 )
 _register(
     "iclm.pair.search",
     "Two domains whose modules must differ: rates and weights, on other pairs",
-    SEARCH,
+    searched(),
     2,
     first_seed=1000,
 )
