@@ -1,11 +1,12 @@
 """ICLM on two domains whose modules must differ, and what its losses of independence do there.
 
-Each arm tunes adapters on a small frozen random base, on all rows of `causalnb.tasks.two_mechanisms`. `none` is the paper's loss without its mutual information, `paper` has it
-as printed, over all modules (Equation 3), `strong` many times as much, `ours` the alignment (debiased CKA) in
-its place. In `free` arms the domain modules need not answer by themselves (beta 0) and the invariant one all
-the more (alpha 1). `built` modules are independent by construction: no word reaches the domain modules, and
-no domain the invariant one. `separate` has no invariant module, `oracle` is `none` told the domain, `single`
-one module with as many trained parameters as ICLM has in two domain modules and the invariant one.
+Each arm tunes adapters on a small frozen random base, on all rows of `causalnb.tasks.two_mechanisms`. `none`
+is the paper's loss without its mutual information, `paper` has it as printed, over all modules (Equation 3),
+`strong` many times as much, `ours` the alignment (debiased CKA) in its place. In `free` arms the domain
+modules need not answer by themselves (beta 0) and the invariant one all the more (alpha 1). `code` has the
+losses as the paper's repository weighs them. `built` modules are independent by construction: no word reaches
+the domain modules, and no domain the invariant one. `separate` has no invariant module, `oracle` is `none`
+told the domain, `single` one module with as many trained parameters as ICLM.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Writes pair_chosen.json: rates of one module and of ICLM, then weights, from the stored search on other pairs.
+"""Writes pair_chosen.json: rates of one module and of ICLM, then weights, from the stored search.
 
 python -m causalnb.experiments.iclm.pair_choose
 
-The weights are searched at ICLM's rate: where that is another than before, the search has to be run again,
-and the command given again.
+Searched on other pairs than those of the test, the weights at ICLM's rate: where that is another than
+before, the search has to be run again, and the command given again.
 """
 
 import json
