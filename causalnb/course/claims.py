@@ -82,7 +82,7 @@ def _judged(claim, verdict: verdicts.Verdict, items: dict) -> Judged:
     stated = (
         f"{sign}{claim.size:g} {unit}".strip()
         if claim.size == claim.size
-        else {"+": "more", "-": "less"}.get(str(claim.direction), "")
+        else {"+": "more", "-": "less", verdicts.AS_WELL: "as well"}.get(str(claim.direction), "")
     )
     summary = verdict.summary
     digits = 1 if unit == "pp" else 3

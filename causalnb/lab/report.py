@@ -271,7 +271,9 @@ def _claim(id: str) -> dict:
 
 
 def higher(claim: Mapping) -> str:
-    """What a claim says of its contrast, "higher 4.9 pp"."""
+    """What a claim says of its contrast, "higher 4.9 pp", "not lower"."""
+    if claim["direction"] == verdicts.AS_WELL:
+        return "not lower"
     size = "" if math.isnan(claim["size"]) else f" {claim['size']:g} {claim['unit']}"
     return ("higher" if claim["direction"] == "+" else "lower") + size
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from causalnb.errors import LabError
 from causalnb.lab.statistics import Summary, mean_ci
 
+AS_WELL = ">="  # the direction of a claim that something does as well or better
 LABELS = ("reproduced", "same direction", "opposite", "excluded", "undecided", "not attempted")
 
 
@@ -28,13 +29,15 @@ def verdict(
     size: float | None = None,
     direction: int = +1,
     margin: float | None = None,
+    as_well: bool = False,
 ) -> Verdict:
     """The rule, for a contrast by seed that the source claims to lie in `direction`, with a `size` >= 0.
 
     reproduced: its 95 % interval is beyond 0 that way and the mean reaches the size (if one is stated);
     same direction: beyond 0, smaller; opposite: beyond 0 the other way; excluded: 0 is in it and the size is
     not, or where none is stated, the `margin` > 0, the smallest gain that counts as one; undecided: both are
-    in it, or 0 where there is neither, or n < 2. Not attempted where a difference is no finite number: its
+    in it, or 0 where there is neither, or n < 2. Of what is claimed to do `as_well` or better, reproduced: the
+    interval is above -margin; opposite: below it; else undecided. Not attempted where a difference is no finite number: its
     run diverged.
     """
     if direction not in (1, -1):
@@ -43,17 +46,26 @@ def verdict(
         raise LabError(f"size={size!r} is no size: give a number from 0 on; a decrease is direction=-1.")
     if margin is not None and not 0 < margin < math.inf:
         raise LabError(f"margin={margin!r} is no smallest gain: give a number above 0, or None.")
-    return judged(mean_ci(differences), size, direction, margin)
+    if as_well and (margin is None or size is not None or direction != 1):
+        raise LabError("what does as well has a margin, and neither a size nor a direction of its own.")
+    return judged(mean_ci(differences), size, direction, margin, as_well)
 
 
 def judged(
-    summary: Summary, size: float | None = None, direction: int = +1, margin: float | None = None
+    summary: Summary,
+    size: float | None = None,
+    direction: int = +1,
+    margin: float | None = None,
+    as_well: bool = False,
 ) -> Verdict:
     """The same rule for a difference whose mean and 95 % interval are known."""
     if summary.mean != summary.mean:
         return not_attempted(f"a run diverged among those of {summary.n} seeds")
     low, high = sorted((direction * summary.low, direction * summary.high))
-    if low > 0:
+    if as_well:
+        below = -(margin or 0.0)
+        label = "reproduced" if low > below else "opposite" if high < below else "undecided"
+    elif low > 0:
         label = "reproduced" if size is None or direction * summary.mean >= size else "same direction"
     elif high < 0:
         label = "opposite"
@@ -122,8 +134,8 @@ def by_claim(differences: Sequence[float], claim: Mapping) -> Verdict:
     """The verdict on a row of claims.csv from differences, which are shares if the claim is in points."""
     scale = 100.0 if claim["unit"] == "pp" else 1.0
     size, margin = (None if math.isnan(claim[name]) else float(claim[name]) for name in ("size", "margin"))
-    direction = -1 if claim["direction"] == "-" else 1
-    return verdict([scale * value for value in differences], size, direction, margin)
+    direction, as_well = -1 if claim["direction"] == "-" else 1, claim["direction"] == AS_WELL
+    return verdict([scale * value for value in differences], size, direction, margin, as_well)
 
 
 def decide(claim, profile: str | None = None) -> Verdict:

@@ -421,7 +421,7 @@ def test_claim_is_complete(id):
     assert not claim["artefact"] or artefacts[claim["artefact"]] == claim["source"]
     assert all(claim[key] for key in ("where", "claim", "treatment", "baseline", "metric", "setting"))
     assert re.fullmatch(r"[A-Z][^\n]*\.", claim["claim"]) and not re.search(r"\. [A-Z]", claim["claim"])
-    assert claim["direction"] in ("+", "-")
+    assert claim["direction"] in ("+", "-", ">=") and (claim["direction"] != ">=" or claim["margin"])
     assert (claim["unit"] or not claim["size"]) and float(claim["size"] or 1) > 0
     ours = [bool(claim[key]) for key in ("experiment", "our_treatment", "our_baseline", "our_metric")]
     assert all(ours) or not any(ours)
@@ -429,7 +429,8 @@ def test_claim_is_complete(id):
     assert claim["margin"] in ("", one) and not (claim["margin"] and claim["size"]), (
         "one point, without a size"
     )
-    assert not claim["margin"] or claim["direction"] == "+" and all(ours), "a gain that is measured"
+    measured = all(ours) or "decided beside" in claim["reason"]
+    assert not claim["margin"] or claim["direction"] in ("+", ">=") and measured, "a gain that is measured"
     assert claim["size"] or not claim["unit"] or all(ours), "a unit without a size is that of our contrast"
     assert bool(claim["reason"]) != all(ours), "an experiment decides a claim, or a reason says why none does"
     assert not any(ours) or claim["experiment"].startswith(claim["source"] + ".")

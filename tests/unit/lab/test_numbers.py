@@ -170,6 +170,30 @@ def test_a_claim_in_points_has_its_margin_in_points():
     assert verdicts.by_claim(differences, {**claim, "margin": math.nan}).label == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("differences", "label"),
+    [
+        ([0.02, 0.03, 0.04], "reproduced"),
+        ([-0.002, 0.0, 0.002], "reproduced"),  # within a point of 0
+        ([-0.004, -0.003, -0.002], "reproduced"),  # worse, by less than a point
+        ([-0.04, -0.03, -0.04], "opposite"),
+        ([-0.02, -0.01, 0.0], "undecided"),
+        ([-0.1, 0.2, 0.3], "undecided"),
+        ([0.5], "undecided"),
+    ],
+)
+def test_as_well_is_no_more_than_the_margin_worse(differences, label):
+    assert verdict(differences, margin=0.01, as_well=True).label == label
+    claim = {"unit": "fraction", "size": math.nan, "margin": 0.01, "direction": ">="}
+    assert verdicts.by_claim(differences, claim).label == label
+
+
+@pytest.mark.parametrize("given", [{}, {"margin": 0.01, "size": 0.1}, {"margin": 0.01, "direction": -1}])
+def test_as_well_has_a_margin_alone(given):
+    with pytest.raises(LabError, match="what does as well has a margin"):
+        verdict([1.0, 2.0], as_well=True, **given)
+
+
 @pytest.mark.parametrize("lost", [None, math.nan, -math.inf])
 def test_a_claim_is_not_attempted_by_a_run_that_diverged(lost):
     why = "a run diverged among those of 3 seeds"
