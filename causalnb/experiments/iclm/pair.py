@@ -436,7 +436,7 @@ _register(
     "iclm.pair",
     "Two domains whose modules must differ: similarity, regularisers, modules",
     settled(),
-    3,
+    2,
     {arm: HEADLINE for arm in settled() if arm.endswith("_n2_s0")},
 )
 _register(
