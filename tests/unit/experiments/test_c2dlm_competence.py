@@ -7,7 +7,7 @@ from causalnb.experiments.c2dlm.artefacts import competence
 from causalnb.lab import building, evidence, registry
 from tests.unit.experiments import made_up
 
-HOMES = {home for home, *_ in competence.TASKS.values()}
+HOMES = {home for home, *_ in competence.TASKS.values()} | {competence.FORMULAS}
 
 
 def steps_of(arm: str) -> int:
@@ -17,6 +17,7 @@ def steps_of(arm: str) -> int:
 def metrics(experiment, arm, seed):
     score = steps_of(arm) / 100_000
     scores = {"test_cells": score, "test_exact": score + 0.1, "iid_accuracy": score + 0.2}
+    scores["test_steps"] = 0.5 + score if experiment == competence.FORMULAS else score
     return {"": scores | {"ood_accuracy": registry.config(experiment, arm, "laptop")["learning_rate"]}}
 
 
@@ -62,6 +63,22 @@ def test_what_was_tried_is_shown_for_every_task_that_tried_it():
     }
     assert [config["gamma"] for config in used.values()] == [0.3, 0.3, 1.0]  # as the table's note says
     assert {config["learning_rate"] for config in used.values()} == {0.001}
+
+
+def test_the_chain_with_its_rules_stands_beside_the_one_without():
+    plain, ruled = competence.formulas("quick").rows
+    assert plain[0] == "its name and number" and plain[3:] == ["13.0 (1)", "3.0 (1)"]
+    assert ruled[3:] == ["13.0 (1)", "53.0 (1)"]
+    configs = [
+        registry.config(home, competence.SAME, "quick") for home in (competence.COT, competence.FORMULAS)
+    ]
+    assert [line[1] for line in (plain, ruled)] == [str(config["gen_length"]) for config in configs]
+    laptop = [
+        registry.config(home, competence.SAME, "laptop") for home in (competence.COT, competence.FORMULAS)
+    ]
+    differs = {name for name in laptop[0] if laptop[0][name] != laptop[1][name]}
+    lengths = {"gen_length", "block_length", "decode_steps"}
+    assert differs == {"encoding", "batch", "validation_rows"} | lengths  # and nothing else
 
 
 def test_it_is_built_and_a_missing_curve_is_named():

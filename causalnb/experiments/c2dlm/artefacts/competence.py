@@ -1,5 +1,7 @@
 """Whether the baselines can do their tasks: development scores before, at and after the steps used."""
 
+from functools import partial
+
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER
 from causalnb.experiments.c2dlm.curves import draw_curve
 from causalnb.lab import evidence, registry, results
@@ -9,6 +11,10 @@ from causalnb.tasks.stg import SIZES
 
 LLADA = PAPER["diffusion"]
 SUDOKU, COT, STG = "c2dlm.curves.sudoku", "c2dlm.curves.cot", "c2dlm.curves.stg"
+FORMULAS, SAME = (
+    "c2dlm.curves.formulas",
+    "diffusion_n2000_s3000",
+)  # an arm of the chains with their rules, too
 # task -> curves, where it is trained for the tables, rows, measure, what the source's baseline has
 TASKS = {
     "Sudoku, 200 puzzles": (
@@ -199,9 +205,34 @@ tried = Report(
 )
 
 
+def _with_rules():
+    for label, home in (("its name and number", COT), ("its name, rule and number", FORMULAS)):
+
+        def setting(name, profile=None, home=home):
+            return f"{registry.config(home, SAME, profile)[name]:,}"
+
+        yield Row((label, partial(setting, "gen_length"), partial(setting, "batch")), arm(home, SAME))
+
+
+formulas = Report(
+    "c2dlm.competence_formulas",
+    [
+        "a step of the chain is",
+        "tokens",
+        "rows an update",
+        Measured("answers, %", "test_exact"),
+        Measured("steps, %", "test_steps"),
+    ],
+    _with_rules,
+    "The chain as appendix C.1 prints it, with the rule in each step, and without it: SFT, 2,000 inputs",
+    "Percent right on a development draw, one seed, after 3,000 updates from random weights.",
+)
+
+
 @builds(
     "c2dlm.competence",
     tried,
+    formulas,
     needs=tuple(dict.fromkeys(home for home, *_ in TASKS.values())),
     extra=True,
     printed_as="ours",
