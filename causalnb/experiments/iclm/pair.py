@@ -6,7 +6,8 @@ is the paper's loss without its mutual information, `paper` has it as printed, o
 modules need not answer by themselves (beta 0) and the invariant one all the more (alpha 1). `code` has the
 losses as the paper's repository weighs them. `built` modules are independent by construction: no word reaches
 the domain modules, and no domain the invariant one. `separate` has no invariant module, `oracle` is `none`
-told the domain, `single` one module with as many trained parameters as ICLM.
+told the domain, `single` one module with as many trained parameters as ICLM, `small` one module that is the
+invariant one and no more.
 """
 
 import json
@@ -331,11 +332,15 @@ WEIGHED: dict = {  # arm -> its loss of a weight, and the weights that are tried
     "free_ours": (partial(alignment, **FREE), (0.03, 0.1, 1.0)),
 }
 PLAIN: Arms = {"none": {"weights": {"epsilon": 0.0}}, "free": {"weights": {**FREE, "epsilon": 0.0}}}
-PRINTS: Arms = {
+DOSES: Arms = {  # of Equation 3: as printed, as the paper's repository has it, and the most that was tried
     "paper": mutual(PRINTED),
     "code": {"direction": "reverse", "clamp": 1e-6, **mutual(PRINTED, alpha=1.0, beta=1.0)},
+    "strongest": mutual(WEIGHED["strong"][1][-1]),
+    "free_strongest": mutual(WEIGHED["free_strong"][1][-1], **FREE),
 }
+ONE: dict = {"num_modules": 1, "invariant": False, "routed_by": "nobody"}
 CONTROLS: Arms = {
+    "small": ONE,
     "separate": {"invariant": False},
     "oracle": {**PLAIN["none"], "routed_by": "domain"},
     "built": {**PLAIN["none"], "routed_by": "domain", "apart": True},
@@ -349,8 +354,7 @@ def chosen() -> dict:
 
 def single(modules: int) -> dict:
     """Settings of one module that trains as much as ICLM does in its domain modules and the invariant one."""
-    rank = (modules + 1) * PairSettings.lora_rank
-    return {"num_modules": 1, "invariant": False, "routed_by": "nobody", "lora_rank": rank}
+    return {**ONE, "lora_rank": (modules + 1) * PairSettings.lora_rank}
 
 
 def tried(arm: str, value: float | str) -> str:
@@ -392,12 +396,12 @@ def settled() -> Arms:
     for similarity, modules in product(SIMILARITIES, COUNTS):
         cell = PLAIN | weighed
         cell |= CONTROLS if modules == 2 else {}
-        cell |= PRINTS if modules == 2 and similarity == 0 else {}
+        cell |= DOSES if modules == 2 and similarity == 0 else {}
         cell = {arm: {**its, "learning_rate": found["rates"]["iclm"]} for arm, its in cell.items()}
         cell["single"] = {**single(modules), "learning_rate": found["rates"]["single"]}
         for arm, its in cell.items():
-            more = {"similarity": similarity} | ({} if arm == "single" else {"num_modules": modules})
-            arms[name_of(arm, similarity, modules)] = its | more
+            more = {} if arm in ("single", "small") else {"num_modules": modules}
+            arms[name_of(arm, similarity, modules)] = its | more | {"similarity": similarity}
     return arms
 
 

@@ -183,7 +183,7 @@ def measured(id, arm, seed):
     parts = {"own_states": {"forward": 1 - ood, "pearson": ood, "cka": ood}, "exchanged": {"domain": ood}}
     parts |= {"invariant/iid": {"accuracy": 0.9}, "own/iid": {"accuracy": 0.1}}
     return {"iid": {"accuracy": 1.0}, "ood": {"accuracy": ood}} | (
-        parts if name not in ("single", "separate") else {}
+        parts if name not in ("single", "small", "separate") else {}
     )
 
 
