@@ -730,7 +730,8 @@ register(
             },
             "gpu": {},
         },
-        seeds={"quick": 1, "laptop": 3},
-        cost={"quick": 2, "laptop": 45, "gpu": 45},
+        seeds={"quick": 1, "laptop": 1},
+        more_seeds={"laptop": dict.fromkeys(FAN_IN, 2)},
+        cost={"quick": 2, "laptop": 100, "gpu": 60},
     )
 )
