@@ -6,7 +6,7 @@ from collections.abc import Callable
 from causalnb.experiments.causal_transformer.grid import FanInSettings
 from causalnb.lab import evidence, registry
 from causalnb.lab.report import Measured, Reading, Report, Row, arm, builds, draw, number, share, tested
-from causalnb.tasks.fan_in import cue_accuracy
+from causalnb.tasks.fan_in import reader_of
 
 HOME = "causal_transformer.fan_in"
 WITHIN = 0.1  # share of nodes outside, below which the bounds are in force
@@ -72,21 +72,22 @@ fan_in_table = Report(
 )
 
 
-def beyond(profile: str | None = None) -> list[int]:
-    """The numbers of cues of which one alone falls below the key: where the bound should help."""
+def beyond(profile: str | None = None, words: int = 1) -> list[int]:
+    """The numbers of cues with which the best reader of so few words keeps to the key."""
     made = settings(profile)
-    return [cues for cues in made.cues if cue_accuracy(cues, made.together) <= made.key]
+    return [cues for cues in made.cues if reader_of(words, cues, made.key, made.together)[1] > 0.5]
 
 
 def over_many(part: str) -> Callable:
-    """A metric: the accuracy in a part, its mean over the numbers of cues `beyond` the border."""
+    """A metric: the accuracy in a part, its mean over the numbers of cues `beyond` the border of one word."""
 
     def read(frame):
+        made = settings()
         known = [
             name
             for name in frame
             if (found := re.fullmatch(rf"n(\d+)_{part}_accuracy", name))
-            and cue_accuracy(int(found[1]), settings().together) <= settings().key
+            and reader_of(1, int(found[1]), made.key, made.together)[1] > 0.5
         ]
         return frame[known].mean(axis=1, skipna=False)
 
@@ -174,9 +175,9 @@ def key_readers(profile: str | None = None) -> dict[str, tuple[int, int]]:
     return {kind: (int((found[one].flipped > 0.5).sum()), int(one.sum())) for kind, one in kinds.items()}
 
 
-def border(profile: str | None = None) -> float:
-    """Where, among the columns, one cue alone falls below the key: a half more than the last it is above."""
-    return len(settings(profile).cues) - len(beyond(profile)) - 0.5
+def border(profile: str | None = None, words: int = 1) -> float:
+    """Where, among the columns, the best reader of so few words begins to keep to the key."""
+    return len(settings(profile).cues) - len(beyond(profile, words)) - 0.5
 
 
 def fan_in_figure(profile: str | None = None):
@@ -203,20 +204,23 @@ def fan_in_figure(profile: str | None = None):
                 colour = "black" if value > 0.5 else "white"
                 ax.text(column, row, f"{100 * value:.0f}", ha="center", va="center", color=colour)
         ax.axhline(shallow - 0.5, color="white", linewidth=4, linestyle="-", marker="")
-        ax.axvline(border(profile), color="white", linewidth=3, linestyle="-", marker="")
-        ax.axvline(border(profile), color="black", linewidth=1.5, linestyle="--", marker="")
+        for words, line in ((1, "--"), (3, ":")):
+            place = border(profile, words)
+            ax.axvline(place, color="white", linewidth=3.5, linestyle="-", marker="")
+            ax.axvline(place, color="black", linewidth=1.5, linestyle=line, marker="")
         ax.set_xticks(range(len(asked)), asked)
         ax.set_title(title, fontsize=text_size(9))
         ax.grid(False)
     axes[0].set_yticks(range(len(NAMES)), NAMES.values())
     fig.supxlabel(
-        "cues that tell the label together; right of the dashed line one cue is worse than the key",
+        "cues that tell the label together; right of the dashed line the best reader of one word takes the "
+        "key,\nright of the dotted one the best reader of three",
         fontsize=text_size(9),
     )
     told = key_readers(profile)
     within, sharp = ("{} of {}".format(*told[kind]) for kind in ("within", "sharp"))
     message = (
-        f"Right of the line {sharp} models whose reading row has one word keep to the key,\n"
+        f"Right of the dashed line {sharp} models whose reading row has one word keep to the key,\n"
         f"{within} that keep to the bounds without it"
     )
     fig.suptitle(message, fontsize=text_size(11))
@@ -224,7 +228,8 @@ def fan_in_figure(profile: str | None = None):
     ends = "; ".join(f"{name} {score:.0f} and {share:.0f}" for name, (score, share) in many.items())
     return fig, (
         f"Two maps with a row for each way to hold attention and a column for each of {asked} cues; right "
-        f"of a dashed line one cue alone is worse than the key. {message.replace(chr(10), ' ')}. "
+        f"of a dashed line the best reader of one word takes the key, right of a dotted one the best reader "
+        f"of three. {message.replace(chr(10), ' ')}. "
         f"With {asked[-1]} cues, % right with them flipped and % of nodes outside: {ends}."
     )
 
@@ -267,6 +272,6 @@ def fan_in(profile):
     """Which ways to hold attention keep a model from many weak cues."""
     caption = (
         "Accuracy where all cues are turned, and the share of nodes outside the bounds, means over seeds. "
-        "Right of the dashed line one cue is worse than the key."
+        "Right of the dashed line the best reader of one word takes the key, of the dotted one that of three."
     )
     draw(profile, "causal_transformer.fan_in", fan_in_figure(profile), caption)
