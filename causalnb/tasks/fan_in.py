@@ -50,6 +50,46 @@ def cue_accuracy(cues: int, together: float = 0.97) -> float:
     return float(brentq(lambda accuracy: vote(accuracy, cues) - together, 0.5, 1.0))
 
 
+def reader(cues: int, key: bool, right: float, key_right: float = 0.9) -> tuple[float, float]:
+    """How often the best reader of so many cues, and of the key or not, is right: in training, and flipped.
+
+    It answers the likelier label, or either of two that are as likely; flipped cues meet the same answers.
+    """
+    from math import comb, isclose
+
+    home = away = 0.0
+    for votes in range(cues + 1):
+        for told in (True, False) if key else (None,):
+
+            def chance(right, key_right, votes=votes, told=told):  # of these words, given label 1
+                of_key = 1.0 if told is None else key_right if told else 1 - key_right
+                return comb(cues, votes) * right**votes * (1 - right) ** (cues - votes) * of_key
+
+            one, zero = chance(right, key_right), chance(1 - right, 1 - key_right)
+            says_one = 0.5 if isclose(one, zero) else float(one > zero)
+            home += (one * says_one + zero * (1 - says_one)) / 2
+            one, zero = chance(1 - right, key_right), chance(right, 1 - key_right)
+            away += (one * says_one + zero * (1 - says_one)) / 2
+    return home, away
+
+
+def reader_of(words: int, cues: int, key: float = 0.9, together: float = 0.97) -> tuple[float, float]:
+    """What `reader` gives for the best choice of so few words; of equal choices that with fewer cues."""
+    from math import isclose
+
+    if words < 1:
+        raise DataError(f"words is {words}: a reader needs at least one.")
+    right = cue_accuracy(cues, together)
+    choices = [
+        reader(some, with_key, right, key)
+        for with_key in (True, False)
+        for some in range(min(words - with_key, cues) + 1)
+        if some + with_key
+    ]
+    best = max(home for home, _ in choices)
+    return next(choice for choice in choices if isclose(choice[0], best))
+
+
 @counted(rows=0)
 def sample(rows: int, cues: int, key: float, right: float, seed: int) -> list[dict]:
     """`rows` rows, {text, label}, with a key of accuracy `key` and cues of accuracy `right` each."""

@@ -713,7 +713,7 @@ register(
         id="causal_transformer.fan_in",
         title="One key against many weak cues: what a bound on attention keeps a model from",
         run=run_fan_in,
-        notebook=NOTEBOOK,
+        notebook="14_when_bounds_help",
         arms=FAN_IN | {f"{name}_deep": one for name, one in DEEP.items()},
         settings={
             "laptop": FanInSettings(),

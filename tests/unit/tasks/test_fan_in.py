@@ -27,6 +27,40 @@ def test_more_cues_are_weaker_and_together_as_good():
         assert fan_in.vote(one, cues) == pytest.approx(0.97, abs=1e-9)
 
 
+@pytest.mark.parametrize("cues, key", [(3, True), (4, True), (5, False), (0, True)])
+def test_a_reader_answers_what_is_likelier_given_all_its_words(cues, key):
+    right, key_right, home, away = 0.7, 0.8, 0.0, 0.0
+
+    def chance(words, of_cues, of_key):  # words: whether each speaks for label 1, the key's last
+        found = 1.0
+        for one in words[:cues]:
+            found *= of_cues if one else 1 - of_cues
+        return found * (of_key if words[-1] else 1 - of_key) if key else found
+
+    for words in product((True, False), repeat=cues + key):
+        one, zero = chance(words, right, key_right), chance(words, 1 - right, 1 - key_right)
+        says = 0.5 if one == pytest.approx(zero) else float(one > zero)
+        home += (says * one + (1 - says) * zero) / 2
+        away += (
+            says * chance(words, 1 - right, key_right) + (1 - says) * chance(words, right, 1 - key_right)
+        ) / 2
+    assert fan_in.reader(cues, key, right, key_right) == pytest.approx((home, away), abs=1e-12)
+
+
+def test_a_reader_of_one_word_takes_the_better_one_and_of_three_the_key_where_cues_are_weak():
+    assert fan_in.reader_of(1, 1) == pytest.approx((0.97, 0.03))
+    assert fan_in.reader_of(1, 3) == pytest.approx((0.9, 0.9))
+    kept = [cues for cues in range(1, 20, 2) if fan_in.reader_of(3, cues)[1] > 0.5]
+    ratio = [(each / (1 - each)) ** 2 for each in map(fan_in.cue_accuracy, kept)]
+    assert (
+        kept
+        and max(ratio) < 9 < (fan_in.cue_accuracy(kept[0] - 2) / (1 - fan_in.cue_accuracy(kept[0] - 2))) ** 2
+    )
+    assert fan_in.reader_of(18, 17)[0] > 0.97 and fan_in.reader_of(18, 17)[1] < 0.1
+    with pytest.raises(DataError, match="words is 0: a reader needs at least one"):
+        fan_in.reader_of(0, 3)
+
+
 def shares(rows):
     """How often the key, one cue and the vote of all are right."""
     right = {"key": 0, "cue": 0, "vote": 0}

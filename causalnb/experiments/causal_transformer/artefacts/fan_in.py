@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 from causalnb.experiments.causal_transformer.grid import FanInSettings
 from causalnb.lab import evidence, registry
-from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, number, share
-from causalnb.tasks.fan_in import cue_accuracy
+from causalnb.lab.report import Measured, Reading, Report, Row, arm, builds, draw, number, share, tested
+from causalnb.tasks.fan_in import reader_of
 
 HOME = "causal_transformer.fan_in"
+WITHIN = 0.1  # share of nodes outside, below which the bounds are in force
+SHARP = 0.1  # nats of the reading row, below which it has one word
 NAMES = {
     "transformer": "plain",
     **{f"blanket_{weight}": f"blanket loss, weight {weight}" for weight in (10, 100)},
@@ -70,6 +72,61 @@ fan_in_table = Report(
 )
 
 
+def beyond(profile: str | None = None, words: int = 1) -> list[int]:
+    """The numbers of cues with which the best reader of so few words keeps to the key."""
+    made = settings(profile)
+    return [cues for cues in made.cues if reader_of(words, cues, made.key, made.together)[1] > 0.5]
+
+
+def over_many(part: str) -> Callable:
+    """A metric: the accuracy in a part, its mean over the numbers of cues `beyond` the border of one word."""
+
+    def read(frame):
+        made = settings()
+        known = [
+            name
+            for name in frame
+            if (found := re.fullmatch(rf"n(\d+)_{part}_accuracy", name))
+            and reader_of(1, int(found[1]), made.key, made.together)[1] > 0.5
+        ]
+        return frame[known].mean(axis=1, skipna=False)
+
+    return read
+
+
+PAIRS = (
+    ("blanket_100", "transformer"),
+    ("apart_100", "transformer"),
+    ("random", "transformer"),
+    ("entropy_10", "transformer"),
+    ("blanket_100", "entropy_10"),
+    ("apart_100", "entropy_10"),
+    ("blanket_100_deep", "transformer_deep"),
+    ("apart_100_deep", "transformer_deep"),
+    ("entropy_10_deep", "transformer_deep"),
+    ("blanket_100_deep", "entropy_10_deep"),
+)
+
+
+def _contrasts_caption(profile: str | None = None) -> str:
+    asked = ", ".join(map(str, beyond(profile)))
+    return f"Does the blanket do more than concentration? Differences in points, means over {asked} cues"
+
+
+fan_in_contrasts = Report(
+    "causal_transformer.fan_in_contrasts",
+    [
+        "difference",
+        Measured("cues flipped", over_many("flipped"), tested),
+        Measured("as in training", over_many("validation"), tested),
+        Reading("flipped: it is", of="cues flipped"),
+    ],
+    [Row(f"{NAMES[one]} - {NAMES[other]}", arm(HOME, one) - arm(HOME, other)) for one, other in PAIRS],
+    _contrasts_caption,
+    "Differences of the same seeds, mean with its 95 % interval (seeds), and p of the sign-flip test.",
+)
+
+
 def grid_of(measure: str, profile: str | None = None):
     """(arms, numbers of cues) of a measure, "flipped_accuracy" or "violated": means over seeds."""
     import numpy as np
@@ -79,10 +136,48 @@ def grid_of(measure: str, profile: str | None = None):
     return np.array([[frame[f"n{cues}_{measure}"].mean() for cues in asked] for frame in frames])
 
 
-def border(profile: str | None = None) -> float:
-    """Where, among the columns, one cue alone falls below the key: a half more than the last it is above."""
-    made = settings(profile)
-    return sum(cue_accuracy(cues, made.together) > made.key for cues in made.cues) - 0.5
+def models(profile: str | None = None):
+    """Every trained model as a row: arm, seed, cues, flipped, outside, nats of the reading row, to_cue."""
+    import pandas as pd
+
+    measures = {
+        "flipped": "flipped_accuracy",
+        "validation": "validation_accuracy",
+        "outside": "violated",
+        "nats": "read_entropy",
+        "to_cue": "to_cue",
+    }
+    rows = []
+    for name in NAMES:
+        frame = evidence.require(HOME, profile, [name]).set_index("seed")
+        for cues in settings(profile).cues:
+            read = frame[[f"n{cues}_{measure}" for measure in measures.values()]]
+            rows += [
+                {"arm": name, "seed": seed, "cues": cues, **dict(zip(measures, values, strict=True))}
+                for seed, *values in read.itertuples()
+            ]
+    return pd.DataFrame(rows)
+
+
+def key_readers(profile: str | None = None) -> dict[str, tuple[int, int]]:
+    """(that read the key, all) of the models beyond the border: those "within" bounds, "sharp", "neither".
+
+    A model reads the key if it is right in more than half of the rows with flipped cues.
+    """
+    found = models(profile)
+    found = found[found.cues.isin(beyond(profile))]
+    within, sharp = found.outside < WITHIN, found.nats < SHARP
+    kinds = {
+        "within": within & ~sharp,
+        "sharp": sharp,
+        "neither": ~within & ~sharp,
+    }
+    return {kind: (int((found[one].flipped > 0.5).sum()), int(one.sum())) for kind, one in kinds.items()}
+
+
+def border(profile: str | None = None, words: int = 1) -> float:
+    """Where, among the columns, the best reader of so few words begins to keep to the key."""
+    return len(settings(profile).cues) - len(beyond(profile, words)) - 0.5
 
 
 def fan_in_figure(profile: str | None = None):
@@ -96,9 +191,10 @@ def fan_in_figure(profile: str | None = None):
         grid_of("flipped_accuracy", profile),
         grid_of("violated", profile),
     )
-    fig, axes = plt.subplots(1, 2, figsize=(8.4, 4.4), sharey=True)
+    shallow = sum(not name.endswith("_deep") for name in NAMES)
+    fig, axes = plt.subplots(1, 2, figsize=(8.8, 4.8), sharey=True)
     for ax, shown, title in (
-        (axes[0], right, "right with flipped cues, %"),
+        (axes[0], right, "right where all cues are flipped, %"),
         (axes[1], outside, "nodes outside the bounds, %"),
     ):
         ax.imshow(shown, cmap="cividis", vmin=0, vmax=1, aspect="auto")
@@ -107,34 +203,75 @@ def fan_in_figure(profile: str | None = None):
                 value = shown[row, column]
                 colour = "black" if value > 0.5 else "white"
                 ax.text(column, row, f"{100 * value:.0f}", ha="center", va="center", color=colour)
-        ax.axvline(border(profile), color="white", linewidth=2, linestyle="--", marker="")
+        ax.axhline(shallow - 0.5, color="white", linewidth=4, linestyle="-", marker="")
+        for words, line in ((1, "--"), (3, ":")):
+            place = border(profile, words)
+            ax.axvline(place, color="white", linewidth=3.5, linestyle="-", marker="")
+            ax.axvline(place, color="black", linewidth=1.5, linestyle=line, marker="")
         ax.set_xticks(range(len(asked)), asked)
         ax.set_title(title, fontsize=text_size(9))
         ax.grid(False)
     axes[0].set_yticks(range(len(NAMES)), NAMES.values())
-    fig.supxlabel("cues that tell the label together")
+    fig.supxlabel(
+        "cues that tell the label together; right of the dashed line the best reader of one word takes the "
+        "key,\nright of the dotted one the best reader of three",
+        fontsize=text_size(9),
+    )
+    told = key_readers(profile)
+    within, sharp = ("{} of {}".format(*told[kind]) for kind in ("within", "sharp"))
+    message = (
+        f"Right of the dashed line {sharp} models whose reading row has one word keep to the key,\n"
+        f"{within} that keep to the bounds without it"
+    )
+    fig.suptitle(message, fontsize=text_size(11))
     many = {name: (100 * right[row, -1], 100 * outside[row, -1]) for row, name in enumerate(NAMES.values())}
-    told = "; ".join(f"{name} {score:.0f} and {share:.0f}" for name, (score, share) in many.items())
+    ends = "; ".join(f"{name} {score:.0f} and {share:.0f}" for name, (score, share) in many.items())
     return fig, (
         f"Two maps with a row for each way to hold attention and a column for each of {asked} cues; right "
-        f"of a dashed line one cue alone is worse than the key. With {asked[-1]} cues, % right with them "
-        f"flipped and % of nodes outside: {told}."
+        f"of a dashed line the best reader of one word takes the key, right of a dotted one the best reader "
+        f"of three. {message.replace(chr(10), ' ')}. "
+        f"With {asked[-1]} cues, % right with them flipped and % of nodes outside: {ends}."
     )
+
+
+def fan_in_verdict(profile: str | None = None) -> str:
+    """Whether the blanket does more than concentration, and more than nothing, as a sentence each."""
+    told = key_readers(profile)
+    lines = [
+        "Of the models beyond the border, {} of {} that keep to the bounds without reading one word alone "
+        "read the key; {} of {} whose reading row has under {} nats; {} of {} of the rest.".format(
+            *told["within"], *told["sharp"], SHARP, *told["neither"]
+        )
+    ]
+    for one, other in (
+        ("blanket_100", "entropy_10"),
+        ("blanket_100", "transformer"),
+        ("entropy_10", "transformer"),
+        ("random", "transformer"),
+    ):
+        found = (arm(HOME, one) - arm(HOME, other)).summary(over_many("flipped"), profile)
+        verdict = "above" if found.low > 0 else "below" if found.high < 0 else "not told apart from"
+        lines.append(
+            f"**{NAMES[one]}** is {verdict} **{NAMES[other]}**, with flipped cues, by "
+            f"{100 * found.mean:+.1f} points [{100 * found.low:+.1f}, {100 * found.high:+.1f}]."
+        )
+    return "\n".join(f"- {line}" for line in lines)
 
 
 @builds(
     "causal_transformer.fan_in",
     fan_in_table,
+    fan_in_contrasts,
     extra=True,
     printed_as="ours",
     kind="measured",
     shows="whether a bound on attention keeps a model from many weak cues beside one key",
-    notebook="11_spurious_correlations",
+    notebook="14_when_bounds_help",
 )
 def fan_in(profile):
     """Which ways to hold attention keep a model from many weak cues."""
     caption = (
         "Accuracy where all cues are turned, and the share of nodes outside the bounds, means over seeds. "
-        "Right of the dashed line one cue is worse than the key."
+        "Right of the dashed line the best reader of one word takes the key, of the dotted one that of three."
     )
     draw(profile, "causal_transformer.fan_in", fan_in_figure(profile), caption)
