@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -54,6 +55,7 @@ RC = {
     "pdf.fonttype": 42,
 }
 LIMIT = 200_000  # bytes in a file
+HEADLINE = 9.5  # points of the message over a figure
 DENSE = 2_000  # points from which a layer is drawn as pixels
 IDS = re.compile(rb'(?<=[#"])[a-z]+[0-9a-f]{10}(?=[")])')
 PLAIN = {
@@ -133,6 +135,13 @@ def text_size(points: float) -> float:
     A font.size that a notebook sets for itself does not change them.
     """
     return points * _request.get().settings.get("font.size", RC["font.size"]) / RC["font.size"]
+
+
+def headline(fig, message: str) -> None:
+    """Say over a figure the one thing that it shows, in lines as long as it is wide."""
+    letters = int(fig.get_figwidth() * 72 / (0.6 * HEADLINE))
+    lines = textwrap.wrap(message, letters, break_long_words=False, break_on_hyphens=False)
+    fig.suptitle("\n".join(lines), fontsize=text_size(HEADLINE))
 
 
 @contextmanager

@@ -32,7 +32,6 @@ NAMES = (
     "fact_check",
     "translation",
     "fan_in",
-    "two_mechanisms",
 )
 
 

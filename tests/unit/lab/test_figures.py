@@ -199,8 +199,20 @@ def test_a_pdf_on_request_stays_and_is_made_anew(lab, axes):
     assert set(manifest.entries()["toy.fig1"]["files"]) == {"toy/fig1.svg", "toy/fig1.png"}
 
 
+@pytest.mark.parametrize("width", [3.0, 8.0])
+def test_a_headline_breaks_where_its_figure_ends(width):
+    fig = plt.figure(figsize=(width, 3))
+    figures.headline(fig, "what it shows, with 95 % intervals and words of many letters " * 3)
+    fig.draw_without_rendering()
+    box, lines = fig._suptitle.get_window_extent(), fig._suptitle.get_text().split("\n")
+    assert fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1
+    assert box.width > 0.6 * fig.bbox.width and len(lines) == {3.0: 6, 8.0: 2}[width]
+    plt.close(fig)
+
+
 def test_a_build_leaves_no_figure_open(lab):
     mine = plt.figure()
+    before = plt.get_fignums()
 
     @registry.artefact("toy.fig1")
     def build(profile):
@@ -208,7 +220,7 @@ def test_a_build_leaves_no_figure_open(lab):
             figures.save_figure(plt.figure(), name, alt=ALT)
 
     building.build("toy.fig1")
-    assert plt.get_fignums() == [mine.number]
+    assert plt.get_fignums() == before
     plt.close(mine)
 
 

@@ -46,20 +46,22 @@ def curves_figure(profile: str | None = None):
     """(figure, alt): Figure 4, exact answers and right steps on validation inputs during training, by arm."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
     evidence.require(NORMAL, profile, CURVES)
     found = results.curves(NORMAL, profile, CURVES)
     config = registry.config(NORMAL, "diffusion", profile)
     steps = config["train_rows"] / config["batch"]  # of an epoch
     fig, axes = plt.subplots(1, 2, figsize=(8.2, 3.2), sharex=True)
-    told = []
+    told: list[str] = []
     for ax, metric, title in zip(axes, ("exact", "steps"), ("exact answers", "steps right"), strict=True):
         ends = [
             f"{label} {draw_curve(ax, found[found.arm == arm], metric, 3, label, *look):.2f}"
             for arm, (label, *look) in CURVES.items()
         ]
         told.append(f"{title}, at the end: {', '.join(ends)}")
+        if metric == "exact":
+            headline(fig, f"Exact answers at the end: {', '.join(ends)}")
         ax.set(xlabel="training step", ylabel=f"{title}, share (smoothed)", ylim=(0, None))
         upper = ax.secondary_xaxis("top", functions=(lambda step: step / steps, lambda epoch: epoch * steps))
         upper.set_xlabel("epoch")

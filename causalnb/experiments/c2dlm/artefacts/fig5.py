@@ -51,16 +51,18 @@ def curves_figure(profile: str | None = None):
     """(figure, alt): Figure 5, accuracy during training on STG_H, and the speed-up of every seed."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
     found = speed_ups(profile)  # LabError first, where results are missing
     history = results.curves(STG_H, profile, LOOKS)
-    fig, axes = plt.subplots(1, 3, figsize=(8.0, 2.5), width_ratios=[1, 1, 0.85])
+    fig, axes = plt.subplots(1, 3, figsize=(8.0, 2.7), width_ratios=[1, 1, 0.85])
+    ends: list[str] = []
     told, panels = [], {"accuracy": "exact index", "within_5": "index within 5"}
     for ax, (metric, title) in zip(axes, panels.items(), strict=False):
         for arm, look in LOOKS.items():
             end = curves.draw_curve(ax, history[history.arm == arm], metric, WINDOW, NAMES[arm], *look)
             told.append(f"{title}, {NAMES[arm]} ends at {end:.3f}")
+            ends += [f"{NAMES[arm]} {end:.2f}"] if metric == "accuracy" else []
         ax.set(xlabel="training step", ylabel="share right, smoothed", title=title)
         ax.set_ylim(bottom=0)
     axes[1].set_ylabel("")
@@ -70,6 +72,7 @@ def curves_figure(profile: str | None = None):
     _draw_speed_ups(axes[2], found)
     told += [f"speed-up of {NAMES[arm]}: {one}" for arm, one in found.items()]
     stated = axes[2].get_title().rpartition(" ")[2]
+    headline(fig, f"The exact index at the end: {', '.join(ends)}")
     return fig, (
         f"Two panels of learning curves on STG_H and one of speed-ups. {'; '.join(told)}. "
         f"The paper states {stated}."

@@ -39,10 +39,10 @@ def answer_figure(profile: str | None = None):
     """(figure, alt): Figure 6, the answer's weighted attention to attributes, as a map and as bars."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
     flows = {name: games.attribute_flow(name, "weighted", profile)[:, -1] for name in ("diffusion", "c2dlm")}
-    fig, axes = plt.subplots(2, 2, figsize=(5.8, 2.7), sharex="col", sharey="row", height_ratios=[0.3, 1])
+    fig, axes = plt.subplots(2, 2, figsize=(5.8, 2.9), sharex="col", sharey="row", height_ratios=[0.3, 1])
     top, told = max(flow.mean(0).max() for flow in flows.values()), []
     for (strip, bars), (name, flow) in zip(axes.T, flows.items(), strict=True):
         strip.imshow(flow.mean(0)[None], aspect="auto", vmin=0, vmax=top)
@@ -53,6 +53,8 @@ def answer_figure(profile: str | None = None):
     axes[1, 0].set_ylabel("share of the answer's\nweighted attention")
     axes[1, 0].set_ylim(bottom=0)
     games.legend_of_kinds(fig)
+    causes = (f"{NAMES[name]} {games.on_causes(flow)}" for name, flow in flows.items())
+    headline(fig, f"Weighted attention of the answer that is on its causes: {', '.join(causes)}")
     return fig, (
         "Weighted attention of the answer to the eight attributes, each as a strip above bars. "
         f"{'; '.join(told)}."

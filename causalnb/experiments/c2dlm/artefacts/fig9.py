@@ -1,6 +1,13 @@
 """Figure 9 of C2DLM: the answer's attention to each attribute, raw and weighted."""
 
-from causalnb.experiments.c2dlm.artefacts.games import STG_L, answer_bars, flows, legend_of_kinds, listed
+from causalnb.experiments.c2dlm.artefacts.games import (
+    STG_L,
+    answer_bars,
+    flows,
+    legend_of_kinds,
+    listed,
+    on_causes,
+)
 from causalnb.lab.report import builds, draw
 
 
@@ -8,7 +15,7 @@ def bars_figure(profile: str | None = None):
     """(figure, alt): Figure 9, the answer's attention to each attribute, raw and weighted, SFT and C2DLM."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
     rows = {title: flow[:, -1] for title, flow in flows(profile).items()}
     fig, axes = plt.subplots(4, 1, figsize=(4.4, 4.9), sharex=True, sharey=True)
@@ -19,6 +26,8 @@ def bars_figure(profile: str | None = None):
         ax.set_ylabel("share")
     ax.set_ylim(bottom=0)
     legend_of_kinds(fig)
+    causes = (f"{title} {on_causes(shares)}" for title, shares in rows.items())
+    headline(fig, f"The answer's attention that is on its causes: {', '.join(causes)}")
     return fig, f"Four rows of bars, the answer's attention to the eight attributes. {'; '.join(told)}."
 
 

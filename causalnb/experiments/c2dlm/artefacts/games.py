@@ -76,6 +76,13 @@ def legend_of_kinds(fig) -> None:
     fig.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=text_size(8))
 
 
+def on_causes(shares) -> str:
+    """The percentage of the answer's attention to attributes that is on its causes; shares (seeds, 8)."""
+    means = shares.mean(0)
+    causes = [kind == "causal" for kind in kinds().values()]
+    return f"{100 * means[causes].sum() / means.sum():.0f} %"
+
+
 def listed(means) -> str:
     """The attributes with their shares, for alt text."""
     return ", ".join(f"{name} {share:.3f}" for name, share in zip(kinds(), means, strict=True))

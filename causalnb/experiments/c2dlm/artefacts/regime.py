@@ -155,21 +155,26 @@ def regime_figure(profile: str | None = None):
     """(figure, alt): o.o.d. accuracy of plain SFT, and what each guidance adds, by cue and rows."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import headline
+
     plain = accuracies(SFT, profile)
-    fig, axes = plt.subplots(2, 3, figsize=(8.6, 4.6), sharex=True, sharey=True)
+    fig, axes = plt.subplots(2, 3, figsize=(8.6, 4.8), sharex=True, sharey=True)
     first, *others = axes.flat
     _panel(first, plain, "diffusion, SFT:\naccuracy, %", {"cmap": "Greys", "vmin": 20, "vmax": 160}, False)
+    ends = []
     told = [f"Plain SFT has {plain.min():.0f} to {plain.max():.0f} %"]
     for ax, name in zip(others, GUIDED, strict=True):
         added = gains(name, profile)
         shades = {"cmap": "PuOr_r", "vmin": -60, "vmax": 60}
         title = NAMES[name].removesuffix(" (ours)")
         _panel(ax, added, f"{title}:\nminus SFT, points", shades, True)
+        ends.append(f"{title} {added.min():+.0f} to {added.max():+.0f}")
         above = sum(added[place] > 0 for place in _places(added))
         told.append(
             f"{NAMES[name]} adds {added.min():+.0f} to {added.max():+.0f} points, above 0 in {above} of "
             f"{added.size} cells"
         )
+    headline(fig, f"Points o.o.d. that guidance adds to plain SFT: {', '.join(ends)}")
     fig.supxlabel("share of spurious numbers that follow their cause in training")
     fig.supylabel("training rows")
     return fig, f"Six maps by strength of the spurious cue and training rows. {'; '.join(told)}."

@@ -145,12 +145,12 @@ def orders_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS, intervals, text_size
+    from causalnb.lab.figures import COLOURS, headline, intervals, text_size
 
     modes = ("normal", "LR", "DFS", "R2", "R1", "OF", "R3", "RE", "no_cot")  # by the place of the answer
     ours, nearest = scores(profile), 100 * baselines(profile)["nearest training input"]
     fig, axes = plt.subplots(1, 2, figsize=(9.2, 3.3), sharey=True)
-    places, told = np.arange(len(modes)), []
+    places, told, ends = np.arange(len(modes)), [], []
     for model, row in printed_rows().items():
         colour, marker, beside = LOOKS[model]
         look = {"color": COLOURS[colour], "linestyle": "", "marker": marker, "label": model}
@@ -161,6 +161,8 @@ def orders_figure(profile: str | None = None):
         intervals(axes[1], places + beside, each, colour, marker, capsize=2, label=TWINS[twin])
         means = (f"{mode} {one.mean:.1f}" for mode, one in zip(modes, each, strict=True))
         told.append(f"{TWINS[twin]}: {', '.join(means)}")
+        apart = max(one.mean for one in each[:-1]) - min(one.mean for one in each[:-1])
+        ends.append(f"{TWINS[twin]} {apart:.1f}")
     axes[1].axhline(nearest, color="0.5", linestyle=":", marker="", label="nearest training input")
     for ax, title in zip(axes, ("the paper, one seed", "ours"), strict=True):
         ax.set_xticks(places, [mode.replace("no_cot", "no\nCOT") for mode in modes])
@@ -170,6 +172,7 @@ def orders_figure(profile: str | None = None):
         ax.grid(axis="x", visible=False)
         ax.legend(fontsize=text_size(7), loc="best")
     axes[0].set_ylabel("accuracy, %")
+    headline(fig, f"From the best order of the steps to the worst, points: {', '.join(ends)}")
     return fig, (
         "Accuracy by the order of the steps. Left, the four models of the paper. Right, "
         f"{'; '.join(told)}; a line at {nearest:.1f} for the nearest training input."

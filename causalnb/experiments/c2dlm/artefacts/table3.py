@@ -138,7 +138,7 @@ def efficiency_figure(profile: str | None = None, sizes: tuple[int, ...] = ROWS)
     """(figure, alt): share of the puzzles with one solution that are solved, by training puzzles."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import COLOURS, text_size
+    from causalnb.lab.figures import COLOURS, headline, text_size
 
     solved = {
         name: {
@@ -150,7 +150,7 @@ def efficiency_figure(profile: str | None = None, sizes: tuple[int, ...] = ROWS)
         if any(name in trained(n) for n in sizes)
     }
     fig, ax = plt.subplots(figsize=(5.2, 3.2))
-    told = []
+    told, ends, few = [], [], sizes[len(sizes) > 1]  # 200 puzzles
     for name, found in solved.items():
         colour, line, marker = LOOKS[name]
         means = [sum(values) / len(values) for values in found.values()]
@@ -160,6 +160,9 @@ def efficiency_figure(profile: str | None = None, sizes: tuple[int, ...] = ROWS)
         ax.scatter(*zip(*dots, strict=True), s=9, color=COLOURS[colour], alpha=0.6)
         said = (f"{n:,} puzzles {mean:.1f}" for n, mean in zip(found, means, strict=True))
         told.append(f"{NAMES[name]}: {', '.join(said)}")
+        if name in ("diffusion", "c2dlm", "placebo") and few in found:
+            ends.append(f"{NAMES[name]} {sum(found[few]) / len(found[few]):.0f} %")
+    headline(fig, f"Solved after {few:,} puzzles: {', '.join(ends)}")
     ax.set(xscale="log", xlabel="training puzzles", ylim=(-3, 103))
     ax.set_ylabel("solved, % of those with one solution")
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes])

@@ -117,21 +117,23 @@ def downstream_figure(profile: str | None = None):
     """(figure, alt): paired differences from plain diffusion, for C2DLM and for the placebo graph."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import intervals, text_size
+    from causalnb.lab.figures import headline, intervals, text_size
 
-    fig, ax = plt.subplots(figsize=(5.8, 3.0))
-    names, told = [*measures()][::-1], []
+    fig, ax = plt.subplots(figsize=(5.8, 3.2))
+    names, told, ends = [*measures()][::-1], [], []
     for id, (colour, marker, shift) in LOOKS.items():
         for task, metric in measures().items():
             summary = points(contrast(id, "diffusion").of(metric, profile))
             look = {"across": True, "label": ARMS[id] if task == "mean" else None}
             intervals(ax, [names.index(task) + shift], [summary], colour, marker, **look)
             told.append(f"{ARMS[id]} on {task} {summary.mean:+.1f} ± {summary.half:.1f}")
+            ends += [f"{ARMS[id]} {summary.mean:+.1f} ± {summary.half:.1f}"] if task == "mean" else []
     ax.axvline(0, color="black", linewidth=1, linestyle=":")
     ax.axhline(0.5, color="0.8", linewidth=1)
     ax.set_yticks(range(len(names))[::-1], names[::-1])
     ax.set_xlabel("minus plain diffusion, points (paired seeds, 95 % interval)")
     ax.legend(fontsize=text_size(8), loc="best")
+    headline(fig, f"Points over plain diffusion, mean of six tasks: {', '.join(ends)}")
     return fig, (
         "Differences from plain diffusion on six synthetic tasks and their mean, points with 95 % "
         f"intervals, a line at 0. {'; '.join(told)}."

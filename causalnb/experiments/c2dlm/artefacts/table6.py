@@ -137,10 +137,10 @@ def ablation_figure(profile: str | None = None):
     """(figure, alt): every setting's paired difference from C2DLM's default, a panel for each metric."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import intervals, text_size
+    from causalnb.lab.figures import headline, intervals, text_size
 
     found, told, names = gaps(profile), [], [row.label for row in _rows()]
-    fig, axes = plt.subplots(1, len(found), figsize=(8.6, 3.1), sharey=True)
+    fig, axes = plt.subplots(1, len(found), figsize=(8.6, 3.3), sharey=True)
     for ax, (heading, column) in zip(axes, found.items(), strict=True):
         for name, gap in column.items():
             place = len(names) - names.index(name)
@@ -154,6 +154,11 @@ def ablation_figure(profile: str | None = None):
         ax.axvline(0, color="black", linewidth=1, linestyle=":")
         ax.set_title(heading.replace(": ", ":\n"), fontsize=text_size(9))
     axes[0].set_yticks(range(len(names), 0, -1), names)
+    clear = sum(
+        gap.low > 0 or gap.high < 0 for column in found.values() for gap in column.values() if gap is not None
+    )
+    many = sum(gap is not None for column in found.values() for gap in column.values())
+    headline(fig, f"{clear} of {many} differences from C2DLM's default have intervals without 0")
     single = any(gap.n == 1 for column in found.values() for gap in column.values() if gap is not None)
     bars = "95 % interval; no bar: one seed" if single else "95 % interval"
     fig.supxlabel(f"minus C2DLM's default, points (paired seeds, {bars})", fontsize=text_size(9))

@@ -101,9 +101,9 @@ def coverage_figure(found: dict[str, dict[str, int]]):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS, text_size
+    from causalnb.lab.figures import COLOURS, headline, text_size
 
-    fig, ax = plt.subplots(figsize=(7.0, 0.55 + 0.34 * len(found)))
+    fig, ax = plt.subplots(figsize=(7.0, 0.8 + 0.34 * len(found)))
     places, left, told = np.arange(len(found))[::-1], np.zeros(len(found)), []
     edges, kept, both = (
         np.array([counts[name] for counts in found.values()]) for name in ("edges", "kept", "both_found")
@@ -120,6 +120,8 @@ def coverage_figure(found: dict[str, dict[str, int]]):
         told.append(f"{label}: {', '.join(shares)}")
         left = left + width
     ax.set_yticks(places, found, fontsize=text_size(8))
+    least, most = (end(100 * kept / edges) for end in (min, max))
+    headline(fig, f"Of the teachers' edges {least:.0f} to {most:.0f} % become masks")
     ax.set(xlim=(0, 100), xlabel="edges of the graphs, %")
     ax.grid(axis="y", visible=False)
     ax.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3, fontsize=text_size(7.5))

@@ -148,14 +148,16 @@ def varying_figure(profile: str | None = None):
     """(figure, alt): steps right on the validation rows by training step."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
-    fig, ax = plt.subplots(figsize=(6.2, 3.4))
-    ends = []
+    fig, ax = plt.subplots(figsize=(6.2, 3.6))
+    ends, steps = [], []
     for name, runs in zip(NAMES, _curves(profile, *NAMES), strict=True):
         colour, line, marker = LOOKS[name]
         end = draw_curve(ax, runs, "steps", 1, NAMES[name], colour, line, marker)
         ends.append(f"{NAMES[name]} ends at {end:.2f}, steps to 90 %: {_reached(name, 0.9, profile)}")
+        steps.append(f"{NAMES[name]} {_reached(name, 0.9, profile)}")
+    headline(fig, f"Training steps until 90 % are right: {', '.join(steps)}")
     ax.set(xlabel="training step", ylabel="steps right", ylim=(0, 1.02))
     ax.legend(fontsize=text_size(8))
     return fig, f"Share of right steps against training step, mean and range over seeds. {'; '.join(ends)}."

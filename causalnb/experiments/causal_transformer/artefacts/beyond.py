@@ -257,11 +257,11 @@ def beyond_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, headline
 
     cells = {"test": "in distribution"} | CELLS
-    fig, axes = plt.subplots(len(TASKS), len(cells), figsize=(7.8, 5.4), sharex="col", sharey=True)
-    told, looks = [], {"m5": ("full", -0.16), "m1": ("none", 0.2)}
+    fig, axes = plt.subplots(len(TASKS), len(cells), figsize=(7.8, 5.6), sharex="col", sharey=True)
+    told, ends, looks = [], {}, {"m5": ("full", -0.16), "m1": ("none", 0.2)}
     for row, (task, (words, *_)) in zip(axes, TASKS.items(), strict=True):
         for ax, (cell, title) in zip(row, cells.items(), strict=True):
             for at, name in enumerate(SHOWN):
@@ -273,6 +273,7 @@ def beyond_figure(profile: str | None = None):
                     ax.plot(seeds, [at + lower] * len(seeds), MARKS[name], linestyle="", **look)
                     mean = mean_ci(seeds).mean
                     told.append(f"{words}, {title}, {SHARES[minority]}, {SHOWN[name]}: {mean:.0f}")
+                    ends[words, title, minority, name] = mean
             if cell != "test":
                 ax.axvline(50, color=COLOURS["black"], linewidth=0.8, linestyle=":", marker="")
         lines = {"yticks": range(len(SHOWN)), "yticklabels": [*SHOWN.values()]}
@@ -280,6 +281,12 @@ def beyond_figure(profile: str | None = None):
     for top, bottom, title in zip(axes[0], axes[-1], cells.values(), strict=True):
         top.set_title(title)
         bottom.set_xlabel("accuracy, %")
+    gains = (
+        f"{words} {ends[words, title, 'm5', 'transformer']:.0f} to {ends[words, title, 'm5', CHOSEN]:.0f} %"
+        for words, *_ in TASKS.values()
+        for title in [CELLS["challenge"]]
+    )
+    headline(fig, f"On the challenge, from the Transformer to held attention: {', '.join(gains)}")
     look = {"color": COLOURS["black"], "linestyle": "", "marker": "o"}
     marks = [
         Line2D([], [], fillstyle=filled, label=f"{SHARES[minority]} of counter-examples", **look)

@@ -33,9 +33,9 @@ def sequence_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, headline
 
-    fig, (bars, *lines) = plt.subplots(1, 1 + len(STAGES), figsize=(9.4, 3.0), width_ratios=[1.4, 1, 1, 1])
+    fig, (bars, *lines) = plt.subplots(1, 1 + len(STAGES), figsize=(9.4, 3.2), width_ratios=[1.4, 1, 1, 1])
     width, told = 0.8 / len(MODELS), []
     for place, (name, model) in enumerate(MODELS.items()):
         each = [percentage(model, metric, profile) for metric in LOST]
@@ -47,6 +47,8 @@ def sequence_figure(profile: str | None = None):
         bars.bar(where, [lost.mean for lost in each], width, **look)
         shares = (f"{lost.mean:.0f} % of {NAMES[task]}" for lost, task in zip(each, EARLIER, strict=True))
         told.append(f"{ARMS[name]} lost {', '.join(shares)}")
+    lost = (one for one, name in zip(told, MODELS, strict=True) if name in ("transformer", "both"))
+    headline(fig, "; ".join(lost))
     bars.set_xticks(range(len(EARLIER)), [NAMES[task] for task in EARLIER])
     bars.set(ylabel="lost in later stages, %", title="(a) learned, then lost")
     bars.set_ylim(bottom=0)

@@ -71,10 +71,10 @@ def overlap_figure(profile: str | None = None):
     """(figure, alt): pairs with their common words in blue and bold; the share of a label by overlap."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import COLOURS, text_size
+    from causalnb.lab.figures import COLOURS, headline, text_size
 
-    fig, (texts, ax) = plt.subplots(1, 2, figsize=(8.6, 3.5), width_ratios=[1.05, 1])
-    pairs, found, told = shown_pairs(profile), counted(profile), []
+    fig, (texts, ax) = plt.subplots(1, 2, figsize=(8.6, 3.7), width_ratios=[1.05, 1])
+    pairs, found, told, shared = shown_pairs(profile), counted(profile), [], []
     for place, (name, label, *sentences) in enumerate(pairs):
         _pair(texts, 1 - place / len(pairs), f"{name}: {label}", sentences)
         told.append(f"{name}, {label}: {' / '.join(sentences)}")
@@ -89,7 +89,9 @@ def overlap_figure(profile: str | None = None):
         ax.errorbar([*there], mean, yerr=ends, label=SETS[name][0], **look)
         shares = (f"{GROUPS[k]} {share:.0f} %" for k, share in zip(there, mean, strict=True))
         told.append(f"{SETS[name][0]}: {', '.join(shares)}")
+        shared.append(f"{SETS[name][0]} {mean[-1]:.0f} %")
     ax.set_xticks(range(len(GROUPS)), [name.replace(" to ", "\nto ") for name in GROUPS])
+    headline(fig, f"Where all words are shared the label that overlap tells is right: {', '.join(shared)}")
     words = "words of the second sentence that the first has"
     ax.set(xlabel=words, ylim=(-3, 103), ylabel="entailment or paraphrase, %")
     ax.legend(fontsize=text_size(7))

@@ -46,10 +46,10 @@ def maps_figure(profile: str | None = None, seed: int = 0):
     from matplotlib.colors import PowerNorm
 
     from causalnb.causal_transformer import describe
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
-    fig, axes = plt.subplots(2, 2, figsize=(8.2, 7.6), height_ratios=[1.5, 1])
-    told = []
+    fig, axes = plt.subplots(2, 2, figsize=(8.2, 7.8), height_ratios=[1.5, 1])
+    told, ends = [], []
     for ax, stack, column, tokens, weights in panels(axes.flat, profile, seed):
         image = ax.imshow(weights.numpy(), norm=PowerNorm(0.5, 0, 1))
         ax.grid(False)
@@ -59,8 +59,10 @@ def maps_figure(profile: str | None = None, seed: int = 0):
         neighbours = describe(weights[None, None], causal=stack == "decoder")["neighbours"]
         spread = f"{stack}, {column}: {neighbours:.1f} effective neighbours"
         ax.set_title(spread, fontsize=text_size(9))
+        ends.append(f"{stack}, {column} {neighbours:.1f}")
         strongest = [tokens[j] for j in weights.sum(0).topk(2).indices.tolist()]
         told.append(f"{spread} a token, most read {' and '.join(map(repr, strongest))}")
+    headline(fig, f"Tokens that a token reads, effectively: {', '.join(ends)}")
     fig.colorbar(image, ax=axes, label="attention, colours by its square root", shrink=0.5)
     return fig, (
         f"Heat maps of attention, head 1 of layer 1, in the runs of seed {seed}. {'; '.join(told)}. "

@@ -123,10 +123,10 @@ def search_figure(profile: str | None = None):
     """(figure, alt): the challenge score of every try, a column for each arm; those used are filled."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import COLOURS
+    from causalnb.lab.figures import COLOURS, headline
 
-    fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 2.6), sharey=True)
-    told, look = [], {"color": COLOURS["blue"], "linestyle": ""}
+    fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 2.8), sharey=True)
+    told, apart, look = [], [], {"color": COLOURS["blue"], "linestyle": ""}
     for ax, (task, (words, *_)) in zip(axes, TASKS.items(), strict=True):
         found = tries(task, profile)
         arms = {kind: name for kind, name in ARMS.items() if kind in found.index}
@@ -136,8 +136,10 @@ def search_figure(profile: str | None = None):
                 across = place + 0.1 * (number - (len(lines) - 1) / 2)
                 ax.plot(across, scores[number], "o", fillstyle="full" if used else "none", **look)
             told.append(f"{words}, {name}: {scores.min():.0f} to {scores.max():.0f}")
+            apart.append(scores.max() - scores.min())
         ax.set_xticks(range(len(arms)), arms.values(), rotation=30, ha="right")
         ax.set(title=words)
+    headline(fig, f"Settings alone move an arm by up to {max(apart):.0f} points on the challenge")
     axes[0].set_ylabel("challenge, %")
     return fig, (
         "Two panels, a column of dots for each arm: the challenge score of every try in %, filled "

@@ -2,7 +2,15 @@
 
 from causalnb.experiments.c2dlm.curves import draw_curve
 from causalnb.experiments.iclm.artefacts.scores import FAMILIES
-from causalnb.experiments.iclm.artefacts.training import LOOKS, NAMES, NEEDS, course, log_steps, measured
+from causalnb.experiments.iclm.artefacts.training import (
+    LOOKS,
+    NAMES,
+    NEEDS,
+    at_end,
+    course,
+    log_steps,
+    measured,
+)
 from causalnb.lab.report import builds, draw
 
 ALIGNED = {"iclm": ("sky", (0, (1, 1)), "v"), "untrained": ("orange", "-.", "D")}  # of CKA
@@ -12,10 +20,10 @@ def dependence_figure(families=FAMILIES, profile: str | None = None):
     """(figure, alt): Figure 3, correlation on the left, mutual information on the right, a row a family."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
     curves = {(family, name): measured(family, name, profile) for family in families for name in LOOKS}
-    fig, axes = plt.subplots(len(families), 2, figsize=(6.8, 2.2 * len(families)), sharex=True, squeeze=False)
+    fig, axes = plt.subplots(len(families), 2, figsize=(6.8, 2.3 * len(families)), sharex=True, squeeze=False)
     told = []
     for (left, right), family in zip(axes, families, strict=True):
         for name in LOOKS:
@@ -37,6 +45,12 @@ def dependence_figure(families=FAMILIES, profile: str | None = None):
         log_steps(right)
     for ax in axes[-1]:
         ax.set_xlabel("training step")
+    ends = (
+        f"{family.upper()} {NAMES[name]} {at_end(curves[family, name]).pearson.mean():.2f}"
+        for family in families
+        for name in LOOKS
+    )
+    headline(fig, f"Correlation of the modules at the end of training: {', '.join(ends)}")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     both = [label.replace("Pearson's r", "Pearson's r; mutual information") for label in labels]
     fig.legend(handles, both, loc="outside lower center", ncols=2, fontsize=text_size(8))

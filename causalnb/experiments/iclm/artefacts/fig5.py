@@ -94,11 +94,11 @@ def routing_figure(profile: str | None = None, seed: int = 0):
     """(figure, alt): Figure 5, router states of both families by set and by the module they go to."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
     maps = {family: router_map(family, profile=profile) for family in FAMILIES}
     fig, axes = plt.subplots(2, 2, figsize=(6.6, 7.4))
-    told = []
+    told, ends = [], []
     for (left, right), (family, title), letters in zip(axes, FAMILIES.items(), ("ab", "cd"), strict=True):
         rows = maps[family][maps[family]["seed"] == seed]
         rows = rows.assign(set=rows["cell"] + " " + rows["format"])
@@ -108,6 +108,7 @@ def routing_figure(profile: str | None = None, seed: int = 0):
         left.set_title(f"({letters[0]}) {title}: the sets", fontsize=text_size(9))
         right.set_title(f"({letters[1]}) {title}: the module by vector quantisation", fontsize=text_size(9))
         apart = separations(rows)
+        ends.append(f"{title} formats {apart['formats']:.2f}, sets {apart['cells']:.2f}")
         shares = rows.groupby("format")["module"].value_counts(normalize=True)
         sent = "; ".join(
             f"{format}: "
@@ -118,6 +119,7 @@ def routing_figure(profile: str | None = None, seed: int = 0):
             f"{title}, {len(rows)} inputs: silhouette of the formats {apart['formats']:.2f}, of the "
             f"sets within a format {apart['cells']:.2f}; {sent}"
         )
+    headline(fig, f"How far apart the router's states are, silhouettes: {'; '.join(ends)}")
     return fig, (
         f"Two-dimensional maps of the router's states in the run of seed {seed}, left by set, right "
         f"by the module each input goes to. {'. '.join(told)}."

@@ -21,22 +21,25 @@ def information_figure(families=FAMILIES, profile: str | None = None):
     """(figure, alt): Figure 7, mutual information in training by three estimators, and untrained."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
     floor, told = stated_floor(), []
     curves = {(family, name): measured(family, name, profile) for family in families for name in LOOKS}
-    fig, axes = plt.subplots(1, len(families), figsize=(3.9 * len(families), 3.1), sharey=True, squeeze=False)
+    lows = []
+    fig, axes = plt.subplots(1, len(families), figsize=(3.9 * len(families), 3.3), sharey=True, squeeze=False)
     for ax, family in zip(axes[0], families, strict=True):
         curve, other = curves[family, "iclm"], curves[family, "untrained"]
         for metric, (name, *look) in ESTIMATORS.items():
             draw_curve(ax, curve, metric, 1, name, *look)
             told.append(f"{family.upper()}, {name}: {course(curve, metric)}")
+        lows.append(f"{family.upper()} {curve.groupby('step').forward.mean().min():.2g}")
         draw_curve(ax, other, "forward", 1, "untrained base, Equation 2", *LOOKS["untrained"])
         told.append(f"{family.upper()}, untrained base: {course(other, 'forward')}")
         ax.axhline(floor, color="black", linestyle="-", linewidth=0.8, marker="")
         log_steps(ax)
         ax.set(yscale="log", xlabel="training step", title=family.upper())
         ax.set_ylim(bottom=floor / 4)
+    headline(fig, f"Mutual information at its lowest, nats: {', '.join(lows)}; the paper: below {floor:g}")
     axes[0, 0].set_ylabel("mutual information, nats")
     axes[0, 0].annotate(
         f"the paper: below {floor:g}",

@@ -102,12 +102,12 @@ def curves_figure(profile: str | None = None):
     """(figure, alt): Figure 8, mutual information by training step for the three aggregations."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
     curves = {
         (family, name): history(family, name, profile, "forward") for family in FAMILIES for name in LINES
     }
-    fig, axes = plt.subplots(1, 2, figsize=(8.0, 3.2), sharex=True, sharey=True)
+    fig, axes = plt.subplots(1, 2, figsize=(8.0, 3.4), sharex=True, sharey=True)
     told = []
     for ax, (family, title) in zip(axes, FAMILIES.items(), strict=True):
         ends = []
@@ -118,6 +118,7 @@ def curves_figure(profile: str | None = None):
         ax.set(title=title, xlabel="training step", yscale="log")
         log_steps(ax)
         told.append(f"{title}: {', '.join(ends)}")
+    headline(fig, f"Mutual information at the end, nats: {'; '.join(told)}")
     axes[0].set_ylabel("mutual information, nats")
     axes[0].legend(fontsize=text_size(8))
     return fig, (

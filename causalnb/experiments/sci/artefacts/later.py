@@ -98,9 +98,10 @@ def later_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
 
     from causalnb.lab.figures import COLOURS as SHADES
+    from causalnb.lab.figures import headline
 
-    fig, axes = plt.subplots(1, 2, figsize=(8.2, 2.9), sharey=True, sharex=True)
-    told = []
+    fig, axes = plt.subplots(1, 2, figsize=(8.2, 3.1), sharey=True, sharex=True)
+    told, ends = [], []
     for ax, (heading, words) in zip(axes, _words(profile).items(), strict=True):
         for height, (title, (name, _)) in enumerate(FITTED.items()):
             found = [100 * value for value in composed(title, heading, profile).values()]
@@ -108,7 +109,10 @@ def later_figure(profile: str | None = None):
             ax.barh(height, mean, color=SHADES[COLOURS[name]], alpha=0.7)
             ax.scatter(found, [height] * len(found), s=12, color="black", zorder=3)
             told.append(f"{title}, {heading}: {mean:.0f} %")
+            if ax is axes[0] and title in (MODELS["plain"], "plain + swapped words", OURS):
+                ends.append(f"{title} {mean:.0f} %")
         ax.set(xlim=(0, 104), xlabel="compositions right, %", title=f"{words} new verb{'s' * (words > 1)}")
+    headline(fig, f"A new verb, compositions right: {', '.join(ends)}")
     axes[0].set_yticks(range(len(FITTED)), FITTED)
     axes[0].invert_yaxis()
     return fig, f"Two bar charts of exact match on compositions of new verbs. {'; '.join(told)}."

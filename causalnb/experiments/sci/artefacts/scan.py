@@ -31,11 +31,11 @@ def scan_figure(profile: str | None = None):
     import numpy as np
 
     from causalnb.lab import evidence, results
-    from causalnb.lab.figures import COLOURS, intervals, text_size
+    from causalnb.lab.figures import COLOURS, headline, intervals, text_size
 
-    fig, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7), width_ratios=[1, 1.15])
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.9), width_ratios=[1, 1.15])
     evidence.require(JUMP, profile, ARMS)
-    curves, ends = results.curves(JUMP, profile, ARMS), []
+    curves, ends, tested = results.curves(JUMP, profile, ARMS), [], []
     for arm, name in ARMS.items():
         colour, line, marker = LOOKS[arm]
         by_step = curves[curves.arm == arm].groupby("step")
@@ -45,7 +45,9 @@ def scan_figure(profile: str | None = None):
         left.fill_between(mean.index, low, high, color=look["color"], alpha=0.1, linewidth=0)
         left.plot(mean.index, mean, marker=marker, markevery=2, label=name, **look)
         left.plot(mean.index, validation, linewidth=0.9, marker="", alpha=0.8, **look)
+        tested.append(f"{name} {mean.iloc[-1]:.2f}, {validation.iloc[-1]:.2f}")
         ends.append(f"{name} ends at {mean.iloc[-1]:.2f} (validation {validation.iloc[-1]:.2f})")
+    headline(fig, f"On add_prim_jump, 'jump' composed and commands of training: {'; '.join(tested)}")
     left.set(xlabel="training step", ylabel="exact match", title="add_prim_jump")
     left.legend(loc="center right", bbox_to_anchor=(1, 0.32), fontsize=text_size(8))
     for height, text in (

@@ -148,12 +148,12 @@ def cost_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS, text_size
+    from causalnb.lab.figures import COLOURS, headline, text_size
     from causalnb.lab.tables import paper
 
     counts, tokens = overhead(profile), lengths(profile)
     printed = paper("sci.table1").query("column == 'Additional Parameters'").set_index("row")["value"]
-    fig, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6), width_ratios=[1.25, 1])
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.8), width_ratios=[1.25, 1])
     names = ROWS | {"total": "Total"}
     places = np.arange(len(names))[::-1]
     stated = [printed[name] for name in names.values()]
@@ -169,6 +169,7 @@ def cost_figure(profile: str | None = None):
         shares = [counts.loc[version, f"flops_total_{count}"] for count in tokens]
         right.plot(tokens, shares, linestyle=line, marker=marker, **look)
         ends.append(f"{label} {shares[0]:.2f} % at {tokens[0]} tokens and {shares[-1]:.2f} % at {tokens[-1]}")
+    headline(fig, f"Added parameters: {printed['Total']:.0f} million printed, {', '.join(totals)}")
     left.set_yticks(places, names.values())
     left.set(xscale="log", xlabel="added parameters (millions)", ylim=(-0.5, len(names) - 0.5))
     left.xaxis.set_major_formatter("{x:g}")

@@ -82,9 +82,9 @@ def theorem_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS, intervals, text_size
+    from causalnb.lab.figures import COLOURS, headline, intervals, text_size
 
-    fig, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.0), width_ratios=[1, 1.1])
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.2), width_ratios=[1, 1.1])
     lines, read = [], []
     for name, label, *look in (
         ("retrieval", "retrieval@1, each encoder", "green", "D", "-"),
@@ -96,6 +96,10 @@ def theorem_figure(profile: str | None = None):
         summaries = [value.summary(name, profile) for value in STAGES.values()]
         intervals(left, range(len(STAGES)), summaries, *look, capsize=2, label=label)
         lines.append(f"{label} {', '.join(f'{summary.mean:.2f}' for summary in summaries)}")
+    most = max(value.summary("mcc", profile).mean for value in STAGES.values())
+    headline(
+        fig, f"Two encoders agree in their components to an MCC of {most:.2f} at most; the theorem needs 1"
+    )
     left.axhline(1, color="0.5", linewidth=1)
     left.text(1.5, 0.975, "MCC that the theorem needs", ha="center", va="top", fontsize=text_size(8))
     left.set_xticks(range(len(STAGES)), STAGES)
