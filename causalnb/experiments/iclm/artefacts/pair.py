@@ -51,6 +51,8 @@ NAMES = {
 LOOKS = {
     "none": ("black", "o"),
     "paper": ("black", "s"),
+    "code": ("black", "D"),
+    "oracle": ("black", "P"),
     "strong": ("orange", "o"),
     "strongest": ("orange", "s"),
     "ours": ("blue", "o"),
@@ -64,7 +66,7 @@ LEAST_SHOWN, LITTLE = 1e-5, 0.005  # nats: where smaller ones are drawn, and bel
 DIFFERENCES = (
     *((arm, "none") for arm in ("paper", "code", "strong", "strongest", "ours", "free", "oracle")),
     *((arm, "free") for arm in ("free_strong", "free_strongest", "free_ours")),
-    *((arm, "small") for arm in ("free", "free_strong", "free_ours")),
+    *((arm, "small") for arm in ("none", "free", "free_strong", "free_ours")),
     *((arm, "single") for arm in ("none", "separate", "free_strong", "built")),
     ("built", "oracle"),
 )
@@ -96,9 +98,14 @@ def _rows():
         yield Row(label, whole | parts)
 
 
+def _unsigned_zero(digits: int):
+    """`number`, without the sign that rounding leaves before zeros."""
+    return lambda values: number(digits)([round(value, digits + 2) + 0.0 for value in values])
+
+
 PARTS = {  # columns on the modules of ICLM
-    "mutual information": ("own_states_forward", number(4)),
-    "alignment": ("own_states_cka", number()),
+    "mutual information": ("own_states_forward", _unsigned_zero(4)),
+    "alignment": ("own_states_cka", _unsigned_zero(3)),
     "invariant module alone": ("invariant_iid_accuracy", fraction()),
     "domain module alone": ("own_iid_accuracy", fraction()),
     "domain module's state exchanged": ("exchanged_domain", fraction()),
@@ -257,6 +264,12 @@ def pair_remarks(profile: str | None = None) -> list[str]:
         f"alone {_mean('none', 'invariant_ood_accuracy', profile):.2f}.",
         f"{NAMES['strongest']}: {said.format(*most)}.",
         f"{NAMES['free_strongest']}: {said.format(*free)}.",
+        f"Rank correlation with accuracy o.o.d. over {len(LOOKS)} ways of training: "
+        + ", ".join(
+            f"{label} {predicted(*place).summary(profile=profile).mean:+.2f}"
+            for label, place in DEPENDENCE.items()
+        )
+        + ".",
     ]
 
 
