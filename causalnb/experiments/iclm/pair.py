@@ -416,7 +416,7 @@ QUICK = {
     "steps": 2,
     "evaluate_every": 1,
 }
-NOTEBOOK = "32_reasoning"
+NOTEBOOK = "35_when_modules_pay"
 
 
 def _register(id: str, title: str, arms: dict, seeds: int, more: dict | None = None, **changes) -> None:

@@ -182,6 +182,7 @@ def measured(id, arm, seed):
     ood = OOD.get(name, 0.3) + 0.01 * seed
     parts = {"own_states": {"forward": 1 - ood, "pearson": ood, "cka": ood}, "exchanged": {"domain": ood}}
     parts |= {"invariant/iid": {"accuracy": 0.9}, "own/iid": {"accuracy": 0.1}}
+    parts |= {"invariant/ood": {"accuracy": 0.55}}
     return {"iid": {"accuracy": 1.0}, "ood": {"accuracy": ood}} | (
         parts if name not in ("single", "small", "separate") else {}
     )
@@ -208,9 +209,31 @@ def test_tables_and_figure(monkeypatch, tmp_path):
     assert len(artefact.pair_search("quick").rows) == len(pair.searched())
     _, alt = artefact.pair_figure("quick")
     assert "no shared answer ICLM" not in alt and "one module has 0.71" in alt
+    remarks = artefact.pair_remarks("quick")
+    assert "ICLM, no loss of independence 0.41, " in remarks[0] and "to have 0.125" in remarks[0]
+    assert "has 0.41 of the new pairs, its invariant module alone 0.55" in remarks[1]
+    assert "the most tried: 0.6900 nats; alone the invariant module answers 0.90" in remarks[2]
+    assert "mutual information -1.00, " in remarks[-1]
 
 
-def test_an_arm_has_eight_seeds_where_no_answer_is_shared():
+def test_what_twice_the_steps_change_is_told_of_the_chosen_rates(monkeypatch, tmp_path):
+    rates = {
+        side: next(name for name, rate in pair.RATES.items() if rate == pair.chosen()["rates"][side])
+        for side in ("single", "iclm")
+    }
+    made_up.moved(monkeypatch, tmp_path)
+    ood = {pair.tried("single", rates["single"]): 0.6, pair.tried("none", rates["iclm"]): 0.4}
+    ood |= {"single_twice": 0.9, "none_twice": 0.5}
+    made_up.everything(
+        monkeypatch,
+        {artefact.SEARCH: 2},
+        lambda id, arm, seed: {part: {"accuracy": ood.get(arm, 0.1)} for part in pair.PARTS},
+    )
+    said = artefact.pair_longer("quick")
+    assert "one module from 0.60 to 0.90, ICLM, no loss of independence from 0.40 to 0.50" in said
+
+
+def test_an_arm_has_more_seeds_where_no_answer_is_shared():
     many = {
         arm
         for arm in registry.arms("iclm.pair")

@@ -3,12 +3,14 @@
 from causalnb.experiments.iclm.pair import (
     COUNTS,
     PLAIN,
+    RATES,
     SIMILARITIES,
     WEIGHED,
     PairSettings,
     chosen,
     name_of,
     searched,
+    tried,
 )
 from causalnb.lab import evidence, registry
 from causalnb.lab.report import (
@@ -49,19 +51,22 @@ NAMES = {
 LOOKS = {
     "none": ("black", "o"),
     "paper": ("black", "s"),
+    "code": ("black", "D"),
+    "oracle": ("black", "P"),
     "strong": ("orange", "o"),
-    "strongest": ("vermillion", "o"),
+    "strongest": ("orange", "s"),
     "ours": ("blue", "o"),
     "free": ("black", "^"),
     "free_strong": ("orange", "^"),
-    "free_strongest": ("vermillion", "^"),
+    "free_strongest": ("orange", "v"),
     "free_ours": ("blue", "^"),
     "built": ("green", "*"),
 }
+LEAST_SHOWN, LITTLE = 1e-5, 0.005  # nats: where smaller ones are drawn, and below which information is little
 DIFFERENCES = (
     *((arm, "none") for arm in ("paper", "code", "strong", "strongest", "ours", "free", "oracle")),
     *((arm, "free") for arm in ("free_strong", "free_strongest", "free_ours")),
-    *((arm, "small") for arm in ("free", "free_strong", "free_ours")),
+    *((arm, "small") for arm in ("none", "free", "free_strong", "free_ours")),
     *((arm, "single") for arm in ("none", "separate", "free_strong", "built")),
     ("built", "oracle"),
 )
@@ -93,9 +98,14 @@ def _rows():
         yield Row(label, whole | parts)
 
 
+def _unsigned_zero(digits: int):
+    """`number`, without the sign that rounding leaves before zeros."""
+    return lambda values: number(digits)([round(value, digits + 2) + 0.0 for value in values])
+
+
 PARTS = {  # columns on the modules of ICLM
-    "mutual information": ("own_states_forward", number(4)),
-    "alignment": ("own_states_cka", number()),
+    "mutual information": ("own_states_forward", _unsigned_zero(4)),
+    "alignment": ("own_states_cka", _unsigned_zero(3)),
     "invariant module alone": ("invariant_iid_accuracy", fraction()),
     "domain module alone": ("own_iid_accuracy", fraction()),
     "domain module's state exchanged": ("exchanged_domain", fraction()),
@@ -225,6 +235,55 @@ pair_search = Report(
 )
 
 
+def _mean(name: str, metric: str, profile: str | None) -> float:
+    """Mean over seeds of an arm's metric, where the domains share no answer."""
+    found = tuned(name).of(metric, profile)
+    return abs(sum(found) / len(found))
+
+
+def pair_remarks(profile: str | None = None) -> list[str]:
+    """What the table says of composing, of modules alone, and of modules that say nothing."""
+    names = ("built", "single", "small", "none", "separate")
+    new = {name: _mean(name, "ood_accuracy", profile) for name in names}
+    lookup = two_mechanisms.reached("lookup", PairSettings.classes)["ood"]
+    most, free = (
+        [
+            _mean(name, metric, profile)
+            for metric in ("own_states_forward", "invariant_iid_accuracy", "own_iid_accuracy", "ood_accuracy")
+        ]
+        for name in ("strongest", "free_strongest")
+    )
+    said = (
+        "{:.4f} nats; alone the invariant module answers {:.2f} of the trained pairs, the domain's {:.2f}; "
+        "both together {:.2f} of the new ones"
+    )
+    return [
+        f"New pairs: {', '.join(f'{NAMES[name]} {share:.2f}' for name, share in new.items())}; a lookup "
+        f"table is expected to have {lookup:.3f}.",
+        f"ICLM without a loss of independence has {new['none']:.2f} of the new pairs, its invariant module "
+        f"alone {_mean('none', 'invariant_ood_accuracy', profile):.2f}.",
+        f"{NAMES['strongest']}: {said.format(*most)}.",
+        f"{NAMES['free_strongest']}: {said.format(*free)}.",
+        f"Rank correlation with accuracy o.o.d. over {len(LOOKS)} ways of training: "
+        + ", ".join(
+            f"{label} {predicted(*place).summary(profile=profile).mean:+.2f}"
+            for label, place in DEPENDENCE.items()
+        )
+        + ".",
+    ]
+
+
+def pair_longer(profile: str | None = None) -> str:
+    """What twice the steps change of accuracy o.o.d. on the pairs of the search, in a sentence."""
+    told = []
+    for name, side in (("single", "single"), ("none", "iclm")):
+        rate = next(rate for rate, value in RATES.items() if value == chosen()["rates"][side])
+        once, twice = (arm(SEARCH, tried(name, what)).of("ood_accuracy", profile) for what in (rate, "twice"))
+        told.append(f"{NAMES[name]} from {sum(once) / len(once):.2f} to {sum(twice) / len(twice):.2f}")
+    seeds = registry.seeds(SEARCH, "laptop", tried("single", "twice"))
+    return f"Twice the steps, on {len(seeds)} other pairs, change accuracy o.o.d.: {', '.join(told)}."
+
+
 def shares(name: str, measure: str, profile: str | None = None, cell: str = "ood") -> list[float]:
     """A measure of an arm by seed, where the domains share no answer."""
     return tuned(name).of(f"{cell}_{measure}", profile)
@@ -250,8 +309,8 @@ def _heat(ax, modules: int, profile: str | None) -> str:
             ax.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=text_size(8))
     ax.set_xticks(range(len(SIMILARITIES)), [f"{similarity:g}" for similarity in SIMILARITIES])
     ax.set_yticks(range(len(MAPPED)), [NAMES[name] for name in MAPPED])
-    ax.set_title(f"{modules} domain modules:\naccuracy o.o.d.", fontsize=text_size(9))
-    ax.set_xlabel("answers that the domains share")
+    ax.set_title(f"{modules} domain modules", fontsize=text_size(9))
+    ax.set_xlabel("answers in common", fontsize=text_size(8))
     ax.grid(False)
     best = MAPPED[int(means[:, 0].argmax())]
     return (
@@ -259,42 +318,55 @@ def _heat(ax, modules: int, profile: str | None) -> str:
     )
 
 
+def _scatter(ax, profile: str | None) -> str:
+    """Accuracy o.o.d. against the information of the modules, a point for each seed."""
+    import numpy as np
+
+    from causalnb.lab.figures import COLOURS, text_size
+
+    told, points = [], []
+    for name, (colour, marker) in LOOKS.items():
+        x, y = shares(name, "forward", profile, "own_states"), shares(name, "accuracy", profile)
+        shown = np.maximum(x, LEAST_SHOWN)
+        ax.scatter(shown, y, s=26, color=COLOURS[colour], marker=marker, alpha=0.7, label=NAMES[name])
+        told.append(f"{NAMES[name]}: {abs(np.mean(x)):.4f} nats, {np.mean(y):.2f}")
+        points += zip(x, y, strict=True)
+    little = [right for information, right in points if information < LITTLE]
+    one = np.mean(shares("single", "accuracy", profile))
+    ax.axhline(one, color="black", linestyle="--", marker="", linewidth=1)
+    ax.text(
+        1, one + 0.01, "one module", ha="right", fontsize=text_size(7), transform=ax.get_yaxis_transform()
+    )
+    ax.set(xscale="log", ylim=(-0.03, 1.05))
+    ax.set_xlabel("mutual information of the modules, nats", fontsize=text_size(8))
+    ax.set_title(
+        f"Less than {LITTLE:g} nats: {min(little):.2f} to {max(little):.2f} right"
+        if little
+        else "accuracy o.o.d.",
+        fontsize=text_size(9),
+    )
+    ax.legend(fontsize=text_size(7), loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return f"{'; '.join(told)}; one module has {one:.2f}"
+
+
 def pair_figure(profile: str | None = None):
     """(figure, alt): maps of accuracy o.o.d., and accuracy against the dependence of modules."""
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS, text_size
+    from causalnb.lab.figures import headline
 
-    fig, (*maps, ax) = plt.subplots(1, 3, figsize=(9.6, 3.4), width_ratios=[1, 1, 1.5])
+    fig, (*maps, ax) = plt.subplots(1, 3, figsize=(10.6, 3.6), width_ratios=[1, 1, 1.9])
     told = [_heat(place, modules, profile) for place, modules in zip(maps, COUNTS, strict=True)]
     maps[1].set_yticklabels([])
-    floor = 1e-5
-    for name, (colour, marker) in LOOKS.items():
-        x = np.maximum(shares(name, "forward", profile, "own_states"), floor)
-        y = shares(name, "accuracy", profile)
-        ax.scatter(x, y, s=28, color=COLOURS[colour], marker=marker, alpha=0.75, label=NAMES[name])
-        told.append(f"{NAMES[name]}: {np.mean(x):.4f} nats, {np.mean(y):.2f}")
-    one = np.mean(shares("single", "accuracy", profile))
-    ax.axhline(one, color="black", linestyle="--", linewidth=1)
-    ax.annotate(
-        "one module",
-        (1, one),
-        (-2, 2),
-        textcoords="offset points",
-        ha="right",
-        fontsize=text_size(7),
-        xycoords=("axes fraction", "data"),
+    told.append(_scatter(ax, profile))
+    best, other = (shares(name, "accuracy", profile) for name in ("built", "none"))
+    headline(
+        fig,
+        f"New pairs right where no answer is shared: {np.mean(best):.2f} with modules shown their part "
+        f"alone, {np.mean(other):.2f} with ICLM's",
     )
-    ax.set(
-        xscale="log",
-        xlabel="mutual information of the modules, nats",
-        ylabel="accuracy o.o.d.",
-        ylim=(0, 1.05),
-    )
-    ax.set_title("Independent is not yet useful", fontsize=text_size(9))
-    ax.legend(fontsize=text_size(6.5), loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return fig, f"Two maps and a scatter plot. {'; '.join(told)}; one module has {one:.2f}."
+    return fig, f"Two maps and a scatter plot of accuracy out of distribution. {'; '.join(told)}."
 
 
 @builds(
@@ -307,7 +379,7 @@ def pair_figure(profile: str | None = None):
     extra=True,
     printed_as="ours",
     kind="measured",
-    notebook="32_reasoning",
+    notebook="35_when_modules_pay",
     shows="losses of independence where modules must differ: accuracy, dependence, idle modules",
 )
 def pair(profile):
