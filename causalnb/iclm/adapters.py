@@ -78,7 +78,7 @@ class RowLoRA(nn.Module):
         thin = x @ A[module].mT  # (R, T, r)
         if out.dtype == thin.dtype:
             return torch.baddbmm(out, thin, B[module].mT)
-        return out + (thin @ B[module].mT).to(out.dtype)
+        return out + (thin @ B[module].mT).to(out.dtype)  # unprobed: a base of another dtype; see its tests
 
 
 def adapt(
