@@ -115,7 +115,7 @@ def save(
         model.save_pretrained(staged)
         tokenizer.save_pretrained(staged)
         for name, text in (beside or {}).items():
-            (staged / name).write_text(text, encoding="utf-8")
+            (staged / name).write_text(text, encoding="utf-8")  # unprobed: what a caller puts beside
         write_record(staged, settings, True, history)
         sums = {file.name: files.digest(file) for file in sorted(staged.iterdir())}
         files.write_atomic(staged / CHECKSUMS, (json.dumps(sums, indent=1) + "\n").encode())
