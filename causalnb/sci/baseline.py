@@ -34,7 +34,7 @@ class ContrastiveDecoder(DecoderWrapper):
     ):
         """Logits (B, T, V), .structure (B, 1, D) at the last prompt token; loss as in SCITransformer."""
         if prompt_mask is None and labels is not None:
-            prompt_mask = prompt_before_labels(labels, attention_mask)  # unprobed: for rows without a prompt_mask
+            prompt_mask = prompt_before_labels(labels, attention_mask)  # unprobed: rows without a mask
         if prompt_mask is not None and prompt_mask.shape != input_ids.shape:
             raise ValueError(
                 f"prompt_mask has shape {tuple(prompt_mask.shape)}, but input_ids {tuple(input_ids.shape)}"

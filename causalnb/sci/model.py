@@ -185,7 +185,7 @@ class SCITransformer(DecoderWrapper):
                     f"{name} has shape {tuple(value.shape)}, but input_ids {tuple(input_ids.shape)}"
                 )
         if prompt_mask is None and labels is not None:
-            prompt_mask = prompt_before_labels(labels, attention_mask)  # unprobed: for rows without a prompt_mask
+            prompt_mask = prompt_before_labels(labels, attention_mask)  # unprobed: rows without a mask
         elif prompt_mask is None:
             prompt_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         elif attention_mask is not None:
