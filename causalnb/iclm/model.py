@@ -296,7 +296,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         input_ids, mask = input_ids[:, :end], mask[:, :end]
         attention_mask = None if attention_mask is None else attention_mask[:, :end]
         if kwargs.get("position_ids") is not None:
-            kwargs["position_ids"] = kwargs["position_ids"][:, :end]
+            kwargs["position_ids"] = kwargs["position_ids"][:, :end]  # unprobed: in no experiment
         if self.config.router_trainable:
             return mean_pooled(self.states(input_ids, attention_mask, "router", **kwargs), mask)
         training = self.base.training
@@ -524,7 +524,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                 "step where it began"
             )
         if not (answers_only or self.training):
-            logits = self._answered(routing, states, 0)
+            logits = self._answered(routing, states, 0)  # unprobed: without answers_only alone
         return ICLMOutput(total, logits, {name: loss.detach() for name, loss in losses.items()}, routing)
 
     def _module_losses(self, routing, states, everyone, weights, owner, targets) -> dict[str, Tensor]:

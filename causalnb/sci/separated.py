@@ -150,9 +150,9 @@ def aligned_invariance(tokens, mask, structure_ids, word_ids=None) -> torch.Tens
         row, column, place = _places(groups, ids, mask)
         weight = torch.ones_like(place, dtype=tokens.dtype)
     else:
-        pieces = _pieces(ids.tolist(), mask.tolist(), word_ids[named].tolist())
-        row, column, place = (torch.tensor(part, device=ids.device, dtype=torch.long) for part in pieces[:3])
-        weight = torch.tensor(pieces[3], device=ids.device, dtype=tokens.dtype)
+        parts = _pieces(ids.tolist(), mask.tolist(), word_ids[named].tolist())  # unprobed: words in pieces
+        row, column, place = (ids.new_tensor(part) for part in parts[:3])  # unprobed: words in pieces
+        weight = tokens.new_tensor(parts[3])  # unprobed: words in pieces
     states, size = tokens[row, column], int(place.max()) + 1 if len(place) else 1  # (n, D)
     count = states.new_zeros(size).index_add(0, place, torch.ones_like(weight))
     share = states.new_zeros(size).index_add(0, place, weight)
