@@ -97,19 +97,25 @@ def test_the_table_and_the_map_have_a_row_for_each_way_to_hold_attention(monkeyp
     assert artefact.border("quick") == 0.5  # of three cues each is worse than the key
     _, alt = artefact.fan_in_figure("quick")
     assert "With 3 cues" in alt and "entropy to 0, weight 10 90 and 0" in alt
-    within = len(rows) - 1  # the bounds hold but in the plain model, whose row is as broad as all
-    assert f"2 of {2 * within} that keep to the bounds" in alt
+    assert "2 of 14 models within the bounds keep to the key (one layer), 0 of 0 whose" in alt
 
 
 def test_contrasts_and_verdict_are_read_where_one_cue_is_worse_than_the_key(monkeypatch, tmp_path):
     made_up.moved(monkeypatch, tmp_path)
     made_up.everything(monkeypatch, {artefact.HOME: 2}, measured)
     assert artefact.beyond("quick") == [3]
-    assert artefact.key_readers("quick") == {"within": (2, 22), "sharp": (0, 0), "neither": (0, 2)}
+    told = artefact.key_readers(
+        "quick"
+    )  # the bounds hold but in the plain model, whose row is as broad as all
+    assert told["within"] == (2, 14) and told["deep within"] == (0, 8) and told["sharp"] == (0, 0)
+    assert told["entropy_10"] == (2, 2) and told["transformer"] == (0, 2)
     rows = {row[0]: row[1:] for row in artefact.fan_in_contrasts("quick").rows}
     assert rows["entropy to 0, weight 10 - plain"][0].startswith("+80.0 [+80.0, +80.0] (2)")
     assert rows["blanket loss, weight 100 - entropy to 0, weight 10"][2] == "below 0"
     assert rows["random mask - plain"][2] == "0 is inside"
     told = artefact.fan_in_verdict("quick")
-    assert "2 of 22 that keep to the bounds" in told and "is below **entropy to 0, weight 10**" in told
-    assert "is not told apart from **plain**, with flipped cues, by +0.0 points" in told
+    assert "keep to the bounds 2 of 14 do" in told and "entropy to 0, weight 10 2 of 2" in told
+    assert (
+        "minus **entropy to 0, weight 10**, with flipped cues: -80.0 points [-80.0, -80.0], below 0" in told
+    )
+    assert "**random mask** minus **plain**, with flipped cues: +0.0 points [+0.0, +0.0], 0 is inside" in told

@@ -11,6 +11,7 @@ from causalnb.tasks.fan_in import reader_of
 HOME = "causal_transformer.fan_in"
 WITHIN = 0.1  # share of nodes outside, below which the bounds are in force
 SHARP = 0.1  # nats of the reading row, below which it has one word
+KEPT = 0.7  # share right with flipped cues, above which a model reads the key, and not the key and cues
 NAMES = {
     "transformer": "plain",
     **{f"blanket_{weight}": f"blanket loss, weight {weight}" for weight in (10, 100)},
@@ -160,19 +161,18 @@ def models(profile: str | None = None):
 
 
 def key_readers(profile: str | None = None) -> dict[str, tuple[int, int]]:
-    """(that read the key, all) of the models beyond the border: those "within" bounds, "sharp", "neither".
+    """(that read the key, all) of the models beyond the border: by arm, and of "within" and "sharp" ones.
 
-    A model reads the key if it is right in more than half of the rows with flipped cues.
+    "within" keep to the bounds, "sharp" have a reading row of one word; "deep within" and "deep sharp" have
+    two layers, the others one.
     """
     found = models(profile)
     found = found[found.cues.isin(beyond(profile))]
-    within, sharp = found.outside < WITHIN, found.nats < SHARP
-    kinds = {
-        "within": within & ~sharp,
-        "sharp": sharp,
-        "neither": ~within & ~sharp,
-    }
-    return {kind: (int((found[one].flipped > 0.5).sum()), int(one.sum())) for kind, one in kinds.items()}
+    deep = found.arm.str.endswith("_deep")
+    kinds = {name: found.arm == name for name in NAMES}
+    for kind, said in (("within", found.outside < WITHIN), ("sharp", found.nats < SHARP)):
+        kinds |= {kind: said & ~deep, f"deep {kind}": said & deep}
+    return {kind: (int((found[some].flipped > KEPT).sum()), int(some.sum())) for kind, some in kinds.items()}
 
 
 def border(profile: str | None = None, words: int = 1) -> float:
@@ -218,10 +218,10 @@ def fan_in_figure(profile: str | None = None):
         fontsize=text_size(9),
     )
     told = key_readers(profile)
-    within, sharp = ("{} of {}".format(*told[kind]) for kind in ("within", "sharp"))
+    within, sharp, deep = ("{} of {}".format(*told[kind]) for kind in ("within", "sharp", "deep sharp"))
     message = (
-        f"Right of the dashed line {sharp} models whose reading row has one word keep to the key,\n"
-        f"{within} that keep to the bounds without it"
+        f"Right of the dashed line {within} models within the bounds keep to the key (one layer),\n"
+        f"{sharp} whose reading row has one word; with two layers {deep} of these"
     )
     fig.suptitle(message, fontsize=text_size(11))
     many = {name: (100 * right[row, -1], 100 * outside[row, -1]) for row, name in enumerate(NAMES.values())}
@@ -238,11 +238,15 @@ def fan_in_verdict(profile: str | None = None) -> str:
     """Whether the blanket does more than concentration, and more than nothing, as a sentence each."""
     told = key_readers(profile)
     lines = [
-        "Of the models beyond the border, {} of {} that keep to the bounds without reading one word alone "
-        "read the key; {} of {} whose reading row has under {} nats; {} of {} of the rest.".format(
-            *told["within"], *told["sharp"], SHARP, *told["neither"]
+        "Models beyond the border that read the key: {}.".format(
+            "; ".join("{} {} of {}".format(name, *told[known]) for known, name in NAMES.items())
         )
     ]
+    for kind, words in (("", "one layer"), ("deep ", "two layers")):
+        lines.append(
+            "Of models with {} that keep to the bounds {} of {} do; of those whose reading row has under {} "
+            "nats, {} of {}.".format(words, *told[f"{kind}within"], SHARP, *told[f"{kind}sharp"])
+        )
     for one, other in (
         ("blanket_100", "entropy_10"),
         ("blanket_100", "transformer"),
@@ -250,10 +254,10 @@ def fan_in_verdict(profile: str | None = None) -> str:
         ("random", "transformer"),
     ):
         found = (arm(HOME, one) - arm(HOME, other)).summary(over_many("flipped"), profile)
-        verdict = "above" if found.low > 0 else "below" if found.high < 0 else "not told apart from"
+        side = "above 0" if found.low > 0 else "below 0" if found.high < 0 else "0 is inside"
         lines.append(
-            f"**{NAMES[one]}** is {verdict} **{NAMES[other]}**, with flipped cues, by "
-            f"{100 * found.mean:+.1f} points [{100 * found.low:+.1f}, {100 * found.high:+.1f}]."
+            f"**{NAMES[one]}** minus **{NAMES[other]}**, with flipped cues: {100 * found.mean:+.1f} points "
+            f"[{100 * found.low:+.1f}, {100 * found.high:+.1f}], {side}."
         )
     return "\n".join(f"- {line}" for line in lines)
 
