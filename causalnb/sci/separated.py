@@ -380,7 +380,7 @@ class SeparatedSCI(SCITransformer):
             rows = shared_rows(abstracted, whole, structure_ids, *words)
             invariance = aligned_invariance(*rows) / (spread * abstracted.shape[-1])
             if not self._one_table():
-                rows = shared_rows(table[input_ids], whole, structure_ids, *words)
+                rows = shared_rows(table[input_ids], whole, structure_ids, *words)  # unprobed: two tables
                 invariance = invariance + aligned_invariance(*rows) / table.var(0).sum()
             contrastive = self.contrastive.of_ids(*shared_rows(structure, structure_ids))
             extra = self.config.scl_weight * contrastive + self.config.invariance_weight * invariance
