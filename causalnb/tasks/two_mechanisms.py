@@ -121,7 +121,7 @@ def reached(reader: str, classes: int = 8, similarity: float = 0.0, both: float 
 
 
 @counted(words=1, classes=2)
-def load(
+def as_datasets(
     words: int = 96, classes: int = 8, similarity: float = 0.0, both: float = 0.5, seed: int = 0
 ) -> DatasetDict:
     """DatasetDict of train, iid, ood: text, answer, domain, borrowed; DataError for shares out of range."""

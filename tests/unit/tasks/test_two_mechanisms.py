@@ -66,7 +66,7 @@ def test_readers_reach_what_is_expected_of_them(similarity, both):
 
 
 def test_parts_as_data_sets():
-    data = two_mechanisms.load(words=16, classes=2, both=0.5, seed=1)
+    data = two_mechanisms.as_datasets(words=16, classes=2, both=0.5, seed=1)
     assert {part: len(rows) for part, rows in data.items()} == {"train": 24, "iid": 24, "ood": 8}
     assert data["train"].column_names == ["text", "answer", "domain", "borrowed"]
 
