@@ -86,7 +86,7 @@ def _own_code(load: Callable, *arguments, **keywords):
     try:
         return load(*arguments, **keywords)
     except ValueError as error:
-        if "trust_remote_code" not in str(error):  # unprobed: a hub's code
+        if "trust_remote_code" not in str(error):
             raise
         raise ValueError(
             f"{arguments[-1]} needs Python code that lies in it, and foreign code is not run: choose a model "

@@ -75,10 +75,10 @@ def train_prepared(
         try:
             record = same_run(output, settings) if rank == 0 else read_record(output)
             if record and record["finished"]:
-                check(output)  # unprobed: done before
-                shutil.rmtree(output / CHECKPOINTS, ignore_errors=True)  # unprobed: left by a kill
-                last = record["history"][-1]  # unprobed: done before
-                say(f"{shown(output)} is trained already: {at(last, None, said)}.")  # unprobed: done before
+                check(output)
+                shutil.rmtree(output / CHECKPOINTS, ignore_errors=True)  # which a kill may have left
+                last = record["history"][-1]
+                say(f"{shown(output)} is trained already: {at(last, None, said)}.")
                 return record
             plan = prepare(processes)
         except CausalnbError:
@@ -114,7 +114,7 @@ def _train(settings, plan, output, said, say, progress, device, report, rank, pr
         found = plan.measure(model)
         say(at({"step": reached + 1, **found}, plan.steps, said))
         if report is not None and rank == 0:
-            report(found, reached + 1)  # unprobed: a command reports
+            report(found, reached + 1)
         return found
 
     with plan.within(), _losses(plan.model, report if rank == 0 else None, lambda: reached + 1):
@@ -150,7 +150,7 @@ def _losses(model, report: Callable[[dict, int], None] | None, step: Callable[[]
 
     def tell(module, given, out) -> None:
         if report is not None and module.training and out.get("loss") is not None:
-            report({"loss": float(out["loss"].detach())}, step())  # unprobed: a command reports
+            report({"loss": float(out["loss"].detach())}, step())
 
     hook = model.register_forward_hook(tell)
     try:

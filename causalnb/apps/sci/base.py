@@ -36,7 +36,7 @@ def base_and_tokenizer(name: str):
     """
     if depth := tiny_depth(name):
         return tiny_llama(depth), scan.tokenizer()
-    base, tokenizer = decoder_of(name)  # unprobed: a hub's base
+    base, tokenizer = decoder_of(name)
     words = tokenizer(" ".join((*scan.WORDS, *scan.ACTIONS)), add_special_tokens=False)["input_ids"]
     if tokenizer.unk_token_id in words:
         raise LabError(f"the tokenizer of {name!r} does not know all of SCAN's words: choose another base.")
@@ -56,7 +56,7 @@ def build(settings: Settings):
             f"leave --cbm-layers out, choose from 0 to {depth - 1}, or take --base-model tiny:22."
         )
     if settings.lora:
-        base = with_lora(base, settings.lora)  # unprobed: with --lora
+        base = with_lora(base, settings.lora)
     try:
         model = SCITransformer.from_base(
             base,
