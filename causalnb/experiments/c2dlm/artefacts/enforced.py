@@ -114,8 +114,8 @@ def enforced_figure(profile: str | None = None):
     )
     headline(
         fig,
-        f"O.o.d. plain SFT has {ends[SFT]:.0f} %, soft guidance {min(soft):.0f} to {max(soft):.0f} %, the "
-        f"graph enforced in training rows alone up to {max(rows):.0f} %",
+        f"O.o.d. plain SFT has {ends[SFT]:.0f} %, soft guidance {min(soft):.0f} to {max(soft):.0f} %, "
+        f"rows swapped by the graph, which the test does without, up to {max(rows):.0f} %",
     )
     return fig, (
         "Accuracy on the i.i.d. and the o.o.d. test, a line where both are equal. In percent, means over "

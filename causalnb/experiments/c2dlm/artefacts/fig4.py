@@ -61,7 +61,7 @@ def curves_figure(profile: str | None = None):
         ]
         told.append(f"{title}, at the end: {', '.join(ends)}")
         if metric == "exact":
-            headline(fig, f"Exact answers at the end: {', '.join(ends)}")
+            headline(fig, f"Exact answers to validation inputs at the end, smoothed: {', '.join(ends)}")
         ax.set(xlabel="training step", ylabel=f"{title}, share (smoothed)", ylim=(0, None))
         upper = ax.secondary_xaxis("top", functions=(lambda step: step / steps, lambda epoch: epoch * steps))
         upper.set_xlabel("epoch")

@@ -72,7 +72,7 @@ def curves_figure(profile: str | None = None):
     _draw_speed_ups(axes[2], found)
     told += [f"speed-up of {NAMES[arm]}: {one}" for arm, one in found.items()]
     stated = axes[2].get_title().rpartition(" ")[2]
-    headline(fig, f"The exact index at the end: {', '.join(ends)}")
+    headline(fig, f"The exact index of validation rows at the end, smoothed: {', '.join(ends)}")
     return fig, (
         f"Two panels of learning curves on STG_H and one of speed-ups. {'; '.join(told)}. "
         f"The paper states {stated}."

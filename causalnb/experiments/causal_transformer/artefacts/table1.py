@@ -257,7 +257,7 @@ def minority_figure(profile: str | None = None):
     from causalnb.lab.figures import headline, intervals, text_size
 
     fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 3.2), sharey=True)
-    told, ends = [], []
+    told, ends = [], {words: [] for words, *_ in TASKS.values()}
     for ax, (task, (words, _, (_, other))) in zip(axes, TASKS.items(), strict=True):
         for place, (name, look) in enumerate(LOOKS.items()):
             each = [
@@ -268,15 +268,11 @@ def minority_figure(profile: str | None = None):
             intervals(ax, where, each, *look, within=(0, 100), capsize=2, label=ARMS[name])
             told.append(f"{words}, {ARMS[name]}: " + " / ".join(f"{score.mean:.0f}" for score in each))
             if name in ("bilstm", "transformer", "both"):
-                ends.append(f"{ARMS[name]} {each[-1].mean:.0f} %")
+                ends[words].append(f"{ARMS[name]} {each[-1].mean:.0f} %")
         ax.set_xticks(range(len(SHARES)), SHARES.values())
         title = f"challenge pairs: {SAID.get(other, other)}"
         ax.set(xlabel="counter-examples in training", ylim=(-3, 103), title=title)
-    half = len(ends) // 2
-    sides = (
-        f"{words} {', '.join(part)}"
-        for (words, *_), part in zip(TASKS.values(), (ends[:half], ends[half:]), strict=True)
-    )
+    sides = (f"{words} {', '.join(scores)}" for words, scores in ends.items())
     headline(fig, f"Against the rule, most counter-examples: {'; '.join(sides)}")
     axes[0].set_ylabel("accuracy, %")
     fig.legend(

@@ -12,6 +12,7 @@ from causalnb.experiments.iclm.pair import (
     searched,
     tried,
 )
+from causalnb.experiments.iclm.pair_choose import LEARNED
 from causalnb.lab import evidence, registry
 from causalnb.lab.report import (
     Arm,
@@ -231,8 +232,19 @@ pair_search = Report(
         for name in searched()
     ],
     "What was tried on two other pairs of domains: rates, weights of the losses, twice the steps",
-    "Used: of what reaches 99 % i.i.d., the best o.o.d.",
+    lambda profile: (
+        f"Used: of what reaches {LEARNED:.0%} i.i.d., the best o.o.d. The least or the most of the weights "
+        f"that were tried is used by {_at_edges()}."
+    ),
 )
+
+
+def _at_edges() -> str:
+    """The arms whose chosen weight is at an end of those that were tried."""
+    weights = chosen()["weights"]
+    return ", ".join(
+        NAMES[arm] for arm, (_, tried) in WEIGHED.items() if weights[arm] in (tried[0], tried[-1])
+    )
 
 
 def _mean(name: str, metric: str, profile: str | None) -> float:

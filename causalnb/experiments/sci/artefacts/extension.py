@@ -58,18 +58,17 @@ def extension_figure(profile: str | None = None):
     """(figure, alt): exact match on each split by model, and on add_prim_jump without each part."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import headline, text_size
+    from causalnb.lab.figures import text_size
 
-    size = (9.2, 1.5 + 0.52 * len(SPLITS))
+    size = (9.2, 1.3 + 0.52 * len(SPLITS))
     fig, (left, right) = plt.subplots(1, 2, figsize=size, width_ratios=[1.3, 1])
-    lines, ends, unnamed = [], [], dict(MODELS)  # a model stands in the legend once
+    lines, unnamed = [], dict(MODELS)  # a model stands in the legend once
     for place, (split, title) in enumerate(SPLITS.items()):
         for name, value in trained(split).items():
             height = place + 0.17 * ([*MODELS].index(name) - 1.5)
             label = unnamed.pop(name, None)
             mean = _dots(left, height, value.of("exact_match", profile), name, label)
             lines.append(f"{MODELS[name]} on {title} {mean:.3f}")
-            ends += [f"{MODELS[name]} {mean:.2f}"] if place == 0 else []
     missing = {"complete": arm(JUMP, WHOLE)}
     missing |= {part: arm("sci.ablations", name) for name, part in PARTS.items()}
     for height, (part, value) in enumerate(missing.items()):
@@ -81,8 +80,7 @@ def extension_figure(profile: str | None = None):
         ax.set(xlim=(-0.03, 1.03), xlabel="test exact match")
     left.hlines([i + 0.5 for i in range(len(SPLITS) - 1)], -0.03, 1.03, color="0.85", linewidth=0.6)
     right.set_title("SCI separated, add_prim_jump", fontsize=text_size(9))
-    headline(fig, f"{[*SPLITS.values()][0]}: {', '.join(ends)}")
-    fig.legend(loc="outside lower center", ncols=len(MODELS), fontsize=text_size(8))
+    fig.legend(loc="outside upper left", ncols=len(MODELS), fontsize=text_size(8))
     return fig, "Dot plots of test exact match, means over seeds. " + "; ".join(lines) + "."
 
 
