@@ -207,6 +207,10 @@ def test_tables_and_figure(monkeypatch, tmp_path):
     assert predicts["Pearson's correlation"][0].startswith("1.00")
     assert predicts["answers that change with the domain module's state"][0].startswith("-1.00")
     assert len(artefact.pair_search("quick").rows) == len(pair.searched())
+    edges = artefact.pair_search("quick").notes.partition(" is used by ")[2].strip(".").split("; ")
+    weights = pair.chosen()["weights"]
+    at = [arm for arm, (_, tried) in pair.WEIGHED.items() if weights[arm] in (min(tried), max(tried))]
+    assert edges == [artefact.NAMES[arm] for arm in at]
     _, alt = artefact.pair_figure("quick")
     assert "no shared answer ICLM" not in alt and "one module has 0.71" in alt
     remarks = artefact.pair_remarks("quick")

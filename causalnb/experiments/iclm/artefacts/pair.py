@@ -242,7 +242,7 @@ pair_search = Report(
 def _at_edges() -> str:
     """The arms whose chosen weight is at an end of those that were tried."""
     weights = chosen()["weights"]
-    return ", ".join(
+    return "; ".join(
         NAMES[arm] for arm, (_, tried) in WEIGHED.items() if weights[arm] in (tried[0], tried[-1])
     )
 
