@@ -95,8 +95,10 @@ def freeze_once():
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """The same random numbers whatever ran before; torch only where the test has loaded it."""
+    """The same random numbers and no open figure, whatever ran before; only of what a test has loaded."""
     freeze_once()
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
     random.seed(0)
     numpy.random.seed(0)
     if torch := sys.modules.get("torch"):
