@@ -1,8 +1,8 @@
 """Every claim of the sources with its verdict, as rows of a page and as the page."""
 
 import re
-import sys
 from html import escape
+from itertools import chain
 from typing import NamedTuple
 
 from causalnb.errors import LabError, sentence
@@ -54,17 +54,11 @@ def judged(profile: str = "laptop") -> list[Judged]:
 
 def _by_reports(profile: str) -> dict[str, verdicts.Verdict]:
     """{claim: Verdict} of the claims that are rows of a declared table."""
-    registry.load_all()
-    modules = [
-        module for name, module in sorted(sys.modules.items()) if name.startswith("causalnb.experiments.")
-    ]
-    reports = {id(part): part for module in modules for part in vars(module).values()}
     found: dict[str, verdicts.Verdict] = {}
-    for table in reports.values():
-        if isinstance(table, report.Report):
-            for claim, verdict in table.verdicts(profile, strict=False).items():
-                if verdict is not None:
-                    found.setdefault(claim, verdict)
+    for table in chain(*report.built().values()):
+        for claim, verdict in table.verdicts(profile, strict=False).items():
+            if verdict is not None and verdict.label != "not attempted":
+                found.setdefault(claim, verdict)
     return found
 
 

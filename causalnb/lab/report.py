@@ -307,7 +307,8 @@ class Row:
     printed: what the source says, a text or `cell`; claim: the id of the claim on it, by which it is judged;
     size: in points, of a gain that is judged though no claim states it; against: what `Against` subtracts;
     paper: `cell` without column=, group= of a row as printed, which each Measured completes by its `paper`;
-    cells: {heading: text} of cells that are otherwise. Texts may be functions of the profile.
+    cells: {heading: text} of cells that are otherwise; decided: a function of the profile that gives the
+    Verdict on its claim, where the unit is no seed. Texts may be functions of the profile.
     """
 
     label: object = ()
@@ -318,6 +319,7 @@ class Row:
     against: Values | None = None
     paper: Callable | None = None
     cells: Mapping[str, object] = field(default_factory=dict)
+    decided: Callable[[str | None], verdicts.Verdict] | None = None
 
     @property
     def labels(self) -> tuple:
@@ -392,14 +394,18 @@ class Reader:
 
     def _decided(self, row: Row) -> verdicts.Verdict:
         claim = _claim(row.claim or "")
+        if row.decided is not None:
+            return row.decided(self.profile)
         if row.value is None:
             return verdicts.decide(claim, self.profile)
-        if isinstance(row.value, Mapping):
+        values = [*row.value.values()] if isinstance(row.value, Mapping) else [row.value]
+        if len(values) > 1:
             raise LabError(
-                f"the row {row.label!r} has values by column: give it those that decide its claim."
+                f"the row {row.label!r} has values in {len(values)} columns: give it those that decide its "
+                "claim."
             )
         metric = claim["our_metric"] if isinstance(claim["our_metric"], str) else None
-        found = list(row.value.by_seed(self, metric).values())
+        found = list(values[0].by_seed(self, metric).values())
         if not found:
             return verdicts.not_attempted(f"there is nothing to compare: {row.label}")
         return verdicts.by_claim(found, claim)
@@ -649,20 +655,31 @@ def draw(profile: str | None, id: str, made: tuple, caption: str) -> None:
     save_figure(made[0], id, alt=made[1], caption=caption, profile=profile)
 
 
-def builds(id: str, *reports: Report, needs: Iterable[str] = (), **artefact) -> Callable:
-    """Register an artefact as registry.artefact does: reports, and what the decorated function saves more.
+_built: dict[str, tuple[Report, ...]] = {}
 
-    It needs what its reports are made from, and `needs`.
+
+def built() -> dict[str, tuple[Report, ...]]:
+    """{artefact: the reports it is declared with} of all that are registered by `builds`."""
+    registry.load_all()
+    return dict(_built)
+
+
+def builds(id: str, *reports: Report, needs: Iterable[str] = (), **artefact) -> Callable:
+    """Register an artefact as registry.artefact does: what the decorated function saves, and reports.
+
+    What it saves comes first, so that a figure's alt text does. It needs what its reports are made from, and
+    `needs`.
     """
     named = [id for report in reports for id in report.needed()]
 
     def decorate(more: Callable[[str], None]) -> Callable[[str], None]:
         @wraps(more)
         def build(profile: str) -> None:
-            save(profile, *reports)
             more(profile)
+            save(profile, *reports)
 
         registry.artefact(id, dict.fromkeys((*named, *needs)), **artefact)(build)
+        _built[id] = reports
         return build
 
     return decorate

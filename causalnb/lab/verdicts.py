@@ -35,8 +35,8 @@ def verdict(
 
     reproduced: its 95 % interval is beyond 0 that way and the mean reaches the size (if one is stated);
     same direction: beyond 0, smaller; opposite: beyond 0 the other way; excluded: 0 is in it and the size is
-    not, or where none is stated, the `margin` > 0, the smallest gain that counts as one; undecided: both are
-    in it, or 0 where there is neither, or n < 2. What is claimed to do `as_well` or better is reproduced by
+    not, or where none is stated, the `margin` > 0, the smallest gain that counts as one, or all but 0 is
+    outside; undecided: both are in it, or 0 where there is neither, or n < 2. What is claimed to do `as_well` or better is reproduced by
     an interval above -margin, opposite by one below, else undecided. Not attempted where a difference is no
     finite number: its run diverged.
     """
@@ -71,7 +71,8 @@ def judged(
         label = "opposite"
     else:
         least = margin if size is None else size
-        label = "excluded" if least is not None and high < least else "undecided"
+        outside = high < least if least is not None else low == high
+        label = "excluded" if outside else "undecided"
     return Verdict(label, summary, size)
 
 

@@ -1,11 +1,13 @@
 """The 60 artefacts, and the files in figures/ as the manifest describes them."""
 
 import json
+import re
 import warnings
 from hashlib import sha256
 
 import pytest
 
+from causalnb.course import claims
 from causalnb.lab import building, registry
 from tests.repo.tree import ROOT, files, notebooks
 
@@ -61,6 +63,13 @@ def test_nothing_is_stale(checkout):
     assert not {id: reason for id, (state, reason) in states.items() if state == "stale"}
     if unverified := [id for id, (state, _) in states.items() if state == "unverified"]:
         warnings.warn(f"unverified, run causalnb verify: {', '.join(unverified)}", stacklevel=1)
+
+
+def test_only_what_is_settled_without_results_is_decided_apart_from_the_rule(checkout):
+    rows = claims.judged("laptop")
+    apart = {row.id: row.why for row in rows if row.verdict == claims.ELSEWHERE}
+    assert {*apart} == {"iclm.claim34", *(f"causal_transformer.claim{n}" for n in (20, 32, 33))}
+    assert all(re.search(r"settled without training|counted, not measured", why) for why in apart.values())
 
 
 def test_the_manifest_tells_the_truth():

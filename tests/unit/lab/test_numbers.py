@@ -135,7 +135,7 @@ def test_no_proportion(k, n):
         ([0.1] * 5, 0.1, 1, "reproduced"),
         ([0.1] * 5, 0.2, 1, "same direction"),
         ([0.1] * 5, None, -1, "opposite"),
-        ([0.0] * 5, None, 1, "undecided"),
+        ([0.0] * 5, None, 1, "excluded"),
         ([0.0] * 5, 0.0, -1, "undecided"),
     ],
 )
@@ -206,8 +206,9 @@ def test_properties_of_the_rule(values, size, direction):
     inside = found.summary.low <= 0 <= found.summary.high
     assert found.label in verdicts.LABELS and (found.label in ("excluded", "undecided")) is inside
     if inside:
+        low, high = found.summary.low, found.summary.high
         assert (found.label == "excluded") is (
-            size is not None and not found.summary.low <= direction * size <= found.summary.high
+            low == high if size is None else not low <= direction * size <= high
         )
     assert verdict([-value for value in values], size, -direction).label == found.label
     other = verdict(values, size, -direction).label

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.lab import building, evidence, registry, report
+from causalnb.lab import building, evidence, manifest, registry, report, verdicts
 from causalnb.lab.report import Claim, Contrast, Decided, Measured, Ours, Printed, Reading, Report, Row, arm
-from causalnb.lab.statistics import mean_ci, share_ci
+from causalnb.lab.statistics import Summary, mean_ci, share_ci
 from causalnb.lab.tables import estimate, percent, points
 
 A, B = arm("c2dlm.long.sudoku_n200", "c2dlm"), arm("c2dlm.long.sudoku_n200", "diffusion")
@@ -208,11 +208,22 @@ def test_a_claim_without_results_or_without_a_contrast():
     assert lacking[2:] == ["accuracy", "", "no result yet"]
     assert reason[2:4] == ["", ""] and str(reason[4]).startswith("not attempted: ")
     assert empty[2:4] == ["", ""] and "nothing to compare: x" in str(empty[4])
-    by_column = table(VERDICTS, [Row("x", {"ours": A}, claim="c2dlm.claim16")])
-    with pytest.raises(LabError, match="the row 'x' has values by column"):
+    by_column = table(VERDICTS, [Row("x", {"ours": A, "theirs": B}, claim="c2dlm.claim16")])
+    with pytest.raises(LabError, match="the row 'x' has values in 2 columns"):
         by_column("quick")
     only = made("quick", only=lambda row: row.claim == "c2dlm.claim2")
     assert len(only.rows) == 1
+
+
+def test_the_values_in_one_column_or_a_function_of_the_row_decide_a_claim():
+    counted = verdicts.judged(Summary(0.5, 0.4, 0.6, 200))
+    rows = [
+        Row("over seeds", {"S": A - B}, claim="c2dlm.claim13"),
+        Row("over pairs", claim="c2dlm.claim16", decided=lambda profile: counted),
+    ]
+    found = table(VERDICTS, rows).verdicts("quick")
+    assert found["c2dlm.claim13"].summary.mean == pytest.approx(20.5) and found["c2dlm.claim16"] is counted
+    assert [row[2] for row in table(VERDICTS, rows)("quick").rows] == ["over seeds", "over pairs"]
 
 
 def test_finished_rows_functions_of_the_profile_and_notes():
@@ -227,6 +238,7 @@ def test_an_artefact_is_registered_with_what_its_reports_need(monkeypatch, tmp_p
     monkeypatch.setattr(registry, "_artefacts", dict(registry._artefacts))
     monkeypatch.setenv("CAUSALNB_FIGURES", str(tmp_path))
     monkeypatch.setattr(building, "origin", lambda *_: "")
+    monkeypatch.setattr(report, "_built", {})
     shown = Report("c2dlm.made_up", ["", Measured("x", "score")], [Row("a", A)], "Made up")
     import matplotlib.pyplot as plt
 
@@ -241,7 +253,8 @@ def test_an_artefact_is_registered_with_what_its_reports_need(monkeypatch, tmp_p
     item = registry.find("c2dlm.made_up")
     assert item.needs == ("c2dlm.long.sudoku_n200", "c2dlm.long.stg_l") and item.build.__name__ == "made_up"
     files = {path.name for path in building.build("c2dlm.made_up", "quick")}
-    assert {"made_up.md", "made_up.svg"} <= files
+    assert {"made_up.md", "made_up.svg"} <= files and report.built() == {"c2dlm.made_up": (shown,)}
+    assert manifest.entries("quick")["c2dlm.made_up"]["alt"].startswith("A figure with nothing")
     plt.close("all")
 
 

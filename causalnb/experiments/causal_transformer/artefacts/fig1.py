@@ -3,7 +3,7 @@
 from causalnb.experiments.causal_transformer.artefacts.overlap import ARMS, LOOKS, percentage
 from causalnb.experiments.causal_transformer.grid import STAGES
 from causalnb.lab import registry
-from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, mean_of, save
+from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, mean_of
 from causalnb.lab.tables import points
 
 SEQUENCE = "causal_transformer.sequence"
@@ -112,9 +112,8 @@ def forgetting_remark(profile: str | None = None) -> str:
     )
 
 
-@builds("causal_transformer.fig1", needs=forgotten.needed())
+@builds("causal_transformer.fig1", forgotten)
 def fig1(profile):
     """Figure 1: what later stages lose, and accuracies, when three tasks are learned in sequence."""
     caption = "Three tasks learned in sequence: what later stages lose of each, and what is left."
     draw(profile, "causal_transformer.fig1", sequence_figure(profile), caption)
-    save(profile, forgotten)

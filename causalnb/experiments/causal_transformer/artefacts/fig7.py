@@ -3,7 +3,7 @@
 from causalnb.experiments.causal_transformer.artefacts.overlap import PUBLISHED, published
 from causalnb.experiments.causal_transformer.published import GROUPS, PAIRS
 from causalnb.lab import evidence
-from causalnb.lab.report import Report, builds, draw, higher, save
+from causalnb.lab.report import Claim, Contrast, Decided, Ours, Report, Row, builds, draw, higher
 from causalnb.lab.statistics import Summary, wilson
 from causalnb.lab.tables import estimate
 
@@ -165,29 +165,31 @@ def overlap_verdicts(profile: str | None = None) -> dict:
     }
 
 
-def _verdict_rows(profile):
-    from causalnb.lab.verdicts import claims
-
-    lines = claims("causal_transformer").set_index("id", drop=False)
-    for id, verdict in overlap_verdicts(profile).items():
-        claim, contrast = lines.loc[id], f"{CLAIMS[id][1]}: full overlap - the rest"
-        yield [claim.claim, contrast, higher(claim), estimate(verdict.summary), verdict]
+def _row(id: str) -> Row:
+    label = f"{CLAIMS[id][1]}: full overlap - the rest"
+    return Row(label, claim=id, decided=lambda profile: overlap_verdicts(profile)[id])
 
 
 verdicts = Report(
     "causal_transformer.fig7_verdicts",
-    ["the paper's claim", "contrast", "stated", "ours", "verdict"],
-    [_verdict_rows],
+    [
+        Claim("the paper's claim"),
+        Contrast("contrast"),
+        Claim("stated", higher),
+        Ours("ours", estimate),
+        Decided("verdict"),
+    ],
+    [*map(_row, CLAIMS)],
     "The paper's claims on overlap: difference of shares, mean ± half of the 95 % interval (pairs)",
     "In HANS all pairs have full overlap and half are entailed, by design: overlap says nothing "
     "there, and nothing is to be estimated. In PAWS-QQP nearly all have it. A link weaker than "
     "in training is not a reversed one.",
+    needs=(PUBLISHED,),
 )
 
 
-@builds("causal_transformer.fig7", needs=shares.needs)
+@builds("causal_transformer.fig7", shares, verdicts)
 def fig7(profile):
     """Figure 7: example pairs and how far overlap tells the label in published sets and in ours."""
     caption = "Example pairs, and the share of entailment or paraphrase by word overlap."
     draw(profile, "causal_transformer.fig7", overlap_figure(profile), caption)
-    save(profile, shares, verdicts)

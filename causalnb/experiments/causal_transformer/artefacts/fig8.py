@@ -7,7 +7,7 @@ from causalnb.experiments.causal_transformer.artefacts.translation import (
     verdict_table,
 )
 from causalnb.lab import evidence, results
-from causalnb.lab.report import builds, draw, save
+from causalnb.lab.report import builds, draw
 
 MODELS = {  # stack -> experiment, what begins its metrics, arm of each column
     "encoder": (SNLI, "test", {"vanilla": "full", "causal": "both"}),
@@ -70,7 +70,7 @@ def maps_figure(profile: str | None = None, seed: int = 0):
     )
 
 
-@builds(f"{SOURCE}.fig8", needs=NEEDS)
+@builds(f"{SOURCE}.fig8", verdicts, needs=NEEDS)
 def fig8(profile):
     """Figure 8: maps of the vanilla and of the causal model on the paper's pair, and the claim on them."""
     caption = (
@@ -78,4 +78,3 @@ def fig8(profile):
         "that translate into English; one seed."
     )
     draw(profile, f"{SOURCE}.fig8", maps_figure(profile), caption)
-    save(profile, verdicts)

@@ -4,7 +4,7 @@ from functools import partial
 
 from causalnb.experiments.causal_transformer.artefacts.fig8 import MODELS, NEEDS, panels
 from causalnb.experiments.causal_transformer.artefacts.translation import SOURCE, side, signed, verdict_table
-from causalnb.lab.report import Arm, Measured, Report, Row, arm, builds, draw, number, save
+from causalnb.lab.report import Arm, Measured, Report, Row, arm, builds, draw, number
 from causalnb.lab.statistics import mean_ci
 
 MEASURES = {  # metric -> row of the table
@@ -171,7 +171,7 @@ def _cycles() -> Row:
 verdicts = verdict_table(f"{SOURCE}.fig9", 4, {f"{SOURCE}.claim18": _cycles()})
 
 
-@builds(f"{SOURCE}.fig9", needs=NEEDS)
+@builds(f"{SOURCE}.fig9", counts, verdicts, needs=NEEDS)
 def fig9(profile):
     """Figure 9: strong arcs, their counts over many sentences, and the claim on it."""
     caption = (
@@ -179,4 +179,3 @@ def fig9(profile):
         "it a later one; dashed in both directions, rings for self-loops, bold for hubs."
     )
     draw(profile, f"{SOURCE}.fig9", arcs_figure(profile), caption)
-    save(profile, counts, verdicts)

@@ -5,12 +5,11 @@ from causalnb.experiments.iclm.artefacts.scores import (
     CHOSEN,
     FAMILIES,
     SETS,
-    decided,
     rows_of,
     scored,
 )
 from causalnb.lab import evidence
-from causalnb.lab.report import Measured, Reading, Report, Row, builds, gain, of_claim, save, values
+from causalnb.lab.report import Decided, Measured, Reading, Report, Row, builds, gain, of_claim, values
 from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import points
 
@@ -120,9 +119,10 @@ def _cluster_rows(profile):
                 for kind in ("silhouette_formats", "silhouette_sets", "rand")
             )
             yield [said, f"{-layer}", *told, ""]
-    each = set_silhouettes(profile).values()
-    verdict = str(decided("iclm.claim10", each))
-    yield ["six data sets, in the map", "-1", "", mean_ci([*each]), "", verdict]
+
+
+def _in_map(profile) -> list[float]:
+    return [*set_silhouettes(profile).values()]
 
 
 def _cluster_notes(profile) -> str:
@@ -137,8 +137,16 @@ def _cluster_notes(profile) -> str:
 
 clusters_table = Report(
     "iclm.fig13_clusters",
-    ["inputs", "layer", "formats apart", "sets apart", "clusters like the sets", "verdict"],
-    [_cluster_rows],
+    [
+        *("inputs", "layer", "formats apart"),
+        Measured("sets apart", format=mean_ci),
+        "clusters like the sets",
+        Decided("verdict"),
+    ],
+    [
+        _cluster_rows,
+        Row(("six data sets, in the map", "-1"), values(_in_map, CLUSTERS), claim="iclm.claim10"),
+    ],
     "Mean states of the untuned base: silhouettes of formats and of sets, and the adjusted Rand index of "
     "K-means with four clusters",
     _cluster_notes,
@@ -146,8 +154,7 @@ clusters_table = Report(
 )
 
 
-@builds("iclm.fig13", needs=(CLUSTERS, *distance_table.needed()))
+@builds("iclm.fig13", clusters_table, distance_table, needs=(CLUSTERS, *distance_table.needed()))
 def fig13(profile):
     """Figure 13: clusters of six data sets, how far they lie apart, and whether distance costs accuracy."""
     draw_clusters(profile, "iclm.fig13")
-    save(profile, clusters_table, distance_table)

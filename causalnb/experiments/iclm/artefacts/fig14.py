@@ -19,7 +19,6 @@ from causalnb.lab.report import (
     mean,
     number,
     of_claim,
-    save,
     values,
 )
 from causalnb.lab.statistics import mean_ci
@@ -87,8 +86,7 @@ blocks_table = Report(
 )
 
 
-@builds("iclm.fig14", needs=blocks_table.needed())
+@builds("iclm.fig14", blocks_table)
 def fig14(profile):
     """Figure 14: correlations of layers on ACRE, and the blocks of both tasks."""
     draw_layers(profile, "iclm.fig14", "acre")
-    save(profile, blocks_table)

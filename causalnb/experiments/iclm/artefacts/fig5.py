@@ -13,7 +13,6 @@ from causalnb.lab.report import (
     mean,
     number,
     of_claim,
-    save,
     values,
 )
 from causalnb.lab.statistics import mean_ci
@@ -126,9 +125,8 @@ def routing_figure(profile: str | None = None, seed: int = 0):
     )
 
 
-@builds("iclm.fig5", needs=separation_table.needed())
+@builds("iclm.fig5", separation_table)
 def fig5(profile):
     """Figure 5: maps of the router's states, and how far apart formats and sets lie over seeds."""
     caption = "Where the tuned router sees the inputs (metric scaling), by set and by module; one seed."
     draw(profile, "iclm.fig5", routing_figure(profile), caption)
-    save(profile, separation_table)
