@@ -69,6 +69,15 @@ def clean(notebook) -> None:
                 pictures.to_png(output)
 
 
+def below(apart: float) -> str:
+    """How small a difference is, in words that the rounding of another machine does not change: "below 1e-12".
+
+    The least of 1e-12, 1e-9, 1e-6 and 1e-3 that it is below; a larger one as it is.
+    """
+    limit = next((limit for limit in (1e-12, 1e-9, 1e-6, 1e-3) if apart < limit), None)
+    return f"{apart:.0e}" if limit is None else f"below {limit:.0e}"
+
+
 def missing(error: Exception) -> None:
     """Show in a notebook which data file is missing.
 
