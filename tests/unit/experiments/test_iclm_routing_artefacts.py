@@ -127,7 +127,7 @@ def test_claim_10_is_decided_over_sets():
     assert set(each) == set(maps.SIX) and min(each.values()) > 0.5
     rows = fig13.clusters_table().rows
     assert rows[4][3] == f"{number('six', 'silhouette_sets_layer1'):.2f}" and rows[-1][3].n == 6
-    assert rows[-1][5] == scores.decided("iclm.claim10", each.values()).label
+    assert rows[-1][5].label == scores.decided("iclm.claim10", each.values()).label
 
 
 # layers

@@ -45,6 +45,13 @@ def test_another_object_is_shown_as_it_is_and_arguments_are_handed_on(seen):
     assert isinstance(seen[0], pd.Series) and [*seen[0]] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("apart", "said"), [(0.0, "below 1e-12"), (8e-12, "below 1e-09"), (2e-7, "below 1e-06"), (0.2, "2e-01")]
+)
+def test_a_difference_is_said_so_that_its_rounding_does_not_show(apart, said):
+    assert notebooks.below(apart) == said
+
+
 def test_a_figure_is_shown_with_its_alt_text_at_the_resolution_and_closed(seen):
     def drawn(width):
         fig, ax = plt.subplots(figsize=(width, 1))
