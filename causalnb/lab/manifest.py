@@ -141,6 +141,15 @@ def checksum(entry: Mapping) -> str:
     )
 
 
+def _same(kept: Mapping, made: Mapping) -> bool:
+    """Whether an entry came out as it was, from code that is all still here.
+
+    What runs in a build depends on what was built before it: a function that remembers runs once.
+    """
+    alike = all(kept.get(name) == made[name] for name in made if name != "code")
+    return alike and kept.get("checksum") == checksum(kept) and codebase.index().holds(**kept["code"])
+
+
 def _commit(build: Build, whole: bool) -> None:
     item = build.item
     if _aside.get():
@@ -150,7 +159,8 @@ def _commit(build: Build, whole: bool) -> None:
     busy = "another run is writing the figures: wait for it or stop it."
     with files.lock(build.path("manifest.json"), busy, wait=60), files.uninterrupted():
         known = entries(build.profile)
-        before = known.get(item.id, {"files": {}})["files"]
+        kept = known.get(item.id, {"files": {}})
+        before = kept["files"]
         for name, data in build.content.items():
             files.write_atomic(build.path(name), data)
         written = {
@@ -158,7 +168,7 @@ def _commit(build: Build, whole: bool) -> None:
             for name, data in build.content.items()
             if Path(name).suffix in RECORDED
         }
-        known[item.id] = {
+        known[item.id] = made = {
             "files": written if whole else {**before, **written},
             "alt": " ".join(build.alts),
             "caption": " ".join(build.captions),
@@ -168,7 +178,9 @@ def _commit(build: Build, whole: bool) -> None:
             "paper": build.paper,
             "code": dict(build.code),
         }
-        known[item.id]["checksum"] = checksum(known[item.id])
+        if _same(kept, made):
+            made["code"] = kept["code"]
+        made["checksum"] = checksum(made)
         text = json.dumps(known, indent=1, sort_keys=True) + "\n"
         files.write_atomic(build.path("manifest.json"), text.encode())
         for name in set(before) - set(build.content) if whole else ():

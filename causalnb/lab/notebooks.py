@@ -70,7 +70,7 @@ def clean(notebook) -> None:
 
 
 def below(apart: float) -> str:
-    """How small a difference is, in words that the rounding of another machine does not change: "below 1e-12".
+    """How small a difference is, "below 1e-12", so that the rounding of another machine does not show.
 
     The least of 1e-12, 1e-9, 1e-6 and 1e-3 that it is below; a larger one as it is.
     """

@@ -36,9 +36,9 @@ def verdict(
     reproduced: its 95 % interval is beyond 0 that way and the mean reaches the size (if one is stated);
     same direction: beyond 0, smaller; opposite: beyond 0 the other way; excluded: 0 is in it and the size is
     not, or where none is stated, the `margin` > 0, the smallest gain that counts as one, or all but 0 is
-    outside; undecided: both are in it, or 0 where there is neither, or n < 2. What is claimed to do `as_well` or better is reproduced by
-    an interval above -margin, opposite by one below, else undecided. Not attempted where a difference is no
-    finite number: its run diverged.
+    outside; undecided: both are in it, or 0 where there is neither, or n < 2. What is claimed to do `as_well`
+    or better is reproduced by an interval above -margin, opposite by one below, else undecided. Not attempted
+    where a difference is no finite number: its run diverged.
     """
     if direction not in (1, -1):
         raise LabError(f"direction={direction!r} is none: give +1 or -1.")

@@ -425,6 +425,19 @@ def test_the_manifest_is_the_same_every_time(lab, table):
     assert path.read_bytes() != before
 
 
+def test_an_entry_that_came_out_the_same_is_kept_whatever_else_ran_in_its_build(lab, table, monkeypatch):
+    evidence.require("toy.sum")
+    path = lab.folder / "figures" / "manifest.json"
+    building.build("toy.table1")
+    before, less = path.read_bytes(), codebase.described([])
+    monkeypatch.setattr(codebase, "described", lambda units: less)
+    building.build("toy.table1")
+    assert path.read_bytes() == before
+    monkeypatch.setattr(codebase.Index, "holds", lambda self, units, edges: False)
+    building.build("toy.table1")
+    assert json.loads(path.read_bytes())["toy.table1"]["code"] == less
+
+
 LATE = """
 from functools import cache
 
