@@ -730,8 +730,7 @@ register(
             },
             "gpu": {},
         },
-        seeds={"quick": 1, "laptop": 1},
-        more_seeds={"laptop": dict.fromkeys(FAN_IN, 2)},
+        seeds={"quick": 1, "laptop": 2},
         cost={"quick": 2, "laptop": 100, "gpu": 60},
     )
 )
