@@ -18,7 +18,7 @@ MEANINGS = {
     "excluded": "zero is in the interval, and the size stated is not; nor is one point where none is",
     "undecided": "both are in it",
     "not attempted": "for the reason below the claim",
-    ELSEWHERE: "decided by another rule than an interval over seeds, in the notebook that is named",
+    ELSEWHERE: "settled by counting or computing, without runs, in the notebook that is named",
 }
 
 
