@@ -5,6 +5,8 @@ import copy
 import math
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -279,7 +281,10 @@ async def _run(notebook, folder: Path, env: dict, bounds: Bounds, note: Callable
             if failures:
                 raise _Failed(failures[0])
     finally:
-        await _ended(client, manager, group, ready)
+        if isinstance(sys.exception(), KeyboardInterrupt | asyncio.CancelledError):
+            _killed(manager, getattr(manager.provisioner, "pgid", None))  # a half-made socket never closes
+        else:
+            await _ended(client, manager, group, ready)
         log.close()
 
 
@@ -342,10 +347,18 @@ async def _ended(client, manager, group: int | None, ready: bool) -> None:
     except (TimeoutError, RuntimeError):  # it died before, or does not answer
         pass
     finally:
-        if group:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGKILL)
-        manager.cleanup_connection_file()
+        _killed(manager, group)
+
+
+def _killed(manager, group: int | None) -> None:
+    """Kill all processes of a kernel's group, and remove its connection file."""
+    if group:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+    if process := getattr(manager.provisioner, "process", None):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+    manager.cleanup_connection_file()
 
 
 def _unseen() -> type:
