@@ -362,6 +362,40 @@ def pairs(
     return rows
 
 
+def crossed(parts: dict[str, list[dict]]) -> dict[str, list[dict]]:
+    """The parts, with the end of the second question on its other side where the two things changed places.
+
+    In `pairs` and `challenge` a swapped pair keeps its end in place, and a moved one its order, so that the
+    place of the end tells which is which without order. Here it differs in all pairs of the same words, and
+    tells nothing. Rows of an earlier part lose to those of a later one that have the same sentence.
+    """
+    seen: set[str] = set()
+    found = {}
+    for part, rows in reversed(parts.items()):
+        found[part] = []
+        for row in rows:
+            if row["kind"] in ("symmetric", "swapped"):
+                row = row | {"sentence2": _end_moved(row["sentence2"])}
+            said = {row["sentence1"], row["sentence2"]}
+            if not said & seen:
+                seen |= said
+                found[part].append(row)
+    return dict(reversed(found.items()))
+
+
+def _end_moved(sentence: str) -> str:
+    said = sentence[0].lower() + sentence[1:-1]
+    for end in ENDS:
+        if said.startswith(f"{end} "):
+            moved = f"{said.removeprefix(end).strip()} {end}?"
+        elif said.endswith(f" {end}"):
+            moved = f"{end} {said.removesuffix(end).strip()}?"
+        else:
+            continue
+        return moved[0].upper() + moved[1:]
+    raise DataError(f"{sentence!r} has no end of ours: cross questions of `pairs` and `challenge` alone.")
+
+
 def decoded(cell: str, column: str, source: str, number: int) -> str:
     """The sentence that a Python bytes literal holds; DataError names the line and column if it is none."""
     try:

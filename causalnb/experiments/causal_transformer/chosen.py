@@ -14,6 +14,7 @@ from causalnb.lab.records import parsed
 
 FILE = Path(__file__).with_name("chosen.json")
 NAMES = {"used", "gcn_used", "entropies", "on_trial", "blanket", "compared", "spreads", "spread_used"}
+NAMES |= {"obeyed", "obeyed_entropy"}
 
 
 def read() -> dict:

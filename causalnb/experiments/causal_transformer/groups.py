@@ -21,14 +21,13 @@ from causalnb.experiments.causal_transformer.data import (
     parts,
 )
 from causalnb.experiments.causal_transformer.grid import (
+    BOTH_LABELS,
     COMPARED_RATES,
     DEVELOPMENT,
-    EXTENSION,
     MINORITIES,
-    MORE_REAL,
     NAMES,
-    OVERLAP,
     PAIRED,
+    TOLD,
     PairsSettings,
     pairs_settings,
 )
@@ -194,56 +193,54 @@ OBJECTIVES = {
 }
 
 
-def read_chosen() -> dict[str, dict[str, int]]:
-    """{task: {arm: number of the try that is used}}; FileError where one is missing."""
+def read_chosen() -> dict[str, int]:
+    """{arm: number of the try that is used}; FileError where one is missing."""
     try:
         found = parsed(FILE.read_bytes())
     except (OSError, ValueError) as error:
         raise FileError(f"{FILE.name} holds no choices ({error}): restore it from git.") from error
-    for name in OVERLAP:
-        if missing := set(OBJECTIVES) - set(found.get(name, ())):
-            raise FileError(f"{FILE.name} lacks {min(missing)!r} of {name!r}: restore it from git.")
+    if missing := set(OBJECTIVES) - set(found):
+        raise FileError(f"{FILE.name} lacks {min(missing)!r}: restore it from git.")
     return found
 
 
 CHOSEN = read_chosen()
 
 
-def tries(name: str) -> dict[str, dict]:
-    """{arm_number: settings} of all tries on one of OVERLAP, at the comparison's rate unless it is tried."""
+def tries() -> dict[str, dict]:
+    """{arm_number: settings} of all tries, at the comparison's rate unless that is tried."""
     return {
-        f"{arm}_{number}": {"learning_rate": COMPARED_RATES[name], **one}
+        f"{arm}_{number}": {"learning_rate": COMPARED_RATES["nli"], **one}
         for arm, found in OBJECTIVES.items()
         for number, one in enumerate(found)
     }
 
 
-def used(name: str) -> dict[str, dict]:
-    """{arm: settings} that the search on one of OVERLAP chose."""
-    return {arm: tries(name)[f"{arm}_{number}"] for arm, number in CHOSEN[name].items()}
+def used() -> dict[str, dict]:
+    """{arm: settings} that the search chose."""
+    return {arm: tries()[f"{arm}_{number}"] for arm, number in CHOSEN.items()}
 
 
-for name in OVERLAP:
-    for id, title, arms, seeds, cost, more in (
-        (f"search.{name}", "tries on templates for development", tries(name), 1, 60, DEVELOPMENT),
-        (
-            f"{name}.m5",
-            "reweighting, GroupDRO and IRM, 5 % of counter-examples",
-            used(name),
-            PAIRED,
-            115,
-            {"real": [*OVERLAP[name]["real"], *MORE_REAL[name]]},
-        ),
-    ):
-        register(
-            Experiment(
-                id=f"causal_transformer.groups.{id}",
-                title=f"{NAMES[name]}, told the counter-examples: {title}",
-                notebook=EXTENSION,
-                run=run_groups,
-                arms=arms,
-                settings=pairs_settings(name, MINORITIES["m5"], GroupsSettings, **more),
-                seeds={"quick": 1, "laptop": seeds},
-                cost={"quick": 2, "laptop": cost, "gpu": 150},
-            )
+for id, title, arms, seeds, cost, more in (
+    ("search.nli", "tries on templates for development", tries(), 1, 60, DEVELOPMENT),
+    (
+        "nli.m5",
+        "reweighting, GroupDRO and IRM, 5 % of counter-examples",
+        used(),
+        PAIRED,
+        115,
+        {"real": BOTH_LABELS},
+    ),
+):
+    register(
+        Experiment(
+            id=f"causal_transformer.groups.{id}",
+            title=f"{NAMES['nli']}, told the counter-examples: {title}",
+            notebook=TOLD,
+            run=run_groups,
+            arms=arms,
+            settings=pairs_settings("nli", MINORITIES["m5"], GroupsSettings, **more),
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 2, "laptop": cost, "gpu": 150},
         )
+    )

@@ -9,14 +9,14 @@ from causalnb.experiments.causal_transformer import groups
 from causalnb.experiments.causal_transformer.searches import best
 
 
-def computed() -> dict[str, dict[str, int]]:
+def computed() -> dict[str, int]:
     """The choices as groups.read_chosen: by the rule of the other searches, `searches.best`."""
 
-    def number(arm: str, name: str) -> int:
+    def number(arm: str) -> int:
         names = [f"{arm}_{number}" for number in range(groups.TRIES)]
-        return int(best(names, f"groups.search.{name}").rpartition("_")[2])
+        return int(best(names, "groups.search.nli").rpartition("_")[2])
 
-    return {name: {arm: number(arm, name) for arm in groups.OBJECTIVES} for name in groups.OVERLAP}
+    return {arm: number(arm) for arm in groups.OBJECTIVES}
 
 
 if __name__ == "__main__":

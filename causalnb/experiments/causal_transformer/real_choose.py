@@ -6,9 +6,7 @@ python -m causalnb.experiments.causal_transformer.real_choose
 import json
 
 from causalnb.experiments.causal_transformer import real
-from causalnb.experiments.causal_transformer.searches import mean, rounded, stored
-
-MOST = 0.1  # the share of nodes outside the bounds below which a loss is obeyed
+from causalnb.experiments.causal_transformer.searches import MOST, mean, rounded, stored
 
 
 def accuracy(found: list) -> float:

@@ -18,6 +18,7 @@ def test_the_graph_is_drawn_whole():
     fig, alt = fig7.graph_figure()
     assert "15 variables, 28 edges" in alt and "Celestia from Nebula and Aether and Echo" in alt
     assert {text.get_text() for text in fig.axes[0].texts} >= set(cot.VARIABLES)
+    assert "path to Stardust has 7 steps" in fig.get_suptitle() and fig.get_suptitle().endswith("from Nova")
     plt.close(fig)
 
 
@@ -28,7 +29,10 @@ def test_every_order_shows_its_reversed_edges():
         solid = [patch for patch in ax.patches if patch.get_linestyle() in ("-", "solid")]
         assert len(solid) == cot.violations(cot.order(mode)) and len(ax.patches) == 23
     assert "R1: 13 reversed, Stardust in place 2 of 13" in alt
-    plt.close(fig)
+    assert fig.get_suptitle().endswith("0 of 23 in order normal, 23 in order RE")
+    fig, _ = fig3.orders_figure(("R1", "DFS", "R3"))
+    assert fig.get_suptitle().endswith("10 of\n23 in order DFS, 13 in order R1")
+    plt.close("all")
 
 
 def test_the_algorithm_is_computed():

@@ -65,6 +65,9 @@ def test_the_figure_says_what_it_shows_and_is_built(tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALNB_FIGURES", str(tmp_path))
     fig, alt = artefacts.figure()
     titles = [ax.get_title() for ax in fig.axes[:3]]
+    assert fig.get_suptitle() == (
+        "Of 1,122 pairs of tokens, used: AR 561, DLM 1,122; the graph asks for 28 of them and against 78"
+    )
     plt.close(fig)
     assert titles[:2] == ["AR: 561 of 1,122 pairs used", "DLM: 1,122 of 1,122 pairs used"]
     assert "28 entries +1" in alt and "78 entries -1" in alt

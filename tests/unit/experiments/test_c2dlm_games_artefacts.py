@@ -259,6 +259,8 @@ def test_maps_hold_the_stored_shares(stored):
     drawn = [ax.images[0].get_array() for ax in fig.axes if ax.images]
     assert len(drawn) == 4 and drawn[2][8, 7] == pytest.approx(flow.mean(0)[8, 7])
     assert alt.count("the answer's row") == 4
+    whole = flow.sum((0, 1))
+    assert f"C2DLM {100 * whole[:3].sum() / whole.sum():.0f} % raw" in fig.get_suptitle()
 
 
 def test_the_larger_game(stored):

@@ -28,7 +28,7 @@ def test_the_mask_by_hand(shown):
     expected[9:11, 5:9] = 1
     expected[5:7, 7:11] = expected[7:9, 9:11] = -1
     assert torch.equal(found["mask"], expected)
-    hidden = [word for word, seen in zip(one.words, one.seen, strict=True) if seen == "□"]
+    hidden = [word for word, seen in zip(one.words, one.seen, strict=True) if seen == "[M]"]
     assert (
         hidden == [word for word, gone in zip(one.words, one.batch["masked"][0], strict=True) if gone]
         and hidden
@@ -60,6 +60,9 @@ def test_the_alternative_text_tells_what_is_drawn(shown):
     fig, alt = artefacts.pipeline_figure(one, model)
     assert "24 plus signs" in alt and "12 minus signs" in alt and "Flux 21 from Zorin 80 and Vortex 79" in alt
     assert f"with mean {found['reattention']:.2f}" in alt
+    said = fig.get_suptitle()
+    assert "for 24 entries of A, against 12" in said and f"loss {found['total']:.2f} =" in said
+    assert said.endswith(f"rows' mean {found['reattention']:.2f}")
     drawn = [text.get_text() for text in fig.axes[1].texts]
     assert (drawn.count("+"), drawn.count("–")) == (24, 12)
     plt.close(fig)

@@ -60,6 +60,12 @@ def test_masks_have_a_square_and_a_line_for_each_seen_pair():
         assert f"{name} cuts {(~mask).sum()} pairs" in alt
 
 
+def test_the_headline_of_the_masks_counts_layers(monkeypatch):
+    assert drawn("fig2")[0].get_suptitle().endswith("8 in band, 5 in random; never in dilated and block")
+    monkeypatch.setattr(fig2, "MASKS", {"full": {}, "band": {"width": 2}, "star": {}, "block": {"width": 3}})
+    assert drawn("fig2")[0].get_suptitle().endswith("4 in band, 2 in star; never in block")
+
+
 def test_graphs_without_loops_still_fail():
     found = {panel: fig3.facts(fig3.loop_free(panel)) for panel in fig3.LOOP_FREE}
     assert all(one["no_loop"] < 1e-12 for one in found.values())
@@ -70,7 +76,10 @@ def test_graphs_without_loops_still_fail():
     assert mediator == confounder and mediator["given"] == [(0, 2, 1)]
     collider = fig3.facts(nx.DiGraph([(0, 1), (2, 1)]))
     assert collider["independent"] == [(0, 2)] and not collider["given"]
-    assert "(d) mediator: h is 0, x1 and x3 independent given x2 only" in drawn("fig3")[1]
+    fig, alt = drawn("fig3")
+    assert "(d) mediator: h is 0, x1 and x3 independent given x2 only" in alt
+    said = fig.get_suptitle()
+    assert said.startswith("h is 0 for 5 of 5 graphs: 3 lose") and "; mediator and confounder have" in said
 
 
 def test_the_blanket_separates_and_none_of_it_can_go():
@@ -89,6 +98,8 @@ def test_edges_that_tau_sees_are_the_bold_ones():
     widths = [patch.get_linewidth() for patch in fig.axes[0].patches]
     assert len(widths) == len(fig4.FAMILY) and sum(width > 2 for width in widths) == 4
     assert "spouse: S, T" in alt
+    said = fig.get_suptitle().replace("\n", " ")
+    assert "the 4 edges that" in said and "the spouses S and T" in said and said.endswith("have 0 of them")
 
 
 def test_intervals_are_those_of_the_package_and_the_printed_ones_are_empty():
@@ -100,6 +111,9 @@ def test_intervals_are_those_of_the_package_and_the_printed_ones_are_empty():
     assert len(empty) == 2 and all(name.startswith("Equation") for name in empty)
     fig, alt = drawn("fig5")
     assert [text.get_text() for text in fig.axes[2].texts].count("empty") == 2 and empty[0] in alt
+    for name in empty:
+        start, end = fig5.intervals()[name]
+        assert f"from {start:.2f} to {end:.2f} in {name[:10]}" in fig.get_suptitle()
     dashed, dot = fig.axes[1].lines
     for (x, y), weights in zip(
         zip(*dashed.get_data(), strict=False), ((2 / 3, 0), (0, 2 / 3)), strict=True

@@ -10,12 +10,12 @@ import torch
 from causalnb.errors import LabError
 from causalnb.experiments.causal_transformer import beyond, groups, groups_choose, runs
 from causalnb.experiments.causal_transformer import data as tasks
-from causalnb.experiments.causal_transformer.grid import BOTH_HALVES, COMPARED_RATES, OVERLAP
+from causalnb.experiments.causal_transformer.grid import BOTH_HALVES, COMPARED_RATES
 from causalnb.lab import registry, results
 from causalnb.lab.batches import grouped
 from tests.unit.experiments.made_up import wide
 
-NLI = "causal_transformer.groups.nli.m5"
+NLI, SEARCH = "causal_transformer.groups.nli.m5", "causal_transformer.groups.search.nli"
 SIZES = {"n_train": 2000, "n_validation": 8, "n_test": 8, "minority": 0.05}
 
 
@@ -113,7 +113,7 @@ def test_a_stopped_run_is_the_same(arm, tmp_path):
 
 
 def test_all_arms_learn_from_the_draws_of_the_stored_reweighting(tmp_path, monkeypatch):
-    """`causal_transformer.balanced.*`, on Table 1's Transformer, which is told the same."""
+    """`causal_transformer.balanced.nli`, on Table 1's Transformer, which is told the same."""
     seen = {}
     for module, id, arm, run in (
         (runs, "causal_transformer.balanced.nli", "balanced", runs.run_pairs),
@@ -152,31 +152,28 @@ def test_their_model_begins_as_the_comparison():
         }
 
 
-@pytest.mark.parametrize("name", OVERLAP)
-def test_data_and_training_are_those_of_the_stored_arms(name):
-    ours = registry.config(f"causal_transformer.groups.{name}.m5", "balanced", "laptop")
-    stored = registry.config(f"causal_transformer.beyond.{name}.m5", "compared", "laptop")
+def test_data_and_training_are_those_of_the_stored_arms():
+    beyond_id, halves = "causal_transformer.beyond.nli.m5", "causal_transformer.beyond.halves.nli"
+    ours = registry.config(NLI, "balanced", "laptop")
+    stored = registry.config(beyond_id, "compared", "laptop")
     differ = {key for key in ours if key in stored and ours[key] != stored[key]}
     assert differ <= {"balanced", "auc", "real", "probe_rows", "learning_rate"}
-    assert {registry.seeds(f"causal_transformer.groups.{name}.m5", "laptop")} == {range(10)}
-    halves = f"causal_transformer.beyond.halves.{name}"
+    assert registry.seeds(NLI, "laptop") == range(10)
     for arm in BOTH_HALVES:
         asked = registry.config(halves, arm, "laptop")
-        stored = registry.config(f"causal_transformer.beyond.{name}.m5", arm, "laptop")
+        stored = registry.config(beyond_id, arm, "laptop")
         assert {key for key in asked if asked[key] != stored.get(key)} <= {"auc", "real"} and asked["auc"]
 
 
-@pytest.mark.parametrize("name", OVERLAP)
-def test_every_arm_has_as_many_different_tries_on_templates_of_their_own(name):
-    id = f"causal_transformer.groups.search.{name}"
-    assert set(Counter(arm.rpartition("_")[0] for arm in registry.arms(id)).values()) == {groups.TRIES}
-    configs = [registry.config(id, arm, "laptop") for arm in registry.arms(id)]
+def test_every_arm_has_as_many_different_tries_on_templates_of_their_own():
+    assert set(Counter(arm.rpartition("_")[0] for arm in registry.arms(SEARCH)).values()) == {groups.TRIES}
+    configs = [registry.config(SEARCH, arm, "laptop") for arm in registry.arms(SEARCH)]
     assert len({json.dumps(config, sort_keys=True) for config in configs}) == len(configs)
     assert {config["data"]["family"] for config in configs} == {"development"}
-    assert COMPARED_RATES[name] in {one["learning_rate"] for one in groups.OBJECTIVES["balanced"]}
-    for arm, number in groups.CHOSEN[name].items():
-        used = registry.config(f"causal_transformer.groups.{name}.m5", arm, "laptop")
-        tried = registry.config(id, f"{arm}_{number}", "laptop")
+    assert COMPARED_RATES["nli"] in {one["learning_rate"] for one in groups.OBJECTIVES["balanced"]}
+    for arm, number in groups.CHOSEN.items():
+        used = registry.config(NLI, arm, "laptop")
+        tried = registry.config(SEARCH, f"{arm}_{number}", "laptop")
         assert {key for key in used if used[key] != tried[key]} <= {
             "data",
             "data_seed",
@@ -204,13 +201,12 @@ def test_the_best_mean_of_validation_and_challenge_is_chosen(monkeypatch):
         return [made_up(0.9 if best[arm] == int(number) else 0.6)]
 
     monkeypatch.setattr("causalnb.experiments.causal_transformer.searches.stored", stored)
-    assert groups_choose.computed() == dict.fromkeys(OVERLAP, best)
+    assert groups_choose.computed() == best
 
 
 def test_the_choices_are_those_of_the_stored_search_or_a_result_of_it_is_named_as_missing(monkeypatch):
     monkeypatch.delenv("CAUSALNB_RESULTS", raising=False)
-    ids = [f"causal_transformer.groups.search.{name}" for name in OVERLAP]
-    if all(len(results.usable(id, "laptop")) == len(registry.arms(id)) for id in ids):
+    if len(results.usable(SEARCH, "laptop")) == len(registry.arms(SEARCH)):
         assert groups_choose.computed() == groups.read_chosen()
     else:
         with pytest.raises(LabError, match="there is no result .*groups.search.*: make it with"):
@@ -221,10 +217,10 @@ def test_choices_that_lack_one_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(groups, "FILE", tmp_path / "groups_chosen.json")
     with pytest.raises(LabError, match="groups_chosen.json holds no choices .*: restore it from git"):
         groups.read_chosen()
-    whole = {name: dict.fromkeys(groups.OBJECTIVES, 0) for name in OVERLAP}
+    whole = dict.fromkeys(groups.OBJECTIVES, 0)
     groups.FILE.write_text(json.dumps(whole), encoding="utf-8")
     assert groups.read_chosen() == whole
-    del whole["paraphrase"]["irm"]
+    del whole["irm"]
     groups.FILE.write_text(json.dumps(whole), encoding="utf-8")
-    with pytest.raises(LabError, match="groups_chosen.json lacks 'irm' of 'paraphrase': restore it"):
+    with pytest.raises(LabError, match="groups_chosen.json lacks 'irm': restore it"):
         groups.read_chosen()

@@ -16,14 +16,13 @@ from tests.unit.experiments.made_up import number as drawn
 
 SEEDS = 4
 CELLS = ("validation", "test", "challenge", "held_out")
-WITH_AUC = (*halves.IDS.values(), *halves.REWEIGHTED.values(), *made.TOLD.values())
+WITH_AUC = (halves.ID, halves.REWEIGHTED, made.ID)
 ROWS = 475.0
 
 
 def metrics(id: str, arm: str, seed: int) -> dict:
-    task = "nli" if "nli" in id else "paraphrase"
-    measures = ("accuracy", "macro_f", *table1.TASKS[task][2])
-    published = halves.SETS[task][1] if id in WITH_AUC or task == "paraphrase" else "mnli_contradicting"
+    measures = ("accuracy", "macro_f", *table1.TASKS["nli"][2])
+    published = halves.CELL if id in WITH_AUC else "mnli_contradicting"
     found = {
         cell: {its: 0.5 + drawn(id, arm, seed, cell, its) / 4 for its in measures}
         for cell in (*CELLS, published)
@@ -48,8 +47,7 @@ def history(arm: str) -> list[dict]:
 def stored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         moved(patch, tmp_path_factory.mktemp("groups"))
-        ids = {*made.rules.needed(), *made.searched.needed(), *WITH_AUC}
-        ids |= {id for task in table1.TASKS for id in made.beside(task).needed()}
+        ids = {*made.beside.needed(), *made.rules.needed(), *made.searched.needed(), *WITH_AUC}
         everything(patch, dict.fromkeys(ids, SEEDS), metrics, history)
         with evidence.stored_only():
             yield
@@ -66,9 +64,8 @@ def of(id: str, arm: str, cell: str, measure: str = "accuracy") -> np.ndarray:
     return np.array([metrics(id, arm, seed)[cell][measure] for seed in range(SEEDS)])
 
 
-@pytest.mark.parametrize("task", table1.TASKS)
-def test_every_baseline_stands_beside_what_is_told_nothing(task):
-    rows = lines(made.beside(task), 2)
+def test_every_baseline_stands_beside_what_is_told_nothing():
+    rows = lines(made.beside, 2)
     assert [name for what, name in rows if what == made.YES] == [
         "Transformer, reweighted",
         "+ comparison, reweighted",
@@ -79,43 +76,38 @@ def test_every_baseline_stands_beside_what_is_told_nothing(task):
         name for what, name in rows if what == made.NO
     }
     ours = rows[made.YES, "+ comparison, IRM"]
-    assert ours["other templates"] == share(of(made.TOLD[task], "irm", "held_out"))
+    assert ours["other templates"] == share(of(made.ID, "irm", "held_out"))
     first, second = rows[made.YES, "Transformer, reweighted"], rows[made.NO, "+ comparison"]
-    id = halves.REWEIGHTED[task]
+    id, title, cell = halves.REWEIGHTED, halves.TITLE, halves.CELL
     assert first["in distribution"] == share(of(id, "balanced", "test"))
-    title, cell = halves.SETS[task]
     assert first[f"{title}, AUC"] == fraction()(of(id, "balanced", cell, "auc"))
-    assert second["challenge"] == share(of(beyond.IDS[task, "m5"], "compared", "challenge"))
-    assert second[f"{title}, AUC"] == fraction()(of(halves.IDS[task], "compared", cell, "auc"))
+    assert second["challenge"] == share(of(beyond.IDS["nli", "m5"], "compared", "challenge"))
+    assert second[f"{title}, AUC"] == fraction()(of(halves.ID, "compared", cell, "auc"))
     assert rows[made.NO, "+ loss"][f"{title}, AUC"] == ""
 
 
 def test_differences_are_of_the_same_seeds_and_against_what_is_told_the_same():
-    rows = lines(made.contrasts, 2)
-    assert len(rows) == 2 * len(made.PAIRS)
-    id = made.TOLD["nli"]
-    gaps = of(id, "groupdro", "challenge") - of(id, "balanced", "challenge")
-    told = rows["entailment", "+ comparison, GroupDRO - + comparison, reweighted"]
-    assert told["challenge"] == report.tested(gaps) and told["PAWS-QQP, macro-F"] == ""
+    rows = lines(made.contrasts, 1)
+    assert len(rows) == len(made.PAIRS)
+    gaps = of(made.ID, "groupdro", "challenge") - of(made.ID, "balanced", "challenge")
+    told = rows[("+ comparison, GroupDRO - + comparison, reweighted",)]
+    assert told["challenge"] == report.tested(gaps)
     held = f"{beyond.SHOWN[grid.CHOSEN]} - + comparison, IRM"
-    gaps = of(beyond.IDS["paraphrase", "m5"], grid.CHOSEN, "paws_qqp", "macro_f") - of(
-        made.TOLD["paraphrase"], "irm", "paws_qqp", "macro_f"
-    )
-    assert rows["paraphrase", held]["PAWS-QQP, macro-F"] == report.tested(gaps)
+    for heading, cell in (("in distribution", "test"), ("other templates", "held_out")):
+        gaps = of(beyond.IDS["nli", "m5"], grid.CHOSEN, cell) - of(made.ID, "irm", cell)
+        assert rows[(held,)][heading] == report.tested(gaps)
 
 
 def test_it_is_checked_whether_each_did_what_it_says():
-    rows = lines(made.checks, 2)
-    assert rows["entailment", "+ comparison, GroupDRO"]["largest loss of a group"] == number(3)(
-        [0.125] * SEEDS
-    )
-    assert rows["paraphrase", "+ comparison, IRM"]["IRM's penalty"] == number(4)([0.5] * SEEDS)
+    rows = lines(made.checks, 1)
+    assert rows[("+ comparison, GroupDRO",)]["largest loss of a group"] == number(3)([0.125] * SEEDS)
+    assert rows[("+ comparison, IRM",)]["IRM's penalty"] == number(4)([0.5] * SEEDS)
 
 
-def test_four_questions_are_answered_for_each_task():
-    rows = lines(made.rules, 2)
-    assert len(rows) == 4 * 2
-    competence, manipulation, control, power = (rows[rule, "entailment"]["answer"] for rule in made.RULES)
+def test_four_questions_are_answered():
+    rows = lines(made.rules, 1)
+    assert len(rows) == 4
+    competence, manipulation, control, power = (rows[(rule,)]["answer"] for rule in made.RULES)
     assert "+25.0 [+25.0, +25.0] (4) points on validation pairs" in competence
     assert (
         f"+ comparison: {share(of(beyond.IDS['nli', 'm5'], 'compared', 'test'))} in distribution"
@@ -123,8 +115,7 @@ def test_four_questions_are_answered_for_each_task():
     )
     assert "GroupDRO - under reweighting: -0.375 [-0.375, -0.375], lower" in manipulation
     assert "IRM - under reweighting: +0.25 [+0.25, +0.25], higher" in manipulation
-    id = made.TOLD["nli"]
-    gaps = of(id, "groupdro", "challenge") - of(id, "balanced", "challenge")
+    gaps = of(made.ID, "groupdro", "challenge") - of(made.ID, "balanced", "challenge")
     assert f"+ comparison, GroupDRO - + comparison, reweighted {gain(gaps)}" in control
     assert (
         power.startswith(f"{SEEDS} seeds; the widest interval")
@@ -133,46 +124,44 @@ def test_four_questions_are_answered_for_each_task():
 
 
 def test_every_try_is_shown_and_the_ones_that_are_used():
-    rows = lines(made.searched, 3)
-    assert len(rows) == 2 * 3 * runs.TRIES
-    used = {names[:2]: names[2] for names, row in rows.items() if row["used"] == "yes"}
-    assert len(used) == 6
-    given = runs.tries("nli")[f"irm_{runs.CHOSEN['nli']['irm']}"]
-    assert used["entailment", "+ comparison, IRM"] == (
+    rows = lines(made.searched, 2)
+    assert len(rows) == 3 * runs.TRIES
+    used = [names for names, row in rows.items() if row["used"] == "yes"]
+    assert [name for name, _ in used] == [*made.OURS.values()]
+    given = runs.tries()[f"irm_{runs.CHOSEN['irm']}"]
+    assert dict(used)["+ comparison, IRM"] == (
         f"penalty_weight {given['penalty_weight']:g}, warm {given['warm']:g}"
     )
 
 
-@pytest.mark.parametrize("task", table1.TASKS)
-def test_both_halves_stand_beside_their_mean_and_auc(task):
-    rows, (title, cell) = lines(halves.both(task), 1), halves.SETS[task]
+def test_both_halves_stand_beside_their_mean_and_auc():
+    rows, cell = lines(halves.both, 1), halves.CELL
     assert len(rows) == 2 + len(grid.BOTH_HALVES)
-    row, id = rows[("+ comparison",)], halves.IDS[task]
-    first, second = (of(id, "compared", cell, label) for label in table1.TASKS[task][2])
-    headings = [f"{title}, {halves.SAID[label]}" for label in table1.TASKS[task][2]]
-    assert [row[heading] for heading in headings] == [share(first), share(second)]
+    row, labels = rows[("+ comparison",)], ("entailment", "non-entailment")
+    first, second = (of(halves.ID, "compared", cell, label) for label in labels)
+    assert [row["MNLI, that follow"], row["MNLI, that do not"]] == [share(first), share(second)]
     assert row["mean of both"] == share((first + second) / 2)
-    assert row["AUC"] == fraction()(of(id, "compared", cell, "auc"))
-    assert halves.both(task)().notes.startswith(f"{ROWS:.0f} pairs of {title}")
+    assert row["AUC"] == fraction()(of(halves.ID, "compared", cell, "auc"))
+    assert halves.both().notes.startswith(f"{ROWS:.0f} pairs of MNLI")
 
 
 def test_a_gain_on_one_half_is_told_with_the_other_and_with_auc(monkeypatch):
     (blanket,) = grid.BLANKETS
-    id, cell = halves.IDS["nli"], "mnli_overlapping"
+    id, cell = halves.ID, "mnli_overlapping"
     gaps = {
         its: of(id, blanket, cell, its) - of(id, "compared", cell, its)
         for its in ("entailment", "non-entailment", "auc")
     }
     line = halves.habit_remark()[0]
-    assert line.startswith(f"Entailment, {beyond.ARMS[blanket]} - + comparison, points: overlap is right ")
+    assert line.startswith(f"{beyond.ARMS[blanket]} - + comparison, points: overlap is right ")
     assert (
         f"overlap is right {gain(gaps['entailment'])}; overlap misleads {gain(gaps['non-entailment'])}"
         in line
     )
     assert f"AUC {gain(gaps['auc'])}: {halves.parted(gaps['auc'])}." in line
-    rows = lines(halves.contrasts, 2)
-    assert len(rows) == 2 * len(halves.PAIRS)
-    assert rows["entailment", f"{beyond.ARMS[blanket]} - + comparison"]["AUC"] == report.tested(gaps["auc"])
+    rows = lines(halves.contrasts, 1)
+    assert len(rows) == len(halves.PAIRS) == len(halves.habit_remark())
+    assert rows[(f"{beyond.ARMS[blanket]} - + comparison",)]["AUC"] == report.tested(gaps["auc"])
     assert halves.parted([0.1, 0.11, 0.12]) == "the pairs are parted better"
     assert halves.parted([-0.1, -0.11, -0.12]) == "the pairs are parted worse"
     assert halves.parted([-0.1, 0.11, 0.12]) == "no better parting is shown"
@@ -183,8 +172,8 @@ def test_they_are_built_and_name_a_missing_result(id):
     assert all(file.is_file() for file in building.build(id))
     assert building.status(id, "quick")[0] == "built"
     item = registry.find(id)
-    assert item.extra and item.notebook == grid.EXTENSION
-    short = {made.HOME: made.TOLD["nli"], halves.HOME: halves.IDS["nli"]}[id]
+    assert item.extra and item.notebook == grid.TOLD
+    short = {made.HOME: made.ID, halves.HOME: halves.ID}[id]
     table = {made.HOME: made.contrasts, halves.HOME: halves.contrasts}[id]
     arm = registry.arms(short)[1]
     with (

@@ -62,7 +62,14 @@ def test_arcs_are_drawn_as_they_are():
 
 
 def test_alt_texts_tell_the_counts():
-    _, alt = made.arcs_figure()
+    fig, alt = made.arcs_figure()
+    vanilla, causal = (
+        [made.counted(weights)["arcs"] for *_, column, _, weights in fig8.panels(range(4)) if column == name]
+        for name in ("vanilla", "causal")
+    )
+    assert causal == [5, 4] and fig.get_suptitle().endswith(
+        f"encoder, vanilla {vanilla[0]}, causal 5; decoder, vanilla {vanilla[1]}, causal 4"
+    )
     assert "encoder, vanilla: arcs: 0, self-loops: 0, two-cycles: 0, on a cycle: 0 of 5, hubs: 0" in alt
     assert "encoder, causal: arcs: 5, self-loops: 0, two-cycles: 0, on a cycle: 5 of 5, hubs: 0" in alt
     assert "decoder, causal: arcs: 4, self-loops: 1" in alt

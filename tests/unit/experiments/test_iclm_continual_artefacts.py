@@ -229,6 +229,13 @@ def test_the_picture_of_forgetting_has_every_score():
         mean(values(f"router_back_acre_{cell}_symbolic_exact", "kept")) for cell in ("IID", "Comp", "Sys")
     )
     assert f"router back {100 * back:.1f}" in alt
+    for format in ("text", "symbolic"):
+        score = {
+            when: 100 * mean(each.values()) for when, each in forgetting.forgetting()["iclm", format].items()
+        }
+        back = max(score[f"{part}_back"] for part in forgetting.BACK) - score["after"]
+        said = f"{format} {score['after'] - score['before']:+.0f}, {back:+.0f} ("
+        assert said in fig.get_suptitle().replace("\n", " ")
     seeds = [line.get_xdata() for line in fig.axes[1].lines if len(line.get_xdata()) == 3]
     assert len(seeds) == 6  # of our three models, before and after
     found = forgetting.forgetting()["kept", "symbolic"]["after"]

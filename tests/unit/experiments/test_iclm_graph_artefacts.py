@@ -237,6 +237,11 @@ def test_effects_as_table_and_figure(effects):
     fig, alt = effect.interventions_figure(effects)
     zeros = [text for text in fig.axes[0].texts if text.get_text() == "0"]
     assert len(zeros) == 4 + 3
+    said = fig.get_suptitle().replace("\n", " ")
+    assert said.startswith("Exactly 0: 7 of 7 cells") and said.endswith("0 of the 7 others")
+    moved = effects.assign(change=effects.change.where(effects.step > 0, 1e-3))
+    fig, _ = effect.interventions_figure(moved)
+    assert fig.get_suptitle().startswith("Exactly 0: 3 of 7 cells")
     assert "no invariant module: domain_1 1, domain_1 2, router 1, router 2; " in alt
     assert alt.endswith("invariant module: domain_1 1, router 1, router 2.")
 

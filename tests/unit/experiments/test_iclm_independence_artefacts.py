@@ -219,6 +219,9 @@ def test_figure_4_has_the_papers_numbers_over_ours_and_the_controls():
     assert [text.get_text() for text in panels[2].texts][1:3] == ["0.77", "0.79"]
     mean = fig4.matrices("acre", "untrained")["ood"].mean(0)
     assert f"untrained base, ACRE o.o.d.: Inv and Dom 0 {mean[0, 1]:.2f}" in alt
+    each = [found.mean(0) for family in ("acre", "raven") for found in fig4.matrices(family, "iclm").values()]
+    ours = np.mean([[one[0, 1], one[0, 2], one[1, 2]] for one in each])
+    assert f"ICLM {ours:.2f}," in fig.get_suptitle() and "the paper 0.73," in fig.get_suptitle()
 
 
 # Controls

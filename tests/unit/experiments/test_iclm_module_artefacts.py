@@ -48,6 +48,8 @@ def test_the_drawing_has_the_parts_and_its_text_says_what_it_shows(found):
     fig, alt = fig1.architecture_figure()
     zeros = [text.get_text() for text in fig.axes[1].texts].count("0")
     plt.close(fig)
+    assert "by the routing loss alone" in fig.get_suptitle()
+    assert fig.get_suptitle().endswith("no loss reaches the other centroid or the other domain")
     assert zeros == sum(size == 0 for parts in found.values() for size in parts.values()) == 26
     assert "routing reaches router, chosen centroid; mutual information reaches invariant, chosen dom" in alt
 

@@ -233,7 +233,7 @@ def test_the_settings_are_those_of_the_extension_alone(stored):
 
 def test_alternative_texts_tell_the_numbers(stored):
     _, curves = scan.scan_figure("quick")
-    _, leak = components.findings_figure("quick")
+    pair, leak = components.findings_figure("quick")
     _, apart = ablations.ablations_figure("quick")
     for name, title in ARMS.items():
         end = mean_ci([number(JUMP, name, seed, "t", 6) for seed in range(3)]).mean
@@ -247,6 +247,7 @@ def test_alternative_texts_tell_the_numbers(stored):
             measured("sci.leak", name, f"{way}_exact_match").mean for way in ("forced", "greedy")
         )
         assert f"see {name.replace('_', ' ')}: forced {forced:.2f}, greedy {greedy:.2f}" in leak
+        assert f" {100 * greedy:.0f} %" in pair.get_suptitle()
     assert not re.search(r"\bnan\b", curves + leak + apart)
 
 
@@ -264,6 +265,13 @@ def test_the_figure_of_the_extension_shows_the_means_and_its_text_tells_them(sto
     for name, title in extension.PARTS.items():
         mean = measured("sci.ablations", name, "exact_match").mean
         assert f"{title} {mean:.3f}" in alt and any(abs(x - mean) < 1e-12 for x in dots(right))
+    for split, what in (("add_prim_jump", "a new verb"), ("length", "longer answers")):
+        means = {
+            name: measured(f"sci.scan.{split}", name, "exact_match").mean
+            for _, name in wanted([split], MODELS)
+        }
+        ours, best = means.pop("sci_separated"), max(means.values())
+        assert f"{what} {ours:.2f}, other models up to {best:.2f}" in fig.get_suptitle().replace("\n", " ")
     assert [text.get_text() for text in left.get_yticklabels()] == list(extension.SPLITS.values())
     assert not re.search(r"\bnan\b", alt)
     assert {text.get_text() for text in fig.legends[0].get_texts()} == {*MODELS.values()}

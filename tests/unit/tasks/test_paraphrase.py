@@ -32,6 +32,33 @@ def says_the_same(row: dict) -> bool:
     return one == two or sorted(one) == sorted(two) and not DIRECTED.search(row["sentence1"])
 
 
+def end_of(sentence: str) -> tuple[str, bool]:
+    """Which of ENDS a question has, and whether in front."""
+    said = sentence.lower()
+    (found,) = (
+        (end, front)
+        for end in paraphrase.ENDS
+        for front, there in ((True, said.startswith(f"{end} ")), (False, said.endswith(f" {end}?")))
+        if there
+    )
+    return found
+
+
+def changes_place(row: dict) -> bool:
+    """Whether the end stands on the other side in the second sentence."""
+    (one, front), (other, front_of_other) = (end_of(row[name]) for name in ("sentence1", "sentence2"))
+    return one == other and front != front_of_other
+
+
+def by_place(rows: list[dict]) -> float:
+    """What who calls a pair a paraphrase where its end changes place has right, of both labels alike."""
+    right = {
+        kind: [changes_place(row) == (row["label"] == 1) for row in rows if row["kind"] == kind]
+        for kind in ("moved", "swapped")
+    }
+    return sum(sum(found) / len(found) for found in right.values()) / 2
+
+
 @pytest.fixture(scope="module")
 def data():
     return paraphrase.load(n_train=3000, n_validation=200, n_test=400, n_challenge=200, seed=1)
@@ -124,6 +151,82 @@ def test_seeds_and_families(data):
         paraphrase.load(family="third")
     with pytest.raises(DataError, match="Unknown source 'paws' of paraphrase; choose one of generator, paws"):
         paraphrase.load("paws")
+
+
+@pytest.fixture(scope="module")
+def drawn(data):
+    return {part: rows.to_list() for part, rows in data.items()}
+
+
+@pytest.fixture(scope="module")
+def crossed(drawn):
+    return paraphrase.crossed(drawn)
+
+
+def test_crossing_keeps_labels_and_words(drawn, crossed):
+    assert [*crossed] == [*drawn]
+    for part, rows in crossed.items():
+        known = {row["sentence1"]: row for row in drawn[part]}
+        for row in rows:
+            once = known[row["sentence1"]]
+            assert says_the_same(row) == (row["label"] == 1), row
+            assert bag(row["sentence2"]) == bag(once["sentence2"])
+            same = row["kind"] in ("symmetric", "swapped")
+            assert (row["sentence2"] != once["sentence2"]) == same
+            assert row | {"sentence2": once["sentence2"]} == once
+
+
+def test_crossed_pairs_of_the_same_words_all_have_their_end_on_the_other_side(drawn, crossed):
+    for part, rows in crossed.items():
+        same = [row for row in rows if row["kind"] in paraphrase.SAME_WORDS]
+        assert {row["kind"] for row in same} == {*paraphrase.SAME_WORDS} and all(map(changes_place, same))
+        assert by_place(rows) == 0.5 and by_place(drawn[part]) == 1
+
+
+def test_crossing_loses_few_rows_and_only_those_whose_sentence_another_has(drawn, crossed):
+    said = [row[name] for rows in crossed.values() for row in rows for name in ("sentence1", "sentence2")]
+    assert len(said) == len({*said})
+    lost = 0
+    for part, rows in crossed.items():
+        kept = {row["sentence1"] for row in rows}
+        gone = [row for row in drawn[part] if row["sentence1"] not in kept]
+        assert len(rows) + len(gone) == len(drawn[part]) and len(rows) >= 0.9 * len(drawn[part])
+        for row in gone:
+            (alone,) = paraphrase.crossed({part: [row]})[part]
+            assert {alone["sentence1"], alone["sentence2"]} & {*said}
+        lost += len(gone)
+    assert lost > 0
+
+
+def test_crossing_twice_gives_the_first_sentences_again(drawn, crossed):
+    kept = {row["sentence1"] for rows in crossed.values() for row in rows}
+    assert paraphrase.crossed(crossed) == {
+        part: [row for row in rows if row["sentence1"] in kept] for part, rows in drawn.items()
+    }
+
+
+LAST, FRONT = (
+    "How far is it between Rome and Paris in general?",
+    "In general how far is it between Rome and Paris?",
+)
+
+
+def asked(second: str, first: str = "Who asks?", kind: str = "symmetric") -> dict:
+    return {"sentence1": first, "sentence2": second, "label": 1, "kind": kind}
+
+
+def test_an_end_moves_with_its_capital_and_the_question_mark():
+    for one, other in ((LAST, FRONT), (FRONT, LAST)):
+        assert paraphrase.crossed({"test": [asked(one)]}) == {"test": [asked(other)]}
+    with pytest.raises(DataError, match="^'Is it far[?]' has no end of ours: cross questions of `pairs` and"):
+        paraphrase.crossed({"test": [asked("Is it far?")]})
+
+
+def test_of_two_rows_with_a_sentence_that_of_the_later_part_stays():
+    one, other = asked(LAST), asked(LAST, FRONT, "moved")  # crossed, the first has FRONT, too
+    assert paraphrase.crossed({"train": [one], "test": [other]}) == {"train": [], "test": [other]}
+    assert paraphrase.crossed({"train": [other], "test": [one]}) == {"train": [], "test": [asked(FRONT)]}
+    assert paraphrase.crossed({"test": [one, other]}) == {"test": [asked(FRONT)]}
 
 
 GOOD = "id\tsentence1\tsentence2\tlabel\n1\tb'Why ?'\tb\"What 's caf\\xc3\\xa9 ?\"\t1\n"

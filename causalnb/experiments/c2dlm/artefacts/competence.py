@@ -154,16 +154,21 @@ def curves_figure(profile: str | None = None):
     """(figure, alt): validation scores of the longest runs, a panel for each task."""
     import matplotlib.pyplot as plt
 
-    fig, axes = plt.subplots(1, len(PANELS), figsize=(9.4, 2.7))
-    told = []
+    from causalnb.lab.figures import headline
+
+    fig, axes = plt.subplots(1, len(PANELS), figsize=(9.4, 3.1))
+    told, ranges = [], []
     for ax, (title, (home, measure, arms)) in zip(axes, PANELS.items(), strict=True):
         evidence.require(home, profile, arms.values())
-        history = results.curves(home, profile, arms.values())
+        history, ends = results.curves(home, profile, arms.values()), []
         for model, name in arms.items():
             end = draw_curve(ax, history[history.arm == name], measure, 1, NAMES[model], *LOOKS[model])
             told.append(f"{title}, {NAMES[model]} ends at {end:.2f}")
+            ends.append(end)
+        ranges.append(f"{title} {min(ends):.2f} to {max(ends):.2f}")
         ax.set(title=title, xlabel="training step", ylim=(0, 1.03))
         ax.locator_params(axis="x", nbins=4)
+    headline(fig, f"Share right at the end, lowest to highest model: {'; '.join(ranges)}")
     axes[0].set_ylabel("share right")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return fig, f"Learning curves on development draws, one seed. {'; '.join(told)}."

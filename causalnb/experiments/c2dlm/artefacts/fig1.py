@@ -74,12 +74,12 @@ def figure(seed: int = 0):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS, text_size
+    from causalnb.lab.figures import COLOURS, headline, text_size
 
     found, words = dependence_structures(seed)
     ticks, labels = _labels(words)
-    tokens, told = len(words), []
-    fig, axes = plt.subplots(1, 3, figsize=(10.2, 4.2))
+    tokens, told, uses = len(words), [], []
+    fig, axes = plt.subplots(1, 3, figsize=(10.2, 4.4))
     for ax, name in zip(axes[:2], ("AR", "DLM"), strict=True):
         matrix = found[name].numpy()
         shown = np.full_like(matrix, np.nan)
@@ -87,6 +87,7 @@ def figure(seed: int = 0):
         image = ax.imshow(np.log10(shown), vmin=-2, vmax=0)
         pairs, used = tokens * (tokens - 1), int((matrix * (1 - np.eye(tokens)) > 0).sum())
         ax.set_title(f"{name}: {used:,} of {pairs:,} pairs used")
+        uses.append(f"{name} {used:,}")
         told.append(f"{name}: {used} of {pairs} pairs of different tokens have influence")
     axes[0].text(0.72 * tokens, 0.25 * tokens, "no influence\nat all", ha="center", va="center")
     bar = fig.colorbar(image, ax=axes[:2], location="bottom", shrink=0.5, aspect=40, extend="min")
@@ -101,6 +102,11 @@ def figure(seed: int = 0):
         told.append(f"{len(rows)} entries {value:+d}")
     ax.set_title("C2DLM: what its loss asks of attention")
     ax.legend(loc="upper center", ncols=2, fontsize=text_size(7), handletextpad=0.2, columnspacing=0.8)
+    headline(
+        fig,
+        f"Of {pairs:,} pairs of tokens, used: {', '.join(uses)}; the graph asks for {(mask == 1).sum()} "
+        f"of them and against {(mask == -1).sum()}",
+    )
     for ax in axes:
         ax.set_xticks(ticks, labels, rotation=90, fontsize=text_size(5.5))
         ax.set_yticks(ticks, labels if ax is axes[0] else [], fontsize=text_size(5.5))

@@ -63,7 +63,7 @@ def chain(seed: int = 0) -> Chain:
     torch.manual_seed(seed)
     batch = MaskedDiffusionCollator(MASK, EOS)([row])
     name = {number: word for word, number in words.VOCABULARY.items()}
-    seen = ["□" if number == MASK else name[number] for number in batch["input_ids"][0].tolist()]
+    seen = ["[M]" if number == MASK else name[number] for number in batch["input_ids"][0].tolist()]
     return Chain(text.split(), seen, note.reply, graph, mask, batch)
 
 
@@ -119,12 +119,12 @@ def pipeline_figure(one: Chain | None = None, model=None):
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Rectangle
 
-    from causalnb.lab.figures import COLOURS, draw_graph, text_size
+    from causalnb.lab.figures import COLOURS, draw_graph, headline, text_size
 
     one, model = one or chain(), model or model_of()
     found = arrays(model, one)
     mask, tokens = found["mask"], len(one.words)
-    fig, axes = plt.subplots(2, 3, figsize=(8.2, 5.3))
+    fig, axes = plt.subplots(2, 3, figsize=(8.2, 5.5))
     graph = nx.DiGraph(one.graph.pairs)
     levels = enumerate(nx.topological_generations(graph))
     place = {name: (x - (len(names) - 1) / 2, -y) for y, names in levels for x, name in enumerate(names)}
@@ -150,7 +150,7 @@ def pipeline_figure(one: Chain | None = None, model=None):
     for ax in (axes[0, 1], axes[0, 2], axes[1, 1]):
         ax.grid(False)
         ax.set_xticks(range(tokens), one.seen, rotation=90, fontsize=text_size(7))
-        ax.set_yticks(range(tokens), one.words, fontsize=text_size(7))  # masked where the x axis has a box
+        ax.set_yticks(range(tokens), one.words, fontsize=text_size(7))  # masked where the x axis has [M]
         ax.set(xlabel="key k (cause)", ylabel="query q (effect)")
     edge = {"edgecolor": "black", "linewidth": 0.5}
     axes[1, 0].bar(range(tokens), found["norms"].tolist(), color=COLOURS["green"], **edge)
@@ -170,20 +170,21 @@ def pipeline_figure(one: Chain | None = None, model=None):
     names = [word if word == seen else f"{word} ({seen})" for word, seen in pairs]
     ax.set_yticks(places, names, fontsize=text_size(7))
     ax.set(xlabel="loss of the row")
-    ax.legend(fontsize=text_size(7), loc="upper center", bbox_to_anchor=(0.4, -0.2), ncols=2)
+    ax.legend(fontsize=text_size(7), loc="upper center", bbox_to_anchor=(0.4, -0.24), ncols=2)
     for ax, title in zip(axes.flat, TITLES, strict=True):
         ax.set_title(title, fontsize=text_size(9), loc="left")
-    fig.suptitle(
-        f"loss {found['total']:.2f} = diffusion {found['diffusion']:.2f} "
-        f"+ γ {GAMMA:g} × mean of the rows {found['reattention']:.2f}",
-        fontsize=text_size(9),
+    plus, minus = (int((mask == sign).sum()) for sign in (1, -1))
+    headline(
+        fig,
+        f"The graph asks for {plus} entries of A, against {minus}: loss {found['total']:.2f} = diffusion "
+        f"{found['diffusion']:.2f} + γ {GAMMA:g} × rows' mean {found['reattention']:.2f}",
     )
     edges = "; ".join(f"{effect} from {' and '.join(causes)}" for effect, causes in one.graph.edges.items())
     low, high = float(found["norms"].min()), float(found["norms"].max())
     return fig, (
         f"Six numbered panels for the text “{' '.join(one.words)}”, seen as “{' '.join(one.seen)}”. "
-        f"1: a graph, {edges}. 2: a grid with {int((mask == 1).sum())} plus signs, from effects as rows to "
-        f"causes as columns, and {int((mask == -1).sum())} minus signs. 3: the attention map. 4: bars of the "
+        f"1: a graph, {edges}. 2: a grid with {plus} plus signs, from effects as rows to "
+        f"causes as columns, and {minus} minus signs. 3: the attention map. 4: bars of the "
         f"value norms, from {low:.2f} to {high:.2f}. 5: the attention weighted by the norms, squares around "
         f"the entries marked in 2. 6: ratio and negative loss of {len(valid)} rows, with mean "
         f"{found['reattention']:.2f}."

@@ -12,14 +12,14 @@ def orders_figure(orders: tuple[str, ...] = ORDERS):
     import matplotlib.pyplot as plt
     from matplotlib.patches import FancyArrowPatch
 
-    from causalnb.lab.figures import COLOURS, text_size
+    from causalnb.lab.figures import COLOURS, headline, text_size
 
     looks = {  # whether the effect is said first
         False: {"linewidth": 0.5, "color": "0.75", "linestyle": (0, (4, 2))},
         True: {"linewidth": 1.1, "color": COLOURS["vermillion"], "linestyle": "-"},
     }
     bends = {False: "arc3,rad=0.42", True: "arc3,rad=-0.42"}
-    fig, axes = plt.subplots(1, len(orders), figsize=(1.08 * len(orders), 3.0), sharey=True)
+    fig, axes = plt.subplots(1, len(orders), figsize=(1.08 * len(orders), 3.2), sharey=True)
     for ax, mode in zip(axes, orders, strict=True):
         names = cot.order(mode)
         place = {name: -i for i, name in enumerate(names)}
@@ -35,6 +35,13 @@ def orders_figure(orders: tuple[str, ...] = ORDERS):
         ax.set(xlim=(-1.15, 0.95), ylim=(-12.6, 0.6))
         ax.set_title(f"{mode}\n{cot.violations(names)} of 23 reversed", fontsize=text_size(7))
         ax.set_axis_off()
+    counts = {mode: cot.violations(cot.order(mode)) for mode in orders}
+    least, most = min(orders, key=counts.__getitem__), max(orders, key=counts.__getitem__)
+    headline(
+        fig,
+        f"Effects said before their cause: {counts[least]} of 23 in order {least}, "
+        f"{counts[most]} in order {most}",
+    )
     told = "; ".join(
         f"{mode}: {cot.violations(cot.order(mode))} reversed, {cot.TARGET} in place "
         f"{cot.order(mode).index(cot.TARGET) + 1} of 13"

@@ -21,7 +21,7 @@ def graph_figure():
     import matplotlib.pyplot as plt
     import networkx as nx
 
-    from causalnb.lab.figures import COLOURS, draw_graph, text_size
+    from causalnb.lab.figures import COLOURS, draw_graph, headline, text_size
 
     graph = nx.DiGraph((cause, effect) for effect, causes in cot.GRAPH.items() for cause in causes)
     dead = [name for name in cot.STEPS if not graph.out_degree(name) and name != cot.TARGET]
@@ -31,13 +31,18 @@ def graph_figure():
         "step without an effect": ("orange", dead),
         "answer": ("vermillion", (cot.TARGET,)),
     }
-    fig, ax = plt.subplots(figsize=(9.6, 3.8))
+    fig, ax = plt.subplots(figsize=(9.6, 4.0))
     place = {name: (x, HEIGHTS[name]) for name, x in depths().items()}
     colours = {name: colour for colour, names in kinds.values() for name in names}
-    draw_graph(ax, graph, pos=place, size=1700, colours=colours)
+    draw_graph(ax, graph, pos=place, size=1700, colours=colours, font_size=8)
     for kind, (colour, _) in kinds.items():
         ax.scatter([], [], s=70, color=COLOURS[colour], edgecolors="black", linewidths=0.8, label=kind)
     ax.legend(fontsize=text_size(8), loc="lower right")
+    headline(
+        fig,
+        f"From {' and '.join(cot.SOURCES)} the longest path to {cot.TARGET} has {depths()[cot.TARGET]} "
+        f"steps; no path goes on from {' or '.join(dead)}",
+    )
     told = "; ".join(f"{effect} from {' and '.join(causes)}" for effect, causes in cot.GRAPH.items())
     return fig, (
         f"The graph of COT-OrderPerturb: {graph.number_of_nodes()} variables, "

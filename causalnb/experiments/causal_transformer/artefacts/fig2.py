@@ -38,10 +38,10 @@ def masks_figure():
     """(figure, alt): each mask as a matrix, and who reads whom, one output's inputs in bold."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
-    fig, axes = plt.subplots(2, len(MASKS), figsize=(9.2, 3.9), height_ratios=[1.6, 1])
-    told, middle = [], TOKENS // 2
+    fig, axes = plt.subplots(2, len(MASKS), figsize=(9.2, 4.1), height_ratios=[1.6, 1])
+    told, joined, never, middle = [], [], [], TOKENS // 2
     for (top, below), (name, mask) in zip(axes.T, masks().items(), strict=True):
         depth = layers_until_full(mask)
         later = "never whole" if depth is None else f"whole after {depth} layer{'s' * (depth > 1)}"
@@ -51,6 +51,15 @@ def masks_figure():
         )
         _readers(below, mask, middle)
         told.append(f"{name} cuts {cut_pairs(mask)} pairs and is {later}")
+        if depth is None:
+            never.append(name)
+        elif depth > 1:
+            joined.append(f"{depth} in {name}")
+    headline(
+        fig,
+        f"Layers until all pairs that one layer cuts are joined again: {', '.join(joined)}; "
+        f"never in {' and '.join(never)}",
+    )
     axes[0, 0].set(ylabel="output token", xlabel="input token")
     return fig, (
         f"Five {TOKENS} by {TOKENS} masks above and the lines they leave between inputs and outputs "

@@ -45,20 +45,35 @@ def loops_figure():
     """(figure, alt): five graphs without loops, what h says of each, and which independences it has."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import draw_graph, text_size
+    from causalnb.lab.figures import draw_graph, headline, text_size
 
-    fig, axes = plt.subplots(1, len(LOOP_FREE), figsize=(9.2, 2.5))
-    told = []
+    fig, axes = plt.subplots(1, len(LOOP_FREE), figsize=(9.2, 2.7))
+    told, found = [], {}
     for ax, (panel, (nodes, _, wrong)) in zip(axes, LOOP_FREE.items(), strict=True):
         graph = loop_free(panel)
         labels, marked = {x: f"$x_{x + 1}$" for x in graph}, {1: "yellow"} if wrong == "undecided" else {}
         draw_graph(ax, graph, labels, _arc(nodes), marked, size=330)
-        h, said = _said(facts(graph), nodes, wrong)
+        found[panel] = facts(graph)
+        h, said = _said(found[panel], nodes, wrong)
         ax.set_title(panel)
         look = {"ha": "center", "va": "top", "fontsize": text_size(8)}
         ax.text(0.5, -0.02, f"$h = {h}$\n{said}", transform=ax.transAxes, **look)
         told.append(f"{panel}: h is {h}, {said}".translate({10: " ", 36: None, 95: None}))
+    headline(fig, _message(found))
     return fig, "Five graphs that meet the no-loop constraint. " + "; ".join(told) + "."
+
+
+def _message(found: dict[str, dict]) -> str:
+    """What h says of graphs and does not say; found: the facts of each panel."""
+    zero = sum(one["no_loop"] < 1e-12 for one in found.values())
+    what = {panel: (one["independent"], one["given"]) for panel, one in found.items()}
+    alike = [panel for panel, one in what.items() if list(what.values()).count(one) > 1]
+    poor = sum(any(one) for panel, one in what.items() if panel not in alike)
+    names = " and ".join(panel.split()[-1] for panel in alike)
+    return (
+        f"h is 0 for {zero} of {len(found)} graphs: {poor} lose pairs of tokens; {names} have the same "
+        "independences"
+    )
 
 
 def _arc(nodes: int) -> dict:

@@ -27,12 +27,12 @@ def blanket_figure():
     import matplotlib.pyplot as plt
     import networkx as nx
 
-    from causalnb.lab.figures import COLOURS, text_size
+    from causalnb.lab.figures import COLOURS, headline, text_size
 
     graph = family()
     blanket = blanket_of(graph, "A")
     role = {node: name for name, nodes in blanket.items() for node in nodes} | {"A": "self"}
-    fig, ax = plt.subplots(figsize=(5.6, 3.6))
+    fig, ax = plt.subplots(figsize=(5.6, 3.8))
     fills = [COLOURS[FILLS[role[node]]] if node in role else "white" for node in graph]
     look = {"ax": ax, "node_size": 620}
     nx.draw_networkx_nodes(graph, PLACES, edgecolors="black", linewidths=1, node_color=fills, **look)
@@ -46,6 +46,12 @@ def blanket_figure():
     for node, (x, y) in PLACES.items():
         if role.get(node, "self") != "self":
             ax.text(x, y - 0.27, role[node], ha="center", va="top", fontsize=text_size(8))
+    spouses = sorted(blanket["spouse"])
+    headline(
+        fig,
+        f"Bold: the {graph.degree('A')} edges that tau of A sees; the spouses {' and '.join(spouses)}, "
+        f"in its Markov blanket, have {graph.subgraph(['A', *spouses]).degree('A')} of them",
+    )
     ax.margins(0.12, 0.14)
     ax.set_axis_off()
     told = "; ".join(f"{name}: {', '.join(sorted(nodes))}" for name, nodes in blanket.items())

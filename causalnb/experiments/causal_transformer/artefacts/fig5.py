@@ -29,11 +29,17 @@ def space_figure():
     """(figure, alt): tau over two neighbours, over three weights, and the intervals of each version."""
     import matplotlib.pyplot as plt
 
-    fig, (curves, simplex, lines) = plt.subplots(1, 3, figsize=(10.2, 3.2), width_ratios=[1.1, 1.05, 1.2])
+    from causalnb.lab.figures import headline
+
+    fig, (curves, simplex, lines) = plt.subplots(1, 3, figsize=(10.2, 3.4), width_ratios=[1.1, 1.05, 1.2])
     _curves(curves)
     _simplex(simplex)
     _intervals(lines)
-    empty = [name for name, (low, high) in intervals().items() if low > high]
+    empty = {name: ends for name, ends in intervals().items() if ends[0] > ends[1]}
+    asked = (
+        f"from {low:.2f} to {high:.2f} in {name.partition(',')[0]}" for name, (low, high) in empty.items()
+    )
+    headline(fig, f"The printed slack at its largest leaves no map: intervals {', '.join(asked)}")
     told = "; ".join(f"{name} from {low:.2f} to {high:.2f}" for name, (low, high) in intervals().items())
     return fig, (
         "Left, two U-shaped curves of tau over the weight of one of two neighbours, the one with self-loop "

@@ -66,6 +66,8 @@ def blocks_figure():
     """(figure, alt): encoder and decoder, a box for each module in the order in which it ran."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import headline
+
     found = trace()
     fig, ax = plt.subplots(figsize=(7.6, 5.4))
     across = {"encoder": 1.6, "decoder": 6.0}
@@ -74,8 +76,13 @@ def blocks_figure():
     for stack, side in (("encoder", -1), ("decoder", 1)):
         if stack in found["losses"]:
             _measured(ax, places[stack]["self_attn"], side, found["maps"][stack], found["losses"][stack])
-    ax.set(xlim=(-2.0, 9.6), ylim=(-0.7, 8.9), aspect="auto")
+    ax.set(xlim=(-2.0, 9.6), ylim=(-0.7, 8.0), aspect="auto")
     ax.set_axis_off()
+    both = [stack for stack in found["losses"] if "self_attn.update" in found["ran"][stack]]
+    headline(
+        fig,
+        f"Self-attention is causal in {' and '.join(both)}: a loss h on its map and a GCN on its values",
+    )
     told = "; ".join(
         f"{stack}: {', '.join(BOXES[name] for name in names)}" for stack, names in found["ran"].items()
     )

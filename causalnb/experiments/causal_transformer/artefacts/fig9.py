@@ -46,10 +46,11 @@ def arcs_figure(profile: str | None = None, seed: int = 0):
     import matplotlib.pyplot as plt
 
     from causalnb.causal_transformer.arcs import STRONG
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
-    fig, axes = plt.subplots(2, 2, figsize=(9.0, 5.6))
-    told = []
+    fig, axes = plt.subplots(2, 2, figsize=(9.0, 5.7))
+    told: list[str] = []
+    ends: dict[str, list[str]] = {}
     for ax, stack, column, tokens, weights in panels(axes.flat, profile, seed):
         draw_arcs(ax, tokens, weights)
         count = counted(weights)
@@ -59,6 +60,9 @@ def arcs_figure(profile: str | None = None, seed: int = 0):
         )
         ax.set_title(f"{stack}, {column}\n{said}", fontsize=text_size(8))
         told.append(f"{stack}, {column}: {said}")
+        ends.setdefault(stack, []).append(f"{column} {count['arcs']}")
+    counts = "; ".join(f"{stack}, {', '.join(each)}" for stack, each in ends.items())
+    headline(fig, f"Arcs to other tokens, above {STRONG:.2f} of attention: {counts}")
     return fig, (
         f"Tokens on a line with an arc where one reads another with more than {STRONG:.2f} of its "
         f"attention, in the runs of seed {seed}. {'; '.join(told)}."

@@ -11,13 +11,12 @@ from causalnb.experiments.causal_transformer.artefacts.overlap import (
     IDS,
     PLAIN,
     SHARES,
-    TASKS,
     Scored,
     asked,
     scores,
 )
 from causalnb.experiments.causal_transformer.artefacts.table1 import but_exceptions
-from causalnb.experiments.causal_transformer.grid import BLANKETS
+from causalnb.experiments.causal_transformer.grid import BLANKETS, TOLD
 from causalnb.experiments.causal_transformer.groups import OBJECTIVES, tries, used
 from causalnb.lab import registry
 from causalnb.lab.report import (
@@ -38,8 +37,7 @@ from causalnb.lab.report import (
 from causalnb.lab.statistics import mean_ci
 
 HOME = "causal_transformer.groups"
-TOLD = {task: f"{HOME}.{task}.{DECISIVE}" for task in TASKS}
-SEARCHES = {task: f"{HOME}.search.{task}" for task in TASKS}
+ID, SEARCH = f"{HOME}.nli.{DECISIVE}", f"{HOME}.search.nli"
 OURS = {
     "balanced": "+ comparison, reweighted",
     "groupdro": "+ comparison, GroupDRO",
@@ -70,39 +68,32 @@ CHECKS = {  # of training pairs, at the end -> how it is shown
 }
 
 
-def trained(task: str, name: str) -> Arm:
-    """An arm of ROWS on a task."""
+def trained(name: str) -> Arm:
+    """An arm of ROWS."""
     if name in OURS:
-        return arm(TOLD[task], name)
+        return arm(ID, name)
     if name == FIRST:
-        return arm(halves.REWEIGHTED[task], "balanced")
-    return arm(IDS[task, DECISIVE], name) if name == "loss" else untold(task, DECISIVE, name)
+        return arm(halves.REWEIGHTED, "balanced")
+    return arm(IDS["nli", DECISIVE], name) if name == "loss" else untold("nli", DECISIVE, name)
 
 
-def published(task: str) -> list[Scored]:
-    """The columns on a task's published set: both halves and AUC."""
-    title = halves.SETS[task][0]
-    first, second, _, area = halves.metrics(task)
-    one, other = (f"{title}, {halves.SAID[label]}" for label in TASKS[task][2])
-    return [
-        Scored(one, asked(first)),
-        Scored(other, asked(second)),
-        Scored(f"{title}, {halves.AREA}", asked(area), fraction()),
-    ]
+OWN = [column for column in scores("nli") if column.heading.partition(",")[0] in TEMPLATES]
+PUBLISHED = [  # both halves and AUC
+    *(
+        Scored(f"{halves.TITLE}, {halves.SAID[label]}", asked(metric))
+        for label, metric in zip(halves.LABELS, halves.HALVES, strict=True)
+    ),
+    Scored(f"{halves.TITLE}, {halves.AREA}", asked(halves.METRICS[-1]), fraction()),
+]
 
 
-def _line(task: str, name: str) -> Row:
+def _line(name: str) -> Row:
     """A row of an arm: published sets are read where both halves were asked."""
-    here = trained(task, name)
-    there = halves.asked(task, name) if name in halves.NAMES and name != "balanced" else here
-    values: dict[str, Values] = {column.heading: here for column in own(task)}
-    values |= {column.heading: there for column in published(task)}
+    here = trained(name)
+    there = halves.asked(name) if name in halves.NAMES and name != "balanced" else here
+    values: dict[str, Values] = {column.heading: here for column in OWN}
+    values |= {column.heading: there for column in PUBLISHED}
     return Row((ROWS[name], NAMES[name]), values)
-
-
-def own(task: str) -> list[Scored]:
-    """The columns on a task's templates."""
-    return [column for column in scores(task) if column.heading.partition(",")[0] in TEMPLATES]
 
 
 def _notes(profile: str | None) -> str:
@@ -111,43 +102,35 @@ def _notes(profile: str | None) -> str:
         "Reweighted, GroupDRO and IRM are told the same, and learn from the same draws, in which "
         "counter-examples come as often as pairs on which overlap is right. Groups: the label, by whether "
         "overlap tells it; environments: in one overlap tells every label, in the other it misleads on most "
-        f"of the pairs. Each has the best of {len(tries('nli')) // len(OURS)} tries of a search on other "
+        f"of the pairs. Each has the best of {len(tries()) // len(OURS)} tries of a search on other "
         "templates, one seed. Without a cell: not asked."
     )
 
 
-def beside(task: str) -> Report:
-    """All baselines of a task beside what is told nothing."""
-    return Report(
-        f"{HOME}_{task}",
-        ["told", "arm", *own(task), *published(task)],
-        [_line(task, name) for name in ROWS],
-        f"{TASKS[task][0].capitalize()}, told or not which pairs are counter-examples: accuracy in %, mean ± "
-        "half of the 95 % interval (seeds)",
-        _notes,
-    )
+beside = Report(
+    f"{HOME}_nli",
+    ["told", "arm", *OWN, *PUBLISHED],
+    [_line(name) for name in ROWS],
+    "Entailment, told or not which pairs are counter-examples: accuracy in %, mean ± half of the 95 % "
+    "interval (seeds)",
+    _notes,
+)
 
 
-def gap(task: str, pair: tuple[str, str]) -> Values:
+def gap(pair: tuple[str, str]) -> Values:
     """The difference of two arms of ROWS."""
-    return trained(task, pair[0]) - trained(task, pair[1])
+    return trained(pair[0]) - trained(pair[1])
 
 
 contrasts = Report(
     f"{HOME}_contrasts",
     [
-        "task",
         "difference, points",
         Scored("challenge", "challenge_accuracy", tested),
         Scored("in distribution", "test_accuracy", tested),
         Scored("other templates", "held_out_accuracy", tested),
-        Scored("PAWS-QQP, macro-F", asked("paws_qqp_macro_f"), tested),
     ],
-    [
-        Row((TASKS[task][0], f"{NAMES[pair[0]]} - {NAMES[pair[1]]}"), gap(task, pair))
-        for task in TASKS
-        for pair in PAIRS
-    ],
+    [Row(f"{NAMES[pair[0]]} - {NAMES[pair[1]]}", gap(pair)) for pair in PAIRS],
     "Told which pairs are counter-examples: differences of the same seeds, mean [95 % interval] (seeds), and "
     "the p of the exact sign-flip test",
     "Reweighting, GroupDRO and IRM make something else of one piece of knowledge, so the last two are held "
@@ -155,22 +138,15 @@ contrasts = Report(
 )
 
 
-def checked(task: str, name: str, measure: str) -> Values:
+def checked(name: str, measure: str) -> Values:
     """What an arm of OURS ended training with, of CHECKS."""
-    return looked(TOLD[task], name, measure, -1)
+    return looked(ID, name, measure, -1)
 
 
 checks = Report(
     f"{HOME}_checks",
-    ["task", "arm", *(Measured(said, format=shown) for said, shown in CHECKS.values())],
-    [
-        Row(
-            (words, NAMES[name]),
-            {said: checked(task, name, its) for its, (said, _) in CHECKS.items()},
-        )
-        for task, (words, *_) in TASKS.items()
-        for name in OURS
-    ],
+    ["arm", *(Measured(said, format=shown) for said, shown in CHECKS.values())],
+    [Row(NAMES[name], {said: checked(name, its) for its, (said, _) in CHECKS.items()}) for name in OURS],
     "Did each do what it says? At the end of training, on training pairs: mean ± half of the 95 % interval "
     "(seeds)",
     "GroupDRO is to make the largest loss of a group small, and IRM its penalty: the mean over environments "
@@ -179,24 +155,26 @@ checks = Report(
 )
 
 
-def _competent(task: str, profile: str | None) -> str:
-    looks = registry.config(TOLD[task], "balanced", profile)
+def _competent(profile: str | None) -> str:
+    looks = registry.config(ID, "balanced", profile)
     half = looks["steps"] // looks["evaluate_every"] // 2 - 1
     told = []
     for name in ("compared", "balanced"):
-        found = trained(task, name)
+        found = trained(name)
         late, early = (looked(found.needs[0], found.name, "accuracy", at) for at in (-1, max(0, half)))
         told.append(
             f"{NAMES[name]}: {share(found.of('test_accuracy', profile))} in distribution, and "
             f"{gain((late - early).of(None, profile))} points on validation pairs in the second half"
         )
-    return f"{'; '.join(told)}. Who misses nothing but counter-examples has {100 * but_exceptions(task):.1f}."
+    return (
+        f"{'; '.join(told)}. Who misses nothing but counter-examples has {100 * but_exceptions('nli'):.1f}."
+    )
 
 
-def _manipulated(task: str, profile: str | None) -> str:
+def _manipulated(profile: str | None) -> str:
     told = []
     for name, measure in (("groupdro", "worst_loss"), ("irm", "penalty")):
-        less = mean_ci((checked(task, name, measure) - checked(task, "balanced", measure)).of(None, profile))
+        less = mean_ci((checked(name, measure) - checked("balanced", measure)).of(None, profile))
         word = "lower" if less.high < 0 else "higher" if less.low > 0 else "not shown to differ"
         told.append(
             f"{CHECKS[measure][0]} under {NAMES[name].rpartition(' ')[2]} - under reweighting: "
@@ -205,16 +183,16 @@ def _manipulated(task: str, profile: str | None) -> str:
     return "; ".join(told) + "."
 
 
-def _fair(task: str, profile: str | None) -> str:
+def _fair(profile: str | None) -> str:
     told = (
-        f"{NAMES[pair[0]]} - {NAMES[pair[1]]} {gain(gap(task, pair).of('challenge_accuracy', profile))}"
+        f"{NAMES[pair[0]]} - {NAMES[pair[1]]} {gain(gap(pair).of('challenge_accuracy', profile))}"
         for pair in PAIRS[1:3]
     )
     return f"Told the same, learning from the same draws; points on the challenge: {'; '.join(told)}."
 
 
-def _powerful(task: str, profile: str | None) -> str:
-    found = [mean_ci(gap(task, pair).of("challenge_accuracy", profile)) for pair in PAIRS]
+def _powerful(profile: str | None) -> str:
+    found = [mean_ci(gap(pair).of("challenge_accuracy", profile)) for pair in PAIRS]
     widest = 100 * max(one.half for one in found)
     apart = sum(one.low > 0 or one.high < 0 for one in found)
     return (
@@ -231,38 +209,27 @@ RULES = {
 }
 
 
-def _rule_rows(profile: str | None) -> Iterator[list[str]]:
-    for rule, answer in RULES.items():
-        for task, (words, *_) in TASKS.items():
-            yield [rule, words, answer(task, profile)]
-
-
 rules = Report(
     f"{HOME}_rules",
-    ["question", "task", "answer"],
-    [_rule_rows],
+    ["question", "answer"],
+    [lambda profile: [[rule, answer(profile)] for rule, answer in RULES.items()]],
     "Reweighting, GroupDRO and IRM before the four questions that every comparison is asked",
-    needs=tuple(dict.fromkeys(id for task in TASKS for name in ROWS for id in trained(task, name).needs)),
+    needs=tuple(dict.fromkeys(id for name in ROWS for id in trained(name).needs)),
 )
 
 
 def _try_rows() -> Iterator[Row]:
-    for task, (words, *_) in TASKS.items():
-        chosen = used(task)
-        for name, given in tries(task).items():
-            kind = name.rpartition("_")[0]
-            varied = {key for one in OBJECTIVES[kind] for key in one} - {"objective"}
-            settings = ", ".join(f"{key} {given[key]:g}" for key in sorted(varied))
-            yield Row(
-                (words, NAMES[kind], settings, "yes" if given == chosen[kind] else ""),
-                arm(SEARCHES[task], name),
-            )
+    chosen = used()
+    for name, given in tries().items():
+        kind = name.rpartition("_")[0]
+        varied = {key for one in OBJECTIVES[kind] for key in one} - {"objective"}
+        settings = ", ".join(f"{key} {given[key]:g}" for key in sorted(varied))
+        yield Row((NAMES[kind], settings, "yes" if given == chosen[kind] else ""), arm(SEARCH, name))
 
 
 searched = Report(
     f"{HOME}_tries",
     [
-        "task",
         "arm",
         "settings",
         "used",
@@ -278,13 +245,13 @@ searched = Report(
 
 @builds(
     HOME,
-    *map(beside, TASKS),
+    beside,
     contrasts,
     checks,
     rules,
     searched,
     shows="reweighting, GroupDRO and IRM, told the counter-examples, beside what is told nothing of them",
-    **EXTRA | {"notebook": "13_directed_dependencies"},
+    **EXTRA | {"notebook": TOLD},
 )
 def groups(profile):
     """What is told the counter-examples beside what is not, and whether the comparison is fair."""

@@ -1,87 +1,71 @@
-"""Both halves of published sets, and AUC: what a gain on one label leaves beyond a habit of answering."""
+"""Both halves of a published set, and AUC: what a gain on one label leaves beyond a habit of answering."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from causalnb.experiments.causal_transformer.artefacts.beyond import ARMS as BEYOND
 from causalnb.experiments.causal_transformer.artefacts.beyond import CHOSEN
 from causalnb.experiments.causal_transformer.artefacts.overlap import DECISIVE, EXTRA, PLAIN, SHARES, TASKS
-from causalnb.experiments.causal_transformer.grid import BLANKETS, BOTH_HALVES
+from causalnb.experiments.causal_transformer.grid import BLANKETS, BOTH_HALVES, TOLD
 from causalnb.lab import evidence
 from causalnb.lab.report import Arm, Measured, Report, Row, arm, builds, fraction, gain, mean_of, tested
 from causalnb.lab.statistics import mean_ci
 
 HOME = "causal_transformer.halves"
-IDS = {task: f"causal_transformer.beyond.halves.{task}" for task in TASKS}
-REWEIGHTED = {task: f"causal_transformer.balanced.{task}" for task in TASKS}  # of Table 1's Transformer
-SETS = {"nli": ("MNLI", "mnli_overlapping"), "paraphrase": ("PAWS-QQP", "paws_qqp")}  # all of full overlap
+ID = "causal_transformer.beyond.halves.nli"
+REWEIGHTED = "causal_transformer.balanced.nli"  # of Table 1's Transformer
+TITLE, CELL = "MNLI", "mnli_overlapping"  # all of full overlap
+LABELS = TASKS["nli"][2]  # first the one on which overlap is right
 NAMES = {PLAIN: BEYOND[PLAIN], "balanced": f"{BEYOND[PLAIN]}, reweighted"}
 NAMES |= {name: BEYOND[name] for name in BOTH_HALVES}
-SAID = {
-    "entailment": "that follow",
-    "non-entailment": "that do not",
-    "paraphrase": "paraphrases",
-    "other": "no paraphrases",
-}
+SAID = {"entailment": "that follow", "non-entailment": "that do not"}
 PAIRS = (*((name, "compared") for name in BLANKETS), (CHOSEN, "compared"), ("balanced", PLAIN))
 MEAN, AREA = "mean of both", "AUC"
 GAPS = ("overlap is right", "overlap misleads", MEAN, AREA)
+HALVES = [f"{CELL}_{label}" for label in LABELS]
+METRICS = [*HALVES, mean_of(*HALVES), f"{CELL}_auc"]
 
 
-def metrics(task: str) -> list:
-    """Of a task's published set: both halves, first the one on which overlap is right, their mean, AUC."""
-    cell = SETS[task][1]
-    halves = [f"{cell}_{label}" for label in TASKS[task][2]]
-    return [*halves, mean_of(*halves), f"{cell}_auc"]
-
-
-def asked(task: str, name: str, metric: object = None) -> Arm:
+def asked(name: str, metric: object = None) -> Arm:
     """An arm that was asked both halves."""
-    return arm((IDS if name in BOTH_HALVES else REWEIGHTED)[task], name, metric)
+    return arm(ID if name in BOTH_HALVES else REWEIGHTED, name, metric)
 
 
-def both(task: str) -> Report:
-    """Both halves of a task's published set, their mean and AUC, by arm."""
-    (words, _, labels), (title, cell) = TASKS[task], SETS[task]
-
-    def notes(profile: str | None) -> str:
-        rows = int(evidence.require(REWEIGHTED[task], profile, [PLAIN])[f"{cell}_rows"].iloc[0])
-        return (
-            f"{rows} pairs of {title}; {SHARES[DECISIVE]} of counter-examples in training. AUC: how often a "
-            "pair of one label is rated above one of the other, whatever answer a model prefers. Chance is "
-            f"0.5, and 50 % of {MEAN}. Reweighted: told which pairs are counter-examples, and learns from "
-            "them as often as from those on which overlap is right."
-        )
-
-    headings = [*(f"{title}, {SAID[label]}" for label in labels), MEAN, AREA]
-    return Report(
-        f"{HOME}_{task}",
-        [
-            "arm",
-            *(
-                Measured(heading, metric, fraction() if heading == AREA else None)
-                for heading, metric in zip(headings, metrics(task), strict=True)
-            ),
-        ],
-        [Row(said, asked(task, name)) for name, said in NAMES.items()],
-        f"{words.capitalize()}, real pairs of both labels: % right, mean ± half of the 95 % interval (seeds)",
-        notes,
+def _notes(profile: str | None) -> str:
+    rows = int(evidence.require(REWEIGHTED, profile, [PLAIN])[f"{CELL}_rows"].iloc[0])
+    return (
+        f"{rows} pairs of {TITLE}; {SHARES[DECISIVE]} of counter-examples in training. AUC: how often a "
+        "pair of one label is rated above one of the other, whatever answer a model prefers. Chance is "
+        f"0.5, and 50 % of {MEAN}. Reweighted: told which pairs are counter-examples, and learns from "
+        "them as often as from those on which overlap is right."
     )
 
 
-def _gap_rows() -> Iterator[Row]:
-    for task, (words, *_) in TASKS.items():
-        for name, other in PAIRS:
-            gaps = {
-                heading: asked(task, name, metric) - asked(task, other, metric)
-                for heading, metric in zip(GAPS, metrics(task), strict=True)
-            }
-            yield Row((words, f"{NAMES[name]} - {NAMES[other]}"), gaps)
+both = Report(
+    f"{HOME}_nli",
+    [
+        "arm",
+        *(Measured(f"{TITLE}, {SAID[label]}", metric) for label, metric in zip(LABELS, HALVES, strict=True)),
+        Measured(MEAN, METRICS[2]),
+        Measured(AREA, METRICS[3], fraction()),
+    ],
+    [Row(said, asked(name)) for name, said in NAMES.items()],
+    "Entailment, real pairs of both labels: % right, mean ± half of the 95 % interval (seeds)",
+    _notes,
+)
+
+
+def gaps(name: str, other: str) -> dict:
+    """{heading: difference of two arms}, of GAPS."""
+    return {
+        heading: asked(name, metric) - asked(other, metric)
+        for heading, metric in zip(GAPS, METRICS, strict=True)
+    }
 
 
 contrasts = Report(
     f"{HOME}_contrasts",
-    ["task", "difference, points", *(Measured(heading, format=tested) for heading in GAPS)],
-    _gap_rows,
+    ["difference, points", *(Measured(heading, format=tested) for heading in GAPS)],
+    [Row(f"{NAMES[name]} - {NAMES[other]}", gaps(name, other)) for name, other in PAIRS],
     "Real pairs of both labels: differences of the same seeds, mean [95 % interval] (seeds), and the p of "
     "the exact sign-flip test",
     "Points of AUC are hundredths. A habit of one answer moves the halves against each other, and AUC not at "
@@ -100,24 +84,19 @@ def parted(gap: Sequence[float]) -> str:
 def habit_remark(profile: str | None = None) -> list[str]:
     """What the arms of PAIRS gain in each half and in AUC, and what that shows; a line each."""
     told = []
-    for task, (words, *_) in TASKS.items():
-        for name, other in PAIRS:
-            gaps = [
-                (asked(task, name, its) - asked(task, other, its)).of(None, profile) for its in metrics(task)
-            ]
-            parts = "; ".join(f"{said} {gain(gap)}" for said, gap in zip(GAPS, gaps, strict=True))
-            told.append(
-                f"{words.capitalize()}, {NAMES[name]} - {NAMES[other]}, points: {parts}: {parted(gaps[-1])}."
-            )
+    for name, other in PAIRS:
+        found = {heading: gap.of(None, profile) for heading, gap in gaps(name, other).items()}
+        parts = "; ".join(f"{said} {gain(gap)}" for said, gap in found.items())
+        told.append(f"{NAMES[name]} - {NAMES[other]}, points: {parts}: {parted(found[AREA])}.")
     return told
 
 
 @builds(
     HOME,
-    *map(both, TASKS),
+    both,
     contrasts,
     shows="both halves of real pairs with full overlap, and AUC, where one label alone tells of a habit",
-    **EXTRA | {"notebook": "13_directed_dependencies"},
+    **EXTRA | {"notebook": TOLD},
 )
 def halves(profile):
-    """Both halves and AUC of both tasks' published sets, and paired differences."""
+    """Both halves and AUC of MNLI's overlapping pairs, and paired differences."""

@@ -178,10 +178,15 @@ def architecture_figure(seed: int = 0):
     """(figure, alt): the architecture, and the gradient of each loss in each part."""
     import matplotlib.pyplot as plt
 
+    from causalnb.lab.figures import headline
+
     found = reach(seed)
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10.4, 3.5), width_ratios=(1, 1.15))
+    fig, (left, right) = plt.subplots(1, 2, figsize=(10.4, 3.8), width_ratios=(1, 1.15))
     draw_architecture(left)
     fig.colorbar(draw_reach(right, found), ax=right, label="norm of the gradient, log10")
+    router = " and ".join(loss.replace("_", " ") for loss, parts in found.items() if parts["router"])
+    idle = " or ".join(f"the {part}" for part in PARTS if not any(found[loss][part] for loss in LOSSES))
+    headline(fig, f"The router is trained by the {router} loss alone; for this input no loss reaches {idle}")
     told = [
         f"{loss.replace('_', ' ')} reaches {', '.join(part for part, size in parts.items() if size)}"
         for loss, parts in found.items()

@@ -50,14 +50,14 @@ def matrices_figure(families=FAMILIES, profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import signed, text_size
+    from causalnb.lab.figures import headline, signed, text_size
 
     panels, said, told = [*product(families, ("iid", "ood"))], printed_matrices(), []
     lines = {"the paper": {panel: said[panel][None] for panel in panels}}
     for name in LOOKS:
         made = {family: matrices(family, name, profile) for family in families}
         lines[NAMES[name]] = {(family, which): made[family][which] for family, which in panels}
-    shape = {"figsize": (1.75 * len(panels) + 0.6, 4.8), "layout": "compressed"}
+    shape = {"figsize": (1.75 * len(panels) + 0.6, 5.0), "layout": "compressed"}
     fig, axes = plt.subplots(len(lines), len(panels), squeeze=False, sharex=True, sharey=True, **shape)
     for row, (name, each) in zip(axes, lines.items(), strict=True):
         for ax, panel in zip(row, panels, strict=True):
@@ -79,6 +79,12 @@ def matrices_figure(families=FAMILIES, profile: str | None = None):
             if name == "the paper":
                 ax.set_title(title, fontsize=text_size(9))
         row[0].set_ylabel(name)
+    pairs = np.triu_indices(3, 1)
+    means = (
+        f"{name} {np.mean([each[panel].mean(0)[pairs] for panel in panels]):.2f}"
+        for name, each in lines.items()
+    )
+    headline(fig, f"Mean correlation of two modules: {', '.join(means)}")
     fig.colorbar(image, ax=axes.ravel().tolist(), label="Pearson's r of last states", shrink=0.5)
     return fig, (
         "Matrices of correlations between the invariant module and two domain modules at test time, "

@@ -142,11 +142,11 @@ def forgetting_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS, text_size
+    from causalnb.lab.figures import COLOURS, headline, text_size
 
     scores, printed = forgetting(profile), printed_rows()
     names = ["paper: ICLM", "paper: Finetuned-Sequential", *(f"ours: {name}" for name in ARMS.values())]
-    fig, axes = plt.subplots(1, len(FORMATS), figsize=(8.6, 2.9), sharex=True, sharey=True)
+    fig, axes = plt.subplots(1, len(FORMATS), figsize=(8.6, 3.3), sharex=True, sharey=True)
     told = []
     for ax, (format, column) in zip(axes, FORMATS.items(), strict=True):
 
@@ -180,6 +180,7 @@ def forgetting_figure(profile: str | None = None):
         limits = {"xlim": (-3, 103), "ylim": (0.6 - len(names), 0.6)}
         ax.set(xlabel="ACRE right, % (small: each seed)", title=format, **limits)
         ax.set_yticks([-place for place in range(len(names))], names)
+    headline(fig, _message(scores))
     look = {"linestyle": "", "markersize": 6.5, "markeredgecolor": "black"}
     handles = [
         plt.Line2D([], [], marker=marker, markerfacecolor=fill or COLOURS[colour], **look)
@@ -191,6 +192,18 @@ def forgetting_figure(profile: str | None = None):
         f"ACRE right before and after RAVEN, a row for each model, and the score with one part put "
         f"back. {'; '.join(told)}."
     )
+
+
+def _message(scores: dict[tuple[str, str], dict[str, dict[int, float]]]) -> str:
+    """What RAVEN costs ICLM of ACRE, and the part that alone brings most of it back; scores: `forgetting`."""
+    told = []
+    for format in FORMATS:
+        score = {when: 100 * sum(each.values()) / len(each) for when, each in scores["iclm", format].items()}
+        best = max(BACK, key=lambda part: score[f"{part}_back"])
+        back = score[f"{best}_back"] - score["after"]
+        told.append(f"{format} {score['after'] - score['before']:+.0f}, {back:+.0f} ({BACK[best]})")
+    said = f"{ARMS['iclm']} on ACRE after RAVEN, points, and with the part put back that regains most"
+    return f"{said}: {'; '.join(told)}"
 
 
 @builds(

@@ -62,13 +62,13 @@ def interventions_figure(effects):
     from matplotlib.patches import Rectangle
 
     from causalnb.experiments.iclm.interventions import PARTS
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
     arms, steps = list(dict.fromkeys(effects.arm)), 1 + effects.step.max()
     columns = [(part, step) for part in PARTS.values() for step in range(steps)]
     cells = effects.groupby(["arm", "part", "step"]).agg({"change": "max", "separated": "all"})
     grid = np.full((len(arms), len(columns)), np.nan)
-    fig, ax = plt.subplots(figsize=(1.9 + 0.36 * len(columns), 1.2 + 0.27 * len(arms)))
+    fig, ax = plt.subplots(figsize=(1.9 + 0.36 * len(columns), 1.5 + 0.27 * len(arms)))
     for (arm, part, step), (change, separated) in cells.iterrows():
         row, column = arms.index(arm), columns.index((part, step))
         grid[row, column] = change if change else np.nan
@@ -88,6 +88,13 @@ def interventions_figure(effects):
         ax.axvline(steps * place - 0.5, color="black", linewidth=0.8, marker="", linestyle="-")
     ax.set(xlabel="training steps after the change of the state", facecolor="0.88")
     ax.grid(False)
+    apart = cells.separated.astype(bool)
+    kept = (cells.change == 0).groupby(apart).sum()
+    headline(
+        fig,
+        f"Exactly 0: {kept.get(True, 0)} of {apart.sum()} cells that the graph separates from the "
+        f"changed state, and {kept.get(False, 0)} of the {(~apart).sum()} others",
+    )
     still = (
         cells[cells.change == 0]
         .reset_index()

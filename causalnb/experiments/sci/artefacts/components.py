@@ -38,9 +38,9 @@ def findings_figure(profile: str | None = None):
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from causalnb.lab.figures import COLOURS, text_size
+    from causalnb.lab.figures import COLOURS, headline, text_size
 
-    fig, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.8), width_ratios=[1.75, 1])
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9.0, 4.2), width_ratios=[1.75, 1])
     places, measured = np.arange(len(FINDINGS))[::-1], arm("sci.components", "findings")
     values = {
         version: [measured.summary(f"{version}.{finding}", profile).mean for finding in FINDINGS]
@@ -57,7 +57,7 @@ def findings_figure(profile: str | None = None):
     left.set_xlabel("measured (relative size, h, cosine or share)")
     left.set_title("on random weights", fontsize=text_size(9), loc="left")
     left.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=text_size(8), borderaxespad=0)
-    bars = []
+    bars, decoded = [], {}
     for place, name in enumerate(("prompt_and_answer", "prompt")):
         matches = []
         for shift, metric, colour, hatch, label in (
@@ -69,8 +69,17 @@ def findings_figure(profile: str | None = None):
             label = label if place == 0 else None
             ends = np.nan_to_num(summary.half)
             right.bar(place + shift, summary.mean, 0.38, yerr=ends, label=label, **look)
+            decoded[name] = 100 * summary.mean  # the last of the two
             matches.append(f"{metric.partition('_')[0]} {summary.mean:.2f}")
         bars.insert(0, f"encoders see {name.replace('_', ' ')}: {', '.join(matches)}")
+    zero = [place for place, (_, should) in enumerate(FINDINGS.values()) if should == "0"]
+    least, most = min(values["guide"][i] for i in zero), max(values["corrected"][i] for i in zero)
+    headline(
+        fig,
+        f"What should be 0 is at least {least:.1g} in the guide's version and at most {most:.1g} corrected; "
+        f"decoded right are {decoded['prompt_and_answer']:.0f} % if the encoders see the answer, else "
+        f"{decoded['prompt']:.0f} %",
+    )
     right.set_xticks([0, 1], ["prompt and\nanswer (guide)", "prompt\nonly"])
     right.set_xlabel("the encoders see")
     right.set_ylabel("exact match on held-out commands")

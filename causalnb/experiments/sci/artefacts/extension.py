@@ -58,16 +58,17 @@ def extension_figure(profile: str | None = None):
     """(figure, alt): exact match on each split by model, and on add_prim_jump without each part."""
     import matplotlib.pyplot as plt
 
-    from causalnb.lab.figures import text_size
+    from causalnb.lab.figures import headline, text_size
 
-    size = (9.2, 1.3 + 0.52 * len(SPLITS))
+    size = (9.2, 1.6 + 0.52 * len(SPLITS))
     fig, (left, right) = plt.subplots(1, 2, figsize=size, width_ratios=[1.3, 1])
-    lines, unnamed = [], dict(MODELS)  # a model stands in the legend once
+    lines, means, unnamed = [], {}, dict(MODELS)  # a model stands in the legend once
     for place, (split, title) in enumerate(SPLITS.items()):
         for name, value in trained(split).items():
             height = place + 0.17 * ([*MODELS].index(name) - 1.5)
             label = unnamed.pop(name, None)
             mean = _dots(left, height, value.of("exact_match", profile), name, label)
+            means[split, name] = mean
             lines.append(f"{MODELS[name]} on {title} {mean:.3f}")
     missing = {"complete": arm(JUMP, WHOLE)}
     missing |= {part: arm("sci.ablations", name) for name, part in PARTS.items()}
@@ -78,10 +79,20 @@ def extension_figure(profile: str | None = None):
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.set(xlim=(-0.03, 1.03), xlabel="test exact match")
+    headline(fig, _message(means))
     left.hlines([i + 0.5 for i in range(len(SPLITS) - 1)], -0.03, 1.03, color="0.85", linewidth=0.6)
     right.set_title("SCI separated, add_prim_jump", fontsize=text_size(9))
-    fig.legend(loc="outside upper left", ncols=len(MODELS), fontsize=text_size(8))
+    fig.legend(loc="outside lower center", ncols=len(MODELS), fontsize=text_size(8))
     return fig, "Dot plots of test exact match, means over seeds. " + "; ".join(lines) + "."
+
+
+def _message(means: dict[tuple[str, str], float]) -> str:
+    """Where the extension is better than all others, and where it is not; means: by split and model."""
+    told = []
+    for split, what in (("add_prim_jump", "a new verb"), ("length", "longer answers")):
+        best = max(mean for (where, name), mean in means.items() if where == split and name != WHOLE)
+        told.append(f"{what} {means[split, WHOLE]:.2f}, other models up to {best:.2f}")
+    return f"Exact match of {MODELS[WHOLE]}: {'; '.join(told)}"
 
 
 @builds(
