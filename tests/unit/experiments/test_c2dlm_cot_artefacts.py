@@ -31,7 +31,7 @@ def test_every_order_shows_its_reversed_edges():
     assert "R1: 13 reversed, Stardust in place 2 of 13" in alt
     assert fig.get_suptitle().endswith("0 of 23 in order normal, 23 in order RE")
     fig, _ = fig3.orders_figure(("R1", "DFS", "R3"))
-    assert fig.get_suptitle().endswith("10 of\n23 in order DFS, 13 in order R1")
+    assert fig.get_suptitle().replace("\n", " ").endswith("10 of 23 in order DFS, 13 in order R1")
     plt.close("all")
 
 

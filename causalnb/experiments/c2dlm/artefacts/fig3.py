@@ -18,8 +18,8 @@ def orders_figure(orders: tuple[str, ...] = ORDERS):
         False: {"linewidth": 0.5, "color": "0.75", "linestyle": (0, (4, 2))},
         True: {"linewidth": 1.1, "color": COLOURS["vermillion"], "linestyle": "-"},
     }
-    bends = {False: "arc3,rad=0.42", True: "arc3,rad=-0.42"}
-    fig, axes = plt.subplots(1, len(orders), figsize=(1.08 * len(orders), 3.2), sharey=True)
+    bends = {False: "arc3,rad=0.38", True: "arc3,rad=-0.38"}
+    fig, axes = plt.subplots(1, len(orders), figsize=(len(orders), 3.0), sharey=True)
     for ax, mode in zip(axes, orders, strict=True):
         names = cot.order(mode)
         place = {name: -i for i, name in enumerate(names)}
