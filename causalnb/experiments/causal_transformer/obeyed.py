@@ -7,7 +7,6 @@ from causalnb.experiments.causal_transformer.grid import (
     EARLY,
     LOSS,
     MINORITIES,
-    PAIRED,
     RAMP,
     SPREAD_TRIES,
     SPREAD_USED,
@@ -39,7 +38,7 @@ register_beyond(
     "nli",
     "the loss where the comparison obeys it, and maps as spread without it, 5 % of counter-examples",
     {"obeyed": TRIES[USED], "entropy": {**COMPARED, **HELD}},
-    PAIRED,
+    5,
     110,
     pairs_settings("nli", MINORITIES["m5"], BeyondSettings),
 )

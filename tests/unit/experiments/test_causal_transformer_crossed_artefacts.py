@@ -123,7 +123,7 @@ def test_differences_stand_beside_those_where_the_place_told_it_too():
 
 def test_only_what_was_not_trained_before_lacks_the_first_difference():
     first = {pair: row["the place tells, too"] for pair, row in lines(made.contrasts).items()}
-    new = {"+ comparison, reweighted", "+ comparison, twice the steps", "+ comparison, loss obeyed"}
+    new = {"+ comparison, reweighted", "+ comparison, twice the steps", made.NAMES["obeyed"]}
     empty = {pair for pair, said in first.items() if not said}
     assert empty == {pair for pair in first if new & {*pair.split(" - ")}} and len(empty) == 4
     assert first["+ random mask - Transformer"] and first["+ comparison - Transformer"]
