@@ -264,8 +264,9 @@ async def _run(notebook, folder: Path, env: dict, bounds: Bounds, note: Callable
     try:
         try:
             async with asyncio.timeout(bounds.start):
-                await client.async_start_new_kernel(env=env, stdout=log, stderr=log)
-                group = manager.provisioner.pgid  # type: ignore[union-attr]
+                with files.uninterrupted():  # or a kernel could live that nobody knows of
+                    await client.async_start_new_kernel(env=env, stdout=log, stderr=log)
+                    group = manager.provisioner.pgid  # type: ignore[union-attr]
                 await client.async_start_new_kernel_client()
                 reply = await client.async_wait_for_reply(client.kc.kernel_info())  # type: ignore[union-attr]
         except (TimeoutError, RuntimeError) as error:
@@ -282,7 +283,7 @@ async def _run(notebook, folder: Path, env: dict, bounds: Bounds, note: Callable
                 raise _Failed(failures[0])
     finally:
         if isinstance(sys.exception(), KeyboardInterrupt | asyncio.CancelledError):
-            _killed(manager, getattr(manager.provisioner, "pgid", None))  # a half-made socket never closes
+            _killed(manager, group)  # no clean-up: it waits for ever for a socket that is half made
         else:
             await _ended(client, manager, group, ready)
         log.close()

@@ -14,14 +14,14 @@ from causalnb.experiments.causal_transformer.grid import (
     BEYOND,
     CHOSEN,
     COMPARED,
-    COMPARED_RATES,
     GPU,
     OVERLAP,
-    RATES,
     TEMPLATES,
     TOLD,
     BeyondSettings,
+    at_their_rates,
     pairs_settings,
+    register_pairs,
     tuned,
 )
 from causalnb.experiments.causal_transformer.models import attention_measures, build_classifier, fit, right
@@ -29,7 +29,7 @@ from causalnb.experiments.causal_transformer.obeyed import TRIES, USED
 from causalnb.experiments.causal_transformer.runs import cell_scores, spread
 from causalnb.lab.batches import grouped
 from causalnb.lab.probes import scored
-from causalnb.lab.registry import Experiment, Run, register
+from causalnb.lab.registry import Run
 from causalnb.tasks import paraphrase
 
 TASK = "paraphrase"
@@ -80,27 +80,24 @@ for id, title, arms, seeds, times in (
     ("crossed", "", ARMS, 4, 1),
     ("crossed.longer", ", twice the steps", {"compared": COMPARED}, 2, 2),
 ):
-    register(
-        Experiment(
-            id=f"causal_transformer.{id}",
-            title=f"Paraphrase where order alone tells a counter-example, 5 % of them{title}",
-            notebook=TOLD,
-            run=run_crossed,
-            arms={
-                arm: {"learning_rate": (COMPARED_RATES if "compared" in one else RATES)[TASK], **one}
-                for arm, one in arms.items()
-            },
-            settings=pairs_settings(
-                TASK,
-                0.06,  # of which crossing leaves 5 %
-                BeyondSettings,
-                real=OVERLAP[TASK]["real"],
-                cells=["test", "challenge", "held_out", "uncrossed"],
-                auc=True,
-                steps=times * TEMPLATES["steps"],
-            )
-            | {"gpu": {**GPU, "steps": times * GPU["steps"]}},
-            seeds={"quick": 1, "laptop": seeds},
-            cost={"quick": 2, "laptop": 110 * times, "gpu": 150 * times},
-        )
+    settings = pairs_settings(
+        TASK,
+        0.06,  # of which crossing leaves 5 %
+        BeyondSettings,
+        real=OVERLAP[TASK]["real"],
+        cells=["test", "challenge", "held_out", "uncrossed"],
+        auc=True,
+        steps=times * TEMPLATES["steps"],
+    )
+    register_pairs(
+        id,
+        TASK,
+        f" where order alone tells a counter-example, 5 % of them{title}",
+        at_their_rates(TASK, arms),
+        seeds,
+        110 * times,
+        settings | {"gpu": {**GPU, "steps": times * GPU["steps"]}},
+        gpu=150 * times,
+        run=run_crossed,
+        notebook=TOLD,
     )

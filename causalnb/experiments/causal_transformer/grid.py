@@ -462,6 +462,14 @@ SPREAD_TRIES = {
 SPREAD_USED = CHOICES["spread_used"]
 
 
+def at_their_rates(name: str, arms: dict[str, dict]) -> dict[str, dict]:
+    """Arms on one of OVERLAP, at the comparison's rate where they compare, else at the Transformer's."""
+    return {
+        arm: {"learning_rate": (COMPARED_RATES if "compared" in one else RATES)[name], **one}
+        for arm, one in arms.items()
+    }
+
+
 def register_beyond(
     id: str, name: str, title: str, arms: dict, seeds: int, cost: float, settings: dict
 ) -> None:
@@ -472,10 +480,7 @@ def register_beyond(
             title=f"{NAMES[name]}: {title}",
             notebook=EXTENSION,
             run=run_beyond,
-            arms={
-                arm: {"learning_rate": (COMPARED_RATES if "compared" in one else RATES)[name], **one}
-                for arm, one in arms.items()
-            },
+            arms=at_their_rates(name, arms),
             settings=settings,
             seeds={"quick": 1, "laptop": seeds},
             cost={"quick": 2, "laptop": cost, "gpu": 150},

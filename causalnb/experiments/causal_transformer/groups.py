@@ -25,18 +25,18 @@ from causalnb.experiments.causal_transformer.grid import (
     COMPARED_RATES,
     DEVELOPMENT,
     MINORITIES,
-    NAMES,
     PAIRED,
     TOLD,
     PairsSettings,
     pairs_settings,
+    register_pairs,
 )
 from causalnb.experiments.causal_transformer.models import attention_measures, fit, logits, right, settings
 from causalnb.experiments.causal_transformer.runs import cell_scores, spread
 from causalnb.lab.batches import grouped
 from causalnb.lab.probes import scored
 from causalnb.lab.records import parsed
-from causalnb.lab.registry import Experiment, Run, register
+from causalnb.lab.registry import Run
 
 FILE = Path(__file__).with_name("groups_chosen.json")  # what the searches chose; `groups_choose` writes it
 RIGHT, CONTRARY = 0, 1  # environments: overlap tells the label, or misleads often
@@ -232,15 +232,15 @@ for id, title, arms, seeds, cost, more in (
         {"real": BOTH_LABELS},
     ),
 ):
-    register(
-        Experiment(
-            id=f"causal_transformer.groups.{id}",
-            title=f"{NAMES['nli']}, told the counter-examples: {title}",
-            notebook=TOLD,
-            run=run_groups,
-            arms=arms,
-            settings=pairs_settings("nli", MINORITIES["m5"], GroupsSettings, **more),
-            seeds={"quick": 1, "laptop": seeds},
-            cost={"quick": 2, "laptop": cost, "gpu": 150},
-        )
+    register_pairs(
+        f"groups.{id}",
+        "nli",
+        f", told the counter-examples: {title}",
+        arms,
+        seeds,
+        cost,
+        pairs_settings("nli", MINORITIES["m5"], GroupsSettings, **more),
+        gpu=150,
+        run=run_groups,
+        notebook=TOLD,
     )
