@@ -271,7 +271,9 @@ def test_the_figure_of_the_extension_shows_the_means_and_its_text_tells_them(sto
             for _, name in wanted([split], MODELS)
         }
         ours, best = means.pop("sci_separated"), max(means.values())
-        assert f"{what} {ours:.2f}, other models up to {best:.2f}" in fig.get_suptitle().replace("\n", " ")
+        said = fig.get_suptitle().replace("\n", " ")
+        assert said.startswith("SCI separated, and the best here that swaps no words: ")
+        assert f"{what} {ours:.2f}, {best:.2f}" in said
     assert [text.get_text() for text in left.get_yticklabels()] == list(extension.SPLITS.values())
     assert not re.search(r"\bnan\b", alt)
     assert {text.get_text() for text in fig.legends[0].get_texts()} == {*MODELS.values()}

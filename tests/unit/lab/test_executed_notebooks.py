@@ -1,6 +1,7 @@
 """Notebooks executed in place: what stays in the file, and what a failure says."""
 
 import copy
+import subprocess
 import sys
 
 import nbformat
@@ -118,6 +119,31 @@ def test_what_stops_the_caller_stops_the_kernel(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         notebooks.execute(path, progress=stop)
     assert kernels() == [] and path.read_bytes() == before
+
+
+HALF_MADE = """
+import sys, zmq
+from jupyter_client.client import KernelClient
+from causalnb.lab import notebooks
+
+def start_channels(self, *given, **named):
+    self.left = zmq.Socket(self.context, zmq.DEALER)  # no list of sockets has it
+    raise KeyboardInterrupt
+
+KernelClient.start_channels = start_channels
+try:
+    notebooks.execute(sys.argv[1])
+except KeyboardInterrupt:
+    import psutil, os
+    print(len(psutil.Process().children(recursive=True)), flush=True)
+    os._exit(0)
+"""
+
+
+def test_a_socket_that_a_signal_left_half_made_is_not_waited_for(tmp_path):
+    path = written(tmp_path / "a.ipynb", "1")
+    words = [sys.executable, "-c", HALF_MADE, str(path)]
+    assert subprocess.run(words, capture_output=True, timeout=60, check=True, text=True).stdout == "0\n"
 
 
 SWALLOWS = """

@@ -92,7 +92,7 @@ def _message(means: dict[tuple[str, str], float]) -> str:
     for split, what in (("add_prim_jump", "a new verb"), ("length", "longer answers")):
         best = max(mean for (where, name), mean in means.items() if where == split and name != WHOLE)
         told.append(f"{what} {means[split, WHOLE]:.2f}, {best:.2f}")
-    return f"Exact match of {MODELS[WHOLE]}, and of the best here that swaps no words: {'; '.join(told)}"
+    return f"{MODELS[WHOLE]}, and the best here that swaps no words: {'; '.join(told)}"
 
 
 @builds(
