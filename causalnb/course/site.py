@@ -164,7 +164,8 @@ def _index(books: list[Source], rows: list[claims.Judged], made: dict) -> str:
             "## A finding, and what it led to\n",
             "SCI's structure becomes invariant to content, as its guide wants, and the model composes a new "
             "verb no better than a plain decoder. The notebooks find out why, put the same principle where "
-            "the decoder reads and writes, and then new verbs compose; longer answers do not.\n",
+            "the decoder reads and writes, and then new verbs compose, as they do for a plain decoder that "
+            "trains on rows with words swapped; longer answers do not.\n",
             claims.picture(file, made[HEADLINE]["alt"], "") + "\n",
         ]
     parts += [

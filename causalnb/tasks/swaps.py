@@ -8,6 +8,9 @@ answer follows which of the prompt:
 
 Whoever is told the structures can write the one for the other in any row. It is what a method that learns
 from such labels has to be compared with.
+
+Often nobody has to be told: rows that agree in all words but one mostly share their structure. In SCAN the
+same swaps are found with one label for all rows; in `verb_final` these, and at most a few of determiners.
 """
 
 from __future__ import annotations

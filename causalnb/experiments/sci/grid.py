@@ -168,7 +168,7 @@ for split in SPLITS:
         f"SCAN {split}: and copies of the training rows, words swapped as SCI's labels tell",
         split,
         SWAPPED,
-        5,
+        3,
         swaps=4,
     )
 scan_experiment(

@@ -6,17 +6,18 @@ from dataclasses import replace
 from functools import partial
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 from causalnb.errors import LabError
 from causalnb.experiments.sci import components as findings
 from causalnb.experiments.sci.artefacts import ablations, components, extension, scan, search, table2
-from causalnb.experiments.sci.artefacts.names import ARMS, JUMP, MODELS, WITH_OURS, means
+from causalnb.experiments.sci.artefacts.names import ARMS, JUMP, MODELS, SWAPPED, WITH_OURS, means
 from causalnb.experiments.sci.artefacts.verdicts import on, verdict_table
 from causalnb.lab import building, evidence, figures, registry, results
 from causalnb.lab.report import arm
 from causalnb.lab.statistics import mean_ci, share_ci
-from causalnb.lab.tables import estimate
+from causalnb.lab.tables import estimate, points
 from causalnb.lab.verdicts import claims
 from tests.unit.experiments.made_up import counted, number, write
 
@@ -141,14 +142,29 @@ def test_the_scan_table_holds_the_means_of_each_arm(stored):
 
 
 def test_the_extension_table_holds_every_model_of_every_split_and_every_missing_part(stored):
-    rows, pairs = extension.extension_table("quick").rows, wanted(extension.SPLITS, MODELS)
-    assert any(name == "plain_labels" for _, name in pairs)
-    sources = [(f"sci.scan.{split}", name) for split, name in pairs]
-    sources += [("sci.ablations", name) for name in extension.PARTS]
-    for row, (id, name) in zip(rows, sources, strict=True):
+    rows = extension.extension_table("quick").rows
+    sources = []
+    for split in extension.SPLITS:
+        sources += [(f"sci.scan.{split}", name, MODELS[name]) for _, name in wanted([split], MODELS)]
+        some = ["plain", "sci"] if split != "renamed" else []
+        sources += [(f"sci.scan.swapped_{split}", name, SWAPPED[f"{name}_swap"]) for name in some]
+    assert any(name == "plain_labels" for _, name, _ in sources)
+    sources += [("sci.ablations", name, title) for name, title in extension.PARTS.items()]
+    for row, (id, name, title) in zip(rows, sources, strict=True):
         assert row[2:] == [measured(id, name, score) for score in SCORES[:3]]
-        expected = extension.SPLITS.get(id.removeprefix("sci.scan."), extension.SPLITS["add_prim_jump"])
-        assert row[0] == expected and row[1].endswith(MODELS.get(name) or extension.PARTS[name])
+        split = id.removeprefix("sci.scan.").removeprefix("swapped_")
+        assert row[0] == extension.SPLITS.get(split, extension.SPLITS["add_prim_jump"])
+        assert row[1].endswith(title)
+
+
+def test_what_the_labels_are_worth_without_sci_is_paired_by_seed(stored):
+    rows = {row[0]: row[1:] for row in extension.swapped_table("quick").rows}
+    assert [*rows] == [title for split, title in extension.SPLITS.items() if split != "renamed"]
+    ours, swapped = (
+        [number(f"sci.scan.{id}", name, seed, "exact_match") for seed in range(3)]
+        for id, name in (("length", "sci_separated"), ("swapped_length", "plain"))
+    )
+    assert rows[extension.SPLITS["length"]][1] == points(mean_ci(np.subtract(ours, swapped)))
 
 
 def test_the_tables_of_what_was_taken_apart_hold_the_means_of_each_arm(stored):
@@ -265,18 +281,16 @@ def test_the_figure_of_the_extension_shows_the_means_and_its_text_tells_them(sto
     for name, title in extension.PARTS.items():
         mean = measured("sci.ablations", name, "exact_match").mean
         assert f"{title} {mean:.3f}" in alt and any(abs(x - mean) < 1e-12 for x in dots(right))
-    for split, what in (("add_prim_jump", "a new verb"), ("length", "longer answers")):
-        means = {
-            name: measured(f"sci.scan.{split}", name, "exact_match").mean
-            for _, name in wanted([split], MODELS)
-        }
-        ours, best = means.pop("sci_separated"), max(means.values())
+    for split, what in (("template_around_right", "a new phrase"), ("length", "longer answers")):
+        ours = measured(f"sci.scan.{split}", "sci_separated", "exact_match").mean
+        swapped = measured(f"sci.scan.swapped_{split}", "plain", "exact_match").mean
         said = fig.get_suptitle().replace("\n", " ")
-        assert said.startswith("SCI separated, and the best here that swaps no words: ")
-        assert f"{what} {ours:.2f}, {best:.2f}" in said
+        assert said.startswith("SCI separated, and plain + swapped words: a new verb ")
+        assert f"{what} {ours:.2f}, {swapped:.2f}" in said
+        assert f"plain + swapped words on {extension.SPLITS[split]} {swapped:.3f}" in alt
     assert [text.get_text() for text in left.get_yticklabels()] == list(extension.SPLITS.values())
     assert not re.search(r"\bnan\b", alt)
-    assert {text.get_text() for text in fig.legends[0].get_texts()} == {*MODELS.values()}
+    assert {text.get_text() for text in fig.legends[0].get_texts()} == {*extension.COMPARED.values()}
     for line in (segment for ax in fig.axes for part in ax.collections if hasattr(part, "get_segments")
                  for segment in part.get_segments()):  # fmt: skip
         assert line[:, 0].min() >= -0.03 and line[:, 0].max() <= 1.03

@@ -51,6 +51,7 @@ def test_scan_gets_right_rows_and_some_that_it_lacked(split):
     train, test = scan.split(split)
     structures = [scan.structure(command, "verb_direction") for command, _ in train]
     assert len(swaps.find(train, structures)) == 14
+    assert swaps.find(train, [""] * len(train)) == swaps.find(train, structures)  # the rows tell it alone
     more = swaps.augmented(train, structures, 0)
     assert all(scan.interpret(command) == actions for command, actions in more)
     assert more == swaps.augmented(train, structures, 0) != swaps.augmented(train, structures, 1)

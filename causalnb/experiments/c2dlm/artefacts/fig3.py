@@ -4,6 +4,7 @@ from causalnb.lab.report import builds, draw
 from causalnb.tasks import cot_order_perturb as cot
 
 ORDERS = ("normal", "LR", "OF", "DFS", "R3", "R1", "R2", "RE")
+EDGES = sum(cause in cot.STEPS for causes in cot.GRAPH.values() for cause in causes)  # between listed steps
 ARROW = {"arrowstyle": "-|>", "mutation_scale": 5, "shrinkA": 2, "shrinkB": 2}
 
 
@@ -33,13 +34,13 @@ def orders_figure(orders: tuple[str, ...] = ORDERS):
             bold = "bold" if name == cot.TARGET else "normal"
             ax.text(0.12, height, name, fontsize=text_size(6), va="center", fontweight=bold)
         ax.set(xlim=(-1.15, 0.95), ylim=(-12.6, 0.6))
-        ax.set_title(f"{mode}\n{cot.violations(names)} of 23 reversed", fontsize=text_size(7))
+        ax.set_title(f"{mode}\n{cot.violations(names)} of {EDGES} reversed", fontsize=text_size(7))
         ax.set_axis_off()
     counts = {mode: cot.violations(cot.order(mode)) for mode in orders}
     least, most = min(orders, key=counts.__getitem__), max(orders, key=counts.__getitem__)
     headline(
         fig,
-        f"Effects said before their cause: {counts[least]} of 23 in order {least}, "
+        f"Effects said before their cause: {counts[least]} of {EDGES} in order {least}, "
         f"{counts[most]} in order {most}",
     )
     told = "; ".join(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from causalnb.experiments.sci.grid import SCAN_ARMS
+from causalnb.experiments.sci.grid import SCAN_ARMS, SPLITS
 from causalnb.lab import registry
 from causalnb.lab.report import Arm, Measured, arm
 from causalnb.lab.statistics import Summary, mean_ci
@@ -12,12 +12,15 @@ JUMP = "sci.scan.add_prim_jump"
 WHOLE = "sci_separated"
 MODELS = dict(zip(SCAN_ARMS, ("plain decoder", "plain + labels", "SCI", "SCI separated"), strict=True))
 ARMS = {name: MODELS[name] for name in MODELS if name != WHOLE}
+SWAPPED = {"plain_swap": "plain + swapped words", "sci_swap": "SCI + swapped words"}
 WITH_OURS = MODELS | {WHOLE: f"{MODELS[WHOLE]} (ours)"}
 LOOKS = {  # colour, line, marker
     "plain": ("black", ":", "o"),
     "plain_labels": ("orange", "--", "s"),
     "sci": ("blue", "-", "^"),
     "sci_separated": ("vermillion", "-.", "D"),
+    "plain_swap": ("green", "", "P"),
+    "sci_swap": ("sky", "", "v"),
 }
 SCORES = {
     "exact_match": "test exact match",
@@ -48,3 +51,9 @@ def trained(split: str, names: Iterable[str] = MODELS) -> dict[str, Arm]:
     """Those of the models that are trained on a split."""
     id = f"sci.scan.{split}"
     return {name: arm(id, name) for name in names if name in registry.arms(id)}
+
+
+def swapped(split: str) -> dict[str, Arm]:
+    """SWAPPED on a split of SCAN; none where no words were swapped."""
+    id = f"sci.scan.swapped_{split}"
+    return {name: arm(id, name.removesuffix("_swap")) for name in SWAPPED if split in SPLITS}
