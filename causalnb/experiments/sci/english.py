@@ -1,0 +1,186 @@
+"""SCI on English: sentences translated into a verb-final language, new words trained in one frame alone.
+
+The labels of structure are the grammar's, which masks open-class words; those of dependencies, by which
+sentences with other determiners are alike, too; or how alike dependencies are, from 0 to 1. The settings are
+those that were chosen on SCAN ('look'), with more slots; nothing is chosen on new words here, and nothing for
+labels between 0 and 1. In all arms a part of each batch is drawn in pairs of one structure.
+"""
+
+from dataclasses import dataclass
+
+from causalnb.experiments.sci.grid import PROFILES, SCAN_ARMS, ScanSettings
+from causalnb.experiments.sci.scan import build_model, collators, fit, small_llama
+from causalnb.lab.probes import scored
+from causalnb.lab.registry import Experiment, Run, register
+from causalnb.sci import SCITransformer
+from causalnb.tasks import english, scan, swaps, verb_final
+from causalnb.tasks.structures import similarities, structures_from_text
+
+PAD, END = verb_final.VOCABULARY["<pad>"], verb_final.VOCABULARY["<eos>"]
+SLOTS = 16  # a sentence has up to twelve words of content
+
+
+@dataclass(frozen=True)
+class EnglishSettings(ScanSettings):
+    """One arm on the translation of English."""
+
+    split: str = "new_words"
+    structure_level: str = "grammar"  # or dependency
+    structures: int = 500
+    contents: int = 12
+    structural_slots: int = SLOTS
+    test_rows: int = 2000
+
+
+class SoftSCI(SCITransformer):
+    """SCI whose contrastive loss is told how alike the structures of rows are, not whether they are equal."""
+
+    known: dict[tuple[int, ...], int] | None = None  # prompt -> number of its structure
+    alike = None  # of structures, (S, S) in [0, 1]
+
+    def tell(self, rows: list[dict]) -> None:
+        """Know the structures of these rows, by their prompts, and how alike they are."""
+        import torch
+
+        names = sorted({row["structure"] for row in rows})
+        self.known = {
+            _prompt(row["input_ids"], row["prompt_mask"]): names.index(row["structure"]) for row in rows
+        }
+        self.alike = torch.tensor(similarities(names))
+
+    def forward(
+        self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs
+    ):
+        """As SCITransformer's; rows whose structure_ids (B,) are not negative take part in the loss.
+
+        ValueError with structure_ids before `tell`.
+        """
+        import torch
+
+        out = super().forward(input_ids, attention_mask, prompt_mask, labels, **kwargs)
+        if structure_ids is not None:
+            if self.known is None:
+                raise ValueError("the model knows no structures yet: call tell(rows) before it is trained")
+            named = (structure_ids >= 0).nonzero()[:, 0]
+            prompts = zip(input_ids[named].tolist(), prompt_mask[named].tolist(), strict=True)
+            numbers = torch.tensor([self.known[_prompt(*one)] for one in prompts])
+            pairs = self.alike[numbers][:, numbers].to(out.structure)
+            out.contrastive_loss = self.contrastive(out.structure[named], pairs)
+            out.loss = out.loss + self.config.scl_weight * out.contrastive_loss
+        return out
+
+
+def _prompt(ids: list[int], mask: list[int]) -> tuple[int, ...]:
+    return tuple(token for token, asked in zip(ids, mask, strict=True) if asked)
+
+
+def translated(pairs, level: str) -> list[dict]:
+    """Encoded rows of (sentence, translation) with text, answer and structure."""
+    told = structures_from_text([text for text, _ in pairs], level, verb_final.Parser())
+    return [
+        {**verb_final.encode(text, answer), "text": text, "answer": answer, "structure": structure}
+        for (text, answer), structure in zip(pairs, told, strict=True)
+    ]
+
+
+def english_data(config: dict, seed: int) -> tuple[list[dict], list[dict], list[dict]]:
+    """(train, validation, test) rows of sentences drawn by the seed; validation is taken out of training."""
+    from numpy.random import default_rng
+
+    draw, level = default_rng(seed), config["structure_level"]
+    train, test = (
+        [(text, verb_final.translate(text)) for text in draw.permutation(part).tolist()]
+        for part in verb_final.split(config["structures"], config["contents"], seed)
+    )
+    new = {word for words in english.NEW.values() for word in words}
+    held = [pair for pair in train if not new & {*pair[0].split()}][: config["validation_rows"]]
+    taken = {*held}
+    train = [pair for pair in train if pair not in taken]
+    if config["swaps"]:
+        told = [row["structure"] for row in translated(train, level)]
+        train += swaps.augmented(train, told, seed, config["swaps"])
+    return tuple(translated(part, level) for part in (train, held, test[: config["test_rows"]]))  # type: ignore[return-value]
+
+
+def english_model(config: dict, rows: list[dict]):
+    """The model of an arm, on the words of both languages; SoftSCI is told the structures of the rows."""
+    spare = len(verb_final.VOCABULARY) - len(scan.VOCABULARY)  # build_model counts from SCAN's
+    if config["model"] != "sci_soft":
+        return build_model(config, spare)
+    soft = SoftSCI.from_base(
+        small_llama(config, len(verb_final.VOCABULARY)),
+        n_structural_slots=config["structural_slots"],
+        scl_weight=config["scl_weight"],
+        cbm_layers=config["cbm_layers"],
+        ortho=config["ortho"],
+    )
+    soft.tell(rows)
+    return soft
+
+
+def run_english(run: Run) -> dict:
+    """Train one arm; exact translations of sentences with a new word, and of held-out ones without."""
+    from transformers import set_seed
+
+    from causalnb.lab.evaluation import greedy_matches, teacher_forced_matches
+
+    config = run.config
+    rows, validation, test = english_data(config, run.seed)
+    validation, test = scored(validation), scored(test)
+    set_seed(run.seed)
+    model = english_model(config, rows)
+    _, plainly = collators(model, PAD)
+    curve = test[: config["curve_rows"]]
+
+    def exact(model, some: list[dict]) -> float:
+        return float(teacher_forced_matches(model, some, plainly).mean())
+
+    history = fit(
+        run,
+        model,
+        rows,
+        lambda model: {"validation": exact(model, validation), "test_sample": exact(model, curve)},
+        PAD,
+    )
+    decoded = greedy_matches(model, test[: config["decoded_rows"]], PAD, END, max_new_tokens=50)
+    return {
+        "metrics": {
+            "": {
+                "exact_match": exact(model, test),
+                "greedy_exact_match": float(decoded.mean()),
+                "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            },
+            "validation": {"exact_match": exact(model, validation)},
+            "test": {"rows": len(test)},
+            "train": {"rows": len(rows), "structures": len({row["structure"] for row in rows})},
+        },
+        "history": history,
+    }
+
+
+ARMS = {
+    "plain": SCAN_ARMS["plain"],
+    "plain_swap": {**SCAN_ARMS["plain"], "swaps": 4},
+    "plain_labels": SCAN_ARMS["plain_labels"],
+    "sci": SCAN_ARMS["sci"],
+    "sci_dependency": {**SCAN_ARMS["sci"], "structure_level": "dependency"},
+    "sci_soft": {"model": "sci_soft", "structure_level": "dependency"},
+    "sci_separated": {"model": "sci_separated"},
+}
+register(
+    Experiment(
+        id="sci.english",
+        title="English into a verb-final language: new words are trained in one frame, tested in all others",
+        arms=ARMS,
+        run=run_english,
+        notebook="24_sci_english",
+        settings={
+            **{name: settings | {"structural_slots": SLOTS} for name, settings in PROFILES.items()},
+            "laptop": EnglishSettings(),
+            "quick": {**PROFILES["quick"], "structures": 30, "contents": 3},
+        },
+        seeds={"quick": 1, "laptop": 3},
+        cost={"quick": 4, "laptop": 250, "gpu": 400},
+        at_most={"quick": {"swaps": 1}},
+    )
+)
