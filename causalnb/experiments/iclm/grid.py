@@ -271,9 +271,20 @@ NOTEBOOK = "32_reasoning"
 
 
 def add(
-    id: str, title: str, family: str, arms: dict, seeds: int, cost: float, notebook: str = NOTEBOOK, **changes
+    id: str,
+    title: str,
+    family: str,
+    arms: dict,
+    seeds: int,
+    cost: float,
+    notebook: str = NOTEBOOK,
+    more: dict[str, int] | None = None,
+    **changes,
 ) -> None:
-    """Register an experiment on a family, its laptop settings with `changes`; cost in seconds of one run."""
+    """Register an experiment on a family, its laptop settings with `changes`; cost in seconds of one run.
+
+    more: arms with more seeds at laptop, and how many.
+    """
     register(
         Experiment(
             id=id,
@@ -286,6 +297,7 @@ def add(
                 **PROFILES,
             },
             seeds={"quick": 1, "laptop": seeds},
+            more_seeds={"laptop": more or {}},
             cost={"quick": 5, "laptop": cost, "gpu": 300},
         )
     )

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
+from causalnb.experiments.iclm import frontier_choose, matched, models, runs
 from causalnb.experiments.iclm import grid as iclm_grid
-from causalnb.experiments.iclm import models, runs
 from causalnb.experiments.iclm.artefacts import (
     frontier,
     gate,
@@ -46,6 +46,7 @@ def stored(tmp_path_factory):
                     "iclm.gate.acre",
                     "iclm.gate.raven",
                     *shifts.TRUE,
+                    *matched.MATCHED,
                     *(id.replace("shift", "shift_rows") for id in shifts.TRUE),
                 ),
                 SEEDS,
@@ -386,9 +387,9 @@ def test_sides_meet_at_a_level_that_both_reach():
         "iclm_r8_2e-3": (0.95, 0.2),
         "iclm_r16_2e-3": (0.93, 0.8),
     }
-    assert frontier.matched(found) == {"single": "single_r35_1e-3", "iclm": "iclm_r8_1e-3"}
+    assert frontier.best(found) == {"single": "single_r35_1e-3", "iclm": "iclm_r8_1e-3"}
     found["iclm_r16_2e-3"] = (0.97, 0.8)  # now both reach 0.96
-    assert frontier.matched(found) == {"single": "single_r67_1e-3", "iclm": "iclm_r16_2e-3"}
+    assert frontier.best(found) == {"single": "single_r67_1e-3", "iclm": "iclm_r16_2e-3"}
 
 
 def test_both_sides_are_tried_at_the_same_rates_and_with_as_many_parameters():
@@ -405,8 +406,9 @@ def test_both_sides_are_tried_at_the_same_rates_and_with_as_many_parameters():
 def test_the_frontier_has_every_setting_and_marks_what_is_used():
     table = frontier.frontier_table()()
     assert len(table.rows) == len(iclm_grid.FRONTIER) == 16
-    for family, title in scores.FAMILIES.items():
-        used = frontier.matched(frontier.points(family))
+    assert len(table.columns) == 3 + 2 * len(frontier.USED) + 1
+    for family in frontier.USED:
+        used, title = matched.chosen()[family], scores.FAMILIES[family]
         marked = [name for name, row in zip(iclm_grid.FRONTIER, table.rows, strict=True) if title in row[-1]]
         assert {frontier.side(name): name for name in marked} == used and len(marked) == 2
     inside = mean(
@@ -421,11 +423,52 @@ def test_the_frontier_has_every_setting_and_marks_what_is_used():
         for side, (_, ranks) in iclm_grid.SIDES.items()
         for rank in ranks
     ]
-    for family, title in scores.FAMILIES.items():
-        for side, name in frontier.matched(frontier.points(family)).items():
+    for family in frontier.USED:
+        title = scores.FAMILIES[family]
+        for side, name in matched.chosen()[family].items():
             inside, shifted = frontier.points(family)[name]
             told = f"{title}, {frontier.NAMES[side]}: used {name.replace('_', ' ')}, i.i.d. {inside:.3f}"
             assert f"{told}, shifted {shifted:.3f}" in alt
+
+
+def test_the_settings_of_the_test_are_what_the_stored_frontier_says(monkeypatch):
+    """Of the stored frontier, not of the made-up one."""
+    monkeypatch.delenv("CAUSALNB_RESULTS")
+    assert [*matched.chosen()] == [
+        family for family in iclm_grid.MIRRORED if frontier_choose.complete(family)
+    ]
+    assert frontier_choose.computed({}) == matched.chosen()
+
+
+def test_the_oracle_is_the_single_module_for_each_format():
+    for id, name in matched.MATCHED.items():
+        single, oracle = (registry.config(id, arm, "laptop") for arm in ("single", "oracle"))
+        assert {key: oracle[key] for key in oracle if oracle[key] != single[key]} == {
+            "num_modules": 2,
+            "routed_by": "format",
+        }
+        used = matched.chosen()[iclm_grid.SHIFTS[name][0]]["single"]
+        assert single["learning_rate"] == iclm_grid.FRONTIER[used]["learning_rate"]
+        assert single["regime"] != registry.config(f"iclm.frontier.{single['family']}", used)["regime"]
+
+
+def test_the_matched_test_pairs_seeds_and_asks_modules_alone():
+    id = "iclm.matched.raven"
+    rows, head = by_label(frontier.matched_table([id])()), "RAVEN, a figure in another, text"
+    told = [number(id, "iclm", seed, "in_center_text", "choice") for seed in range(SEEDS)]
+    alone = [number(id, "iclm", seed, "in_center_text", "invariant_choice") for seed in range(SEEDS)]
+    assert rows[head]["ICLM"] == estimate(share_ci(told))
+    assert rows[head]["invariant module alone"] == estimate(share_ci(alone))
+    gaps = by_label(frontier.matched_differences([id])())
+    pair = [values(id, arm, ["four", "in_center"], "choice") for arm in ("iclm", "single")]
+    gap = np.subtract(*pair)
+    assert (
+        gaps["ICLM - one module"]["RAVEN shifted, points"]
+        == f"{points(mean_ci(gap))}, p {sign_flip(gap):.2g}"
+    )
+    assert points(mean_ci(gap)) in frontier.matched_remark([id])
+    _, alt = frontier.frontier_figure(["raven"], [id])
+    assert f"RAVEN, true shift, ICLM: i.i.d. {mean(values(id, 'iclm', ['center'], 'choice')):.3f}" in alt
 
 
 # Built

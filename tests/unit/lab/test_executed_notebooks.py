@@ -143,7 +143,9 @@ except KeyboardInterrupt:
 def test_a_socket_that_a_signal_left_half_made_is_not_waited_for(tmp_path):
     path = written(tmp_path / "a.ipynb", "1")
     words = [sys.executable, "-c", HALF_MADE, str(path)]
-    assert subprocess.run(words, capture_output=True, timeout=60, check=True, encoding="utf-8").stdout == "0\n"
+    assert (
+        subprocess.run(words, capture_output=True, timeout=60, check=True, encoding="utf-8").stdout == "0\n"
+    )
 
 
 SWALLOWS = """
