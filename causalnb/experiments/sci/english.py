@@ -12,9 +12,8 @@ from causalnb.experiments.sci.grid import PROFILES, SCAN_ARMS, ScanSettings
 from causalnb.experiments.sci.scan import build_model, collators, fit, small_llama
 from causalnb.lab.probes import scored
 from causalnb.lab.registry import Experiment, Run, register
-from causalnb.sci import SCITransformer
 from causalnb.tasks import english, scan, swaps, verb_final
-from causalnb.tasks.structures import similarities, structures_from_text
+from causalnb.tasks.structures import structures_from_text
 
 PAD, END = verb_final.VOCABULARY["<pad>"], verb_final.VOCABULARY["<eos>"]
 SLOTS = 16  # a sentence has up to twelve words of content
@@ -30,48 +29,6 @@ class EnglishSettings(ScanSettings):
     contents: int = 12
     structural_slots: int = SLOTS
     test_rows: int = 2000
-
-
-class SoftSCI(SCITransformer):
-    """SCI whose contrastive loss is told how alike the structures of rows are, not whether they are equal."""
-
-    known: dict[tuple[int, ...], int] | None = None  # prompt -> number of its structure
-    alike = None  # of structures, (S, S) in [0, 1]
-
-    def tell(self, rows: list[dict]) -> None:
-        """Know the structures of these rows, by their prompts, and how alike they are."""
-        import torch
-
-        names = sorted({row["structure"] for row in rows})
-        self.known = {
-            _prompt(row["input_ids"], row["prompt_mask"]): names.index(row["structure"]) for row in rows
-        }
-        self.alike = torch.tensor(similarities(names))
-
-    def forward(
-        self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs
-    ):
-        """As SCITransformer's; rows whose structure_ids (B,) are not negative take part in the loss.
-
-        ValueError with structure_ids before `tell`.
-        """
-        import torch
-
-        out = super().forward(input_ids, attention_mask, prompt_mask, labels, **kwargs)
-        if structure_ids is not None:
-            if self.known is None:
-                raise ValueError("the model knows no structures yet: call tell(rows) before it is trained")
-            named = (structure_ids >= 0).nonzero()[:, 0]
-            prompts = zip(input_ids[named].tolist(), prompt_mask[named].tolist(), strict=True)
-            numbers = torch.tensor([self.known[_prompt(*one)] for one in prompts])
-            pairs = self.alike[numbers][:, numbers].to(out.structure)
-            out.contrastive_loss = self.contrastive(out.structure[named], pairs)
-            out.loss = out.loss + self.config.scl_weight * out.contrastive_loss
-        return out
-
-
-def _prompt(ids: list[int], mask: list[int]) -> tuple[int, ...]:
-    return tuple(token for token, asked in zip(ids, mask, strict=True) if asked)
 
 
 def translated(pairs, level: str) -> list[dict]:
@@ -107,6 +64,9 @@ def english_model(config: dict, rows: list[dict]):
     spare = len(verb_final.VOCABULARY) - len(scan.VOCABULARY)  # build_model counts from SCAN's
     if config["model"] != "sci_soft":
         return build_model(config, spare)
+
+    from causalnb.apps.sci.soft import SoftSCI
+
     soft = SoftSCI.from_base(
         small_llama(config, len(verb_final.VOCABULARY)),
         n_structural_slots=config["structural_slots"],

@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
+from causalnb.apps.sci.soft import SoftSCI
 from causalnb.experiments.sci import english as runs
 from causalnb.experiments.sci.artefacts import english as artefact
 from causalnb.experiments.sci.scan import collators
@@ -61,7 +62,7 @@ def test_soft_labels_are_weighed_by_how_alike_structures_are():
     torch.testing.assert_close(out.contrastive_loss, loss, rtol=0, atol=1e-12)
     torch.testing.assert_close(out.loss, out.lm_loss + model.config.scl_weight * loss, rtol=0, atol=1e-12)
     with pytest.raises(ValueError, match="call tell"):
-        runs.SoftSCI(model.config).forward(**batch)
+        SoftSCI(model.config).forward(**batch)
     model.alike = torch.eye(len(model.alike), dtype=torch.double)  # as booleans: the loss of SCI
     hard = SCITransformer.forward(model, **batch)
     torch.testing.assert_close(model(**batch).loss, hard.loss, rtol=0, atol=1e-12)
