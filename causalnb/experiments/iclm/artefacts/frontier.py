@@ -1,7 +1,9 @@
 """One module and ICLM over rates and sizes on mirrored shifts, then at one i.i.d. score on the true ones."""
 
+from itertools import product
+
 from causalnb.experiments.iclm.artefacts.scores import CHOSEN, FAMILIES, FORMATS, scored
-from causalnb.experiments.iclm.artefacts.shifts import CELLS, NO_SHIFT, SHIFTED, named, shift_scores
+from causalnb.experiments.iclm.artefacts.shifts import CELLS, NO_SHIFT, SHIFTED, named
 from causalnb.experiments.iclm.artefacts.table1 import GATE
 from causalnb.experiments.iclm.grid import FAMILIES as REGIMES
 from causalnb.experiments.iclm.grid import FRONTIER, MIRRORED, RATES, SIDES
@@ -139,10 +141,9 @@ def _score(id: str, row: str, cells, formats=tuple(FORMATS)) -> Values:
 def _parts(id: str) -> dict[str, list[tuple[str, str]]]:
     """{"i.i.d.": [(cell, format), ...], "shifted": ...} of a true shift."""
     parts = {"i.i.d.": [], "shifted": []}
-    for cell, format, score in shift_scores([id], ["single"]):
-        if score == CHOSEN[CELLS[MATCHED[id]][0]]:
-            shifted = cell in SHIFTED and (cell, format) not in NO_SHIFT
-            parts["shifted" if shifted else "i.i.d."].append((cell, format))
+    for cell, format in product(CELLS[MATCHED[id]][1], FORMATS):
+        shifted = cell in SHIFTED and (cell, format) not in NO_SHIFT
+        parts["shifted" if shifted else "i.i.d."].append((cell, format))
     return parts
 
 

@@ -36,31 +36,30 @@ def named(cell: str, format: str) -> str:
     return f"{NAMED[cell]}, {format}{none}"
 
 
-def shift_scores(ids=tuple(TRUE), arms=tuple(ARMS)) -> dict[tuple[str, str, str], dict[str, Values]]:
-    """{(cell, format, score): {arm: its scores}}, i.i.d. and shifted; the last word of an id is its shift."""
-    places = {id: CELLS[id.split(".")[-1]] for id in ids}
+def shift_scores(ids=tuple(TRUE)) -> dict[tuple[str, str, str], dict[str, Values]]:
+    """{(cell, format, score): {arm: its scores}}, i.i.d. and shifted."""
     return {
-        (cell, format, score): {name: arm(id, name, scored(score, cell, format)) for name in arms}
-        for id, (family, cells) in places.items()
-        for cell, format in product(cells, FORMATS)
-        for score in dict.fromkeys(("exact", CHOSEN[family]))
+        (cell, format, score): {name: arm(id, name, scored(score, cell, format)) for name in ARMS}
+        for id in ids
+        for cell, format in product(TRUE[id][1], FORMATS)
+        for score in dict.fromkeys(("exact", CHOSEN[TRUE[id][0]]))
     }
 
 
-def shift_groups(ids=tuple(TRUE), arms=tuple(ARMS)) -> dict[str, dict[str, Values]]:
+def shift_groups(ids=tuple(TRUE)) -> dict[str, dict[str, Values]]:
     """{"ACRE shifted, exact": {arm: mean of cells and formats}, ...}; both families, by CHOSEN.
 
     What NO_SHIFT names is counted with the i.i.d. cells.
     """
     groups = {}
-    for (cell, format, score), scores in shift_scores(ids, arms).items():
+    for (cell, format, score), scores in shift_scores(ids).items():
         cell = "comp_iid" if (cell, format) in NO_SHIFT else cell
         where = f"{NAMED[cell].split()[0].rstrip(',')} {'shifted' if cell in SHIFTED else 'i.i.d.'}"
         groups.setdefault(f"{where}, {score}", []).append(scores)
     both = [f"{family.upper()} shifted, {score}" for family, score in CHOSEN.items()]
 
     def over(parts):
-        return {name: mean(*(part[name] for part in parts)) for name in arms}
+        return {name: mean(*(part[name] for part in parts)) for name in ARMS}
 
     means = {group: over(parts) for group, parts in groups.items()}
     return means | ({" and ".join(both): over([means[one] for one in both])} if {*both} <= {*means} else {})
