@@ -89,8 +89,8 @@ def owned(folder: Path) -> Iterator[None]:
             yield
     finally:
         for place in missing:  # which the lock made, and a refused training leaves empty
-            with suppress(OSError):  # unprobed: a refused training
-                place.rmdir()  # unprobed: a refused training
+            with suppress(OSError):
+                place.rmdir()
 
 
 def save(
