@@ -69,7 +69,7 @@ swapped_table = Report(
         for split, title in SPLITS.items()
         if swapped(split) and (found := _all(split))
     ],
-    "What the labels of structure are worth without SCI: differences of test exact match in points, mean "
+    "What swapped words are worth, and SCI beside them: differences of test exact match in points, mean "
     "[95 % interval] (seeds)",
 )
 
