@@ -708,6 +708,13 @@ def test_train_takes_own_rows(own, words, expected):
     assert own[1][0] == settings
 
 
+@pytest.mark.parametrize("option", ["--columns prompt=q", "--separated", "--validation 0.2"])
+def test_what_is_for_own_rows_is_refused_without_them(own, option):
+    _, err = call("train", "sci", *option.split(), code=2)
+    assert f"{option.split()[0]}" in err and "are for your own rows: give them with --data" in err
+    assert own == []
+
+
 def test_evaluate_takes_a_folder(own):
     out, _ = call("evaluate", "here", "--data", "x.jsonl", "--challenge", "y.jsonl")
     scored = "0.5000\t[0.250, 0.750]\t8\n"

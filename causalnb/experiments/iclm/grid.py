@@ -236,6 +236,7 @@ TABLE_1 = {
     "no_invariant_head": {"invariant": False},
     "oracle": {**ALONE, "num_modules": 2, "routed_by": "format"},
 }
+CLAIMED = {arm: 5 for arm in ("iclm", "finetuned", "oracle")}  # the arms that claims compare
 VARIANTS = {
     "weighted": {"router": "distance", "router_settings": {}},
     "kmeans": {"router": "kmeans", "router_settings": {}, "router_trainable": False},
@@ -311,6 +312,7 @@ for family, name, cost in (("acre", "ACRE", 300), ("raven", "RAVEN", 250)):
         {**TABLE_1, "iclm": FOLLOWED | ALONE_TOO[family]},
         3,
         cost,
+        more=CLAIMED,
     )
     add(f"iclm.gate.{family}", f"{name}: the paper's adapters, and all weights", family, GATE, 3, cost)
     add(
@@ -321,6 +323,7 @@ for family, name, cost in (("acre", "ACRE", 300), ("raven", "RAVEN", 250)):
         3,
         cost,
         "34_routing_and_variants",
+        {"weighted": 5, "kmeans": 5} if family == "raven" else {},
         **NONE_ALONE[family],
     )
     add(
@@ -399,6 +402,7 @@ register(
             "gpu": {**GPU, **FAMILIES},
         },
         seeds={"quick": 1, "laptop": 3},
+        more_seeds={"laptop": {arm: count for arm, count in CLAIMED.items() if arm != "oracle"}},
         cost={"quick": 10, "laptop": 900, "gpu": 600},
     )
 )

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 import textwrap
 from collections import Counter
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 from causalnb import cli
 from causalnb.apps.court import cases, child, row_losses
-from causalnb.apps.court.card import VERDICTS, board, competence, verdict
+from causalnb.apps.court.card import VERDICTS, board, command, competence, verdict
 from causalnb.apps.court.judge import ARMS, SHIPPED, Asked, judge, method_file, read, request_of, trial
 from causalnb.errors import FileError, LabError
 
@@ -304,9 +305,8 @@ def test_a_method_gets_its_card_resumes_and_stands_on_the_board(tmp_path):
     assert said.exit_code == 0 and "causes\tno verdict\tplain tuning has" in said.output
     text = (out / "mine/card.md").read_text(encoding="utf-8")
     assert "**no finding**" in text and "![Accuracy in the challenge of mine" in text
-    assert (
-        all(words in text for words in ARMS.values()) and "causalnb try mine.py --on causes --seeds 1" in text
-    )
+    assert all(words in text for words in ARMS.values())
+    assert f"\n{shlex.join(['causalnb', *command[:2]])} --on causes --seeds 1 --profile quick\n" in text
     assert (out / "mine/card.svg").read_text(encoding="utf-8").count("<svg") == 1
     card = json.loads((out / "mine/card.json").read_bytes())
     assert card["about"] == "Nothing new." and card["tasks"]["causes"]["verdict"] in VERDICTS
@@ -339,6 +339,33 @@ def test_a_method_gets_its_card_resumes_and_stands_on_the_board(tmp_path):
     (out / "mine/card.json").write_text("{}", encoding="utf-8")
     with pytest.raises(FileError, match="card.json cannot be read"):
         board(out)
+
+
+def test_a_card_ends_with_the_command_that_repeats_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my methods").mkdir()
+    Path("my methods/one.py").write_text(f'ON = "causes,shortcut"\n{PLAIN}', encoding="utf-8")
+    for asked, line in (
+        (
+            Asked(method_file("irm"), seeds=2, profile="gpu"),
+            "irm --on shortcut,compose,modules --seeds 2 --profile gpu",
+        ),
+        (
+            Asked(method_file("my methods/one.py"), seconds=60.5, profile="laptop"),
+            "'my methods/one.py' --on shortcut,causes --seeds 5 --profile laptop --seconds 60.5",
+        ),
+    ):
+        assert command(asked) == f"causalnb try {line}"
+        words = shlex.split(line)
+        named = dict(zip(words[1::2], words[2::2], strict=True))
+        again = Asked(
+            method_file(words[0]),
+            tuple(named["--on"].split(",")),
+            int(named["--seeds"]),
+            float(named.get("--seconds", Asked.seconds)),
+            named["--profile"],
+        )
+        assert (again.method, again.tasks, again.seconds) == (asked.method, asked.tasks, asked.seconds)
 
 
 @pytest.mark.parametrize(

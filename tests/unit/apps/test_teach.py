@@ -3,11 +3,14 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from causalnb import cli
+from causalnb.apps import bases, training
 from causalnb.apps.text.teach import cost, items_of, teach, teacher_of
 from causalnb.apps.text.train import with_graphs
 from causalnb.c2dlm.teacher import SYSTEM, TeacherFailed
@@ -117,6 +120,13 @@ def test_a_teacher_that_never_answers_is_left_soon(tmp_path):
     with pytest.raises(LabError, match=r"^5 texts in a row got no graph \(nobody is there\): correct"):
         teach(many, silent, tmp_path / "graphs.jsonl", retries=0)
     assert len(asked) == 5
+
+
+def test_a_chat_model_of_this_computer_goes_where_training_goes(monkeypatch):
+    model, tokenizer = torch.nn.Linear(1, 1), SimpleNamespace(chat_template="any")
+    monkeypatch.setattr(bases, "loaded", lambda *_: (model, tokenizer))
+    monkeypatch.setattr(training, "best_device", lambda: "meta")
+    assert teacher_of("a-chat-model").model.weight.is_meta and not model.training
 
 
 def test_the_cost_is_an_estimate_by_hand():

@@ -396,9 +396,13 @@ def test_the_control_generates_as_its_base_and_comes_back_from_disk(tmp_path):
         control.generate(ids, max_new_tokens=3, min_new_tokens=3, do_sample=False, pad_token_id=0), expected
     )
     control.save_pretrained(tmp_path)
-    again = sci.ContrastiveDecoder.from_pretrained(tmp_path)
-    assert again.state_dict().keys() == control.state_dict().keys()
-    assert all(torch.equal(again.state_dict()[key], value) for key, value in control.state_dict().items())
+    for again in (
+        sci.ContrastiveDecoder.from_pretrained(tmp_path),
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path),
+    ):
+        assert type(again) is sci.ContrastiveDecoder
+        assert again.state_dict().keys() == control.state_dict().keys()
+        assert all(torch.equal(again.state_dict()[key], value) for key, value in control.state_dict().items())
 
 
 def test_inputs_that_do_not_fit_the_control_are_refused():

@@ -68,7 +68,8 @@ def test_what_has_no_structure_is_refused():
 @pytest.mark.skipif(importlib.util.find_spec("spacy") is not None, reason="spaCy is there")
 def test_without_a_parser_it_says_what_to_install():
     with pytest.raises(
-        DataError, match=r"need spaCy and its model en_core_web_sm .*: install causalnb\[text\]"
+        DataError,
+        match=r"its model en_core_web_sm .*: run pip install .* python -m spacy download en_core_web_sm, or",
     ):
         structures_from_text(["the dog waited"], "pos")
 

@@ -35,12 +35,6 @@ GROUPS = {
     "half_swapped_s2000": "swapped",
 } | dict.fromkeys(AT_TEST, "mask")
 
-BESIDE = {  # where a name stands, in points from its mark, if not above it to the left
-    "no_v": (6, -9, "left"),
-    "placebo": (-6, -3, "right"),
-    "diffusion_s2000": (-6, -11, "right"),
-}
-
 
 def _rows():
     for name in ORDER:
@@ -85,10 +79,10 @@ def enforced_figure(profile: str | None = None):
 
     from causalnb.lab.figures import COLOURS, headline, text_size
 
-    fig, ax = plt.subplots(figsize=(5.2, 4.4))
+    fig, ax = plt.subplots(figsize=(6.8, 4.0))
     told, ends = [], {}
     ax.plot([50, 100], [50, 100], color="0.6", linestyle=":", marker="")
-    for name in ORDER:
+    for number, name in enumerate(ORDER, 1):
         colour, marker = LOOKS[GROUPS.get(name, "soft")]
         look = {"color": COLOURS[colour], "edgecolors": "black", "linewidths": 0.5}
         iid, ood = (
@@ -97,18 +91,21 @@ def enforced_figure(profile: str | None = None):
         )
         ax.scatter(iid, ood, s=10, alpha=0.6, **look)
         ax.scatter(iid.mean(), ood.mean(), s=48, marker=marker, zorder=3, **look)
-        *beside, side = BESIDE.get(name, (-6, 5, "right"))
         ax.annotate(
-            NAMES[name].removesuffix(" (ours)"),
+            str(number),
             (iid.mean(), ood.mean()),
-            xytext=beside,
+            xytext=(-5, 4),
             textcoords="offset points",
-            ha=side,
-            fontsize=text_size(7),
+            ha="right",
+            fontsize=text_size(8),
+        )
+        ax.scatter(
+            [], [], s=30, marker=marker, label=f"{number}  {NAMES[name].removesuffix(' (ours)')}", **look
         )
         told.append(f"{NAMES[name]} {iid.mean():.1f} and {ood.mean():.1f}")
         ends[name] = ood.mean()
     ax.set(xlabel="i.i.d., % right", ylabel="o.o.d., % right", xlim=(50, 101), ylim=(50, 101))
+    ax.legend(fontsize=text_size(8), loc="center left", bbox_to_anchor=(1.01, 0.5))
     soft, rows = (
         [ends[name] for name in ends if GROUPS.get(name, "soft") == group] for group in ("soft", "swapped")
     )

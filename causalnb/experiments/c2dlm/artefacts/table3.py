@@ -18,7 +18,7 @@ from causalnb.lab.report import (
 ROWS = (50, 200, 500, 5000)
 FEW, MANY = 200, 5000
 LOOKS = {  # arm -> colour, line, marker
-    "autoregressive": ("orange", ":", "D"),
+    "autoregressive": ("sky", ":", "D"),
     "diffusion": ("black", "--", "s"),
     "c2dlm": ("blue", "-", "o"),
     "placebo": ("vermillion", "-.", "^"),
@@ -149,7 +149,7 @@ def efficiency_figure(profile: str | None = None, sizes: tuple[int, ...] = ROWS)
         for name in LOOKS
         if any(name in trained(n) for n in sizes)
     }
-    fig, ax = plt.subplots(figsize=(5.2, 3.2))
+    fig, ax = plt.subplots(figsize=(6.8, 3.2))
     told, ends, few = [], [], sizes[len(sizes) > 1]  # 200 puzzles
     for name, found in solved.items():
         colour, line, marker = LOOKS[name]
@@ -167,7 +167,7 @@ def efficiency_figure(profile: str | None = None, sizes: tuple[int, ...] = ROWS)
     ax.set_ylabel("solved, % of those with one solution")
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
     ax.minorticks_off()
-    ax.legend(fontsize=text_size(8))
+    ax.legend(fontsize=text_size(8), loc="center left", bbox_to_anchor=(1.01, 0.5))
     return fig, f"Puzzles solved by training puzzles, a dot a seed, means in percent. {'; '.join(told)}."
 
 

@@ -59,7 +59,7 @@ def gate_remark(families=FAMILIES, profile: str | None = None, wanted: float = G
     """Whether plain tuning solves what it was tuned on, in one sentence a family."""
     told = []
     for family in families:
-        value = over_sets("fine-tuned", family, "iid").summary(profile=profile).mean
+        value = over_sets("fine-tuned", family, "iid", CHOSEN[family]).summary(profile=profile).mean
         passed = value >= wanted
         so = (
             "and the o.o.d. columns ask what they should"
@@ -67,8 +67,8 @@ def gate_remark(families=FAMILIES, profile: str | None = None, wanted: float = G
             else "and differences are also differences in how much of the task was learned"
         )
         told.append(
-            f"{family.upper()}: the fine-tuned model answers {value:.1%} of the i.i.d. problems exactly, "
-            f"{'at or above' if passed else 'below'} our gate of {wanted:.0%}, {so}."
+            f"{family.upper()}: the fine-tuned model answers {value:.1%} of the i.i.d. problems "
+            f"({HOW[CHOSEN[family]]}), {'at or above' if passed else 'below'} our gate of {wanted:.0%}, {so}."
         )
     return " ".join(told)
 
