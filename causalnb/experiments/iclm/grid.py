@@ -225,7 +225,6 @@ FRONTIER = {
     for rank in ranks
     for name, rate in RATES.items()
 }
-LENGTHS = {"acre": 2, "raven": 1}  # of the frontier, in times of TRAINED's steps
 USED = {"acre": {"finetuned_wide": 0, "strong": 0}, "raven": {"finetuned_wide": 1, "strong": 1}}  # the best
 TABLE_1 = {
     "base": {**ALONE, "steps": 0},
@@ -236,7 +235,7 @@ TABLE_1 = {
     "no_invariant_head": {"invariant": False},
     "oracle": {**ALONE, "num_modules": 2, "routed_by": "format"},
 }
-CLAIMED = {arm: 5 for arm in ("iclm", "finetuned", "oracle")}  # the arms that claims compare
+CLAIMED = dict.fromkeys(("iclm", "finetuned", "oracle"), 5)  # the arms that claims compare
 VARIANTS = {
     "weighted": {"router": "distance", "router_settings": {}},
     "kmeans": {"router": "kmeans", "router_settings": {}, "router_trainable": False},
@@ -369,23 +368,22 @@ for family, changes in MIRRORED.items():
         300,
         **{"source": "generator", "split_seed": 4242, "test_rows": 500, **changes},
     )
-    add(
-        f"iclm.frontier.{family}",
-        f"{family.upper()}: rates and sizes of one module and of ICLM, on a mirrored shift",
-        family,
-        FRONTIER,
-        1,
-        500,
-        **{
-            "source": "generator",
-            "split_seed": 4242,
-            "test_rows": 500,
-            "length": LENGTHS[family],
-            "by_length": True,
-            "alone_choices": 0,
-            **changes,
-        },
-    )
+add(
+    "iclm.frontier.raven",
+    "RAVEN: rates and sizes of one module and of ICLM, on the mirrored shift",
+    "raven",
+    FRONTIER,
+    1,
+    500,
+    **{
+        "source": "generator",
+        "split_seed": 4242,
+        "test_rows": 500,
+        "by_length": True,
+        "alone_choices": 0,
+        **MIRRORED["raven"],
+    },
+)
 
 register(
     Experiment(
@@ -402,7 +400,6 @@ register(
             "gpu": {**GPU, **FAMILIES},
         },
         seeds={"quick": 1, "laptop": 3},
-        more_seeds={"laptop": {arm: count for arm, count in CLAIMED.items() if arm != "oracle"}},
         cost={"quick": 10, "laptop": 900, "gpu": 600},
     )
 )

@@ -168,8 +168,13 @@ def metrics(experiment, arm, seed):
     return {name: number(experiment, arm, seed, name) for name in names()}
 
 
+def deciding():
+    """The experiments that decide the claims of C2DLM, by claims.csv."""
+    return {id for claim in report.claims_of("c2dlm") for id in report._decided_by(claim)}
+
+
 def seeds():
-    needed = {*table5.downstream.needed(), *table6.ablation.needed(), *report.deciding("c2dlm")}
+    needed = {*table5.downstream.needed(), *table6.ablation.needed(), *deciding()}
     return {id: MORE.get(id, 3) for id in sorted(needed)}
 
 
@@ -384,7 +389,7 @@ def test_missing_results_are_said_and_not_hidden(empty):
 
 
 def test_the_experiments_that_decide_are_read_from_the_claims():
-    found = report.deciding("c2dlm")
-    assert {"c2dlm.parts.sudoku", "c2dlm.long.sudoku_n200", "c2dlm.long.order"} <= set(found)
-    assert set(registry.find("c2dlm.verdicts").needs) == set(found)
+    found = deciding()
+    assert {"c2dlm.parts.sudoku", "c2dlm.long.sudoku_n200", "c2dlm.long.order"} <= found
+    assert set(registry.find("c2dlm.verdicts").needs) == found
     assert all(registry.experiment(id) for id in found)

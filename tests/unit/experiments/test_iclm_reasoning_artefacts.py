@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments.iclm import frontier_choose, matched, models, runs
 from causalnb.experiments.iclm import grid as iclm_grid
+from causalnb.experiments.iclm import matched, models, runs
 from causalnb.experiments.iclm.artefacts import (
     frontier,
     gate,
@@ -46,14 +46,12 @@ def stored(tmp_path_factory):
                     "iclm.gate.acre",
                     "iclm.gate.raven",
                     *shifts.TRUE,
-                    *matched.MATCHED,
+                    frontier.TEST,
                     *(id.replace("shift", "shift_rows") for id in shifts.TRUE),
                 ),
                 SEEDS,
             )
-            | dict.fromkeys(
-                [f"iclm.{kind}.{family}" for kind in ("search", "frontier") for family in scores.FAMILIES], 1
-            ),
+            | dict.fromkeys((*(f"iclm.search.{family}" for family in scores.FAMILIES), frontier.SEARCH), 1),
         )
         with evidence.stored_only():
             yield
@@ -163,7 +161,9 @@ def test_contrasts_pair_seeds():
 def test_the_gate_is_read_from_the_results():
     value = mean(values("iclm.acre", "finetuned", ["IID"]))
     told = table1.gate_remark()
-    assert f"{value:.1%} of the i.i.d. problems (every word of the answer right), below our gate of 90%" in told
+    assert (
+        f"{value:.1%} of the i.i.d. problems (every word of the answer right), below our gate of 90%" in told
+    )
     value = mean(values("iclm.raven", "finetuned", ["center"], "choice"))
     assert f"{value:.1%} of the i.i.d. problems (the right panel is the likeliest of eight)" in told
     value = mean(values("iclm.acre", "finetuned", ["IID"]))
@@ -412,71 +412,60 @@ def test_both_sides_are_tried_at_the_same_rates_and_with_as_many_parameters():
 
 
 def test_the_frontier_has_every_setting_and_marks_what_is_used():
-    table = frontier.frontier_table()()
+    table = frontier.frontier_table()
     assert len(table.rows) == len(iclm_grid.FRONTIER) == 16
-    assert len(table.columns) == 3 + 2 * len(frontier.USED) + 1
-    for family in frontier.USED:
-        used, title = matched.chosen()[family], scores.FAMILIES[family]
-        marked = [name for name, row in zip(iclm_grid.FRONTIER, table.rows, strict=True) if title in row[-1]]
-        assert {frontier.side(name): name for name in marked} == used and len(marked) == 2
-    inside = mean(
-        number("iclm.frontier.acre", "iclm_r8_2e-3", 0, f"comp_true_{format}", "exact")
-        for format in scores.FORMATS
+    marked = [name for name, row in zip(iclm_grid.FRONTIER, table.rows, strict=True) if row[3] == "yes"]
+    assert {frontier.side(name): name for name in marked} == matched.chosen() and len(marked) == 2
+    inside, shifted = (
+        mean(
+            number(frontier.SEARCH, "iclm_r8_2e-3", 0, f"{cell}_{format}", "choice")
+            for format in scores.FORMATS
+        )
+        for cell in ("in_center", "center")
     )
-    shifted = number("iclm.frontier.acre", "iclm_r8_2e-3", 0, "comp_iid_text", "exact")
-    assert frontier.points("acre")["iclm_r8_2e-3"] == pytest.approx((inside, shifted))
+    assert frontier.points()["iclm_r8_2e-3"] == pytest.approx((inside, shifted))
     fig, alt = frontier.frontier_figure()
     assert [line.get_label() for line in fig.axes[0].lines] == [
         f"{frontier.NAMES[side]}, rank {rank}"
         for side, (_, ranks) in iclm_grid.SIDES.items()
         for rank in ranks
     ]
-    for family in frontier.USED:
-        title = scores.FAMILIES[family]
-        for side, name in matched.chosen()[family].items():
-            inside, shifted = frontier.points(family)[name]
-            told = f"{title}, {frontier.NAMES[side]}: used {name.replace('_', ' ')}, i.i.d. {inside:.3f}"
-            assert f"{told}, shifted {shifted:.3f}" in alt
+    for side, name in matched.chosen().items():
+        inside, shifted = frontier.points()[name]
+        told = f"{frontier.NAMES[side]}: used {name.replace('_', ' ')}, i.i.d. {inside:.3f}"
+        assert f"{told}, shifted {shifted:.3f}" in alt
 
 
 def test_the_settings_of_the_test_are_what_the_stored_frontier_says(monkeypatch):
     """Of the stored frontier, not of the made-up one."""
     monkeypatch.delenv("CAUSALNB_RESULTS")
-    assert [*matched.chosen()] == [
-        family for family in iclm_grid.MIRRORED if frontier_choose.complete(family)
-    ]
-    assert frontier_choose.computed({}) == matched.chosen()
+    assert frontier.best(frontier.points("laptop")) == matched.chosen()
 
 
 def test_the_oracle_is_the_single_module_for_each_format():
-    for id, name in matched.MATCHED.items():
-        single, oracle = (registry.config(id, arm, "laptop") for arm in ("single", "oracle"))
-        assert {key: oracle[key] for key in oracle if oracle[key] != single[key]} == {
-            "num_modules": 2,
-            "routed_by": "format",
-        }
-        used = matched.chosen()[iclm_grid.SHIFTS[name][0]]["single"]
-        assert single["learning_rate"] == iclm_grid.FRONTIER[used]["learning_rate"]
-        assert single["regime"] != registry.config(f"iclm.frontier.{single['family']}", used)["regime"]
+    single, oracle = (registry.config(frontier.TEST, arm, "laptop") for arm in ("single", "oracle"))
+    assert {key: oracle[key] for key in oracle if oracle[key] != single[key]} == {
+        "num_modules": 2,
+        "routed_by": "format",
+    }
+    used = matched.chosen()["single"]
+    assert single["learning_rate"] == iclm_grid.FRONTIER[used]["learning_rate"]
+    assert single["regime"] != registry.config(frontier.SEARCH, used)["regime"]
 
 
 def test_the_matched_test_pairs_seeds_and_asks_modules_alone():
-    id = "iclm.matched.raven"
-    rows, head = by_label(frontier.matched_table([id])()), "RAVEN, a figure in another, text"
+    id = frontier.TEST
+    rows, head = by_label(frontier.matched_table()), "RAVEN, a figure in another, text"
     told = [number(id, "iclm", seed, "in_center_text", "choice") for seed in range(SEEDS)]
     alone = [number(id, "iclm", seed, "in_center_text", "invariant_choice") for seed in range(SEEDS)]
     assert rows[head]["ICLM"] == estimate(share_ci(told))
     assert rows[head]["invariant module alone"] == estimate(share_ci(alone))
-    gaps = by_label(frontier.matched_differences([id])())
-    pair = [values(id, arm, ["four", "in_center"], "choice") for arm in ("iclm", "single")]
-    gap = np.subtract(*pair)
-    assert (
-        gaps["ICLM - one module"]["RAVEN shifted, points"]
-        == f"{points(mean_ci(gap))}, p {sign_flip(gap):.2g}"
-    )
-    assert points(mean_ci(gap)) in frontier.matched_remark([id])
-    _, alt = frontier.frontier_figure(["raven"], [id])
-    assert f"RAVEN, true shift, ICLM: i.i.d. {mean(values(id, 'iclm', ['center'], 'choice')):.3f}" in alt
+    gaps = by_label(frontier.matched_differences())
+    gap = np.subtract(*(values(id, arm, ["four", "in_center"], "choice") for arm in ("iclm", "single")))
+    assert gaps["ICLM - one module"]["shifted, points"] == f"{points(mean_ci(gap))}, p {sign_flip(gap):.2g}"
+    assert points(mean_ci(gap)) in frontier.matched_remark()
+    _, alt = frontier.frontier_figure()
+    assert f"true shift, ICLM: i.i.d. {mean(values(id, 'iclm', ['center'], 'choice')):.3f}" in alt
 
 
 # Built

@@ -193,7 +193,6 @@ def test_claims_are_decided_by_their_row_or_by_values(monkeypatch):
     assert computed[1:4] == ["higher 10.01 pp", "few - many", "11.0 ± 12.7 (2)"]
     assert [str(row[-1]) for row in (decided, computed)] == ["reproduced", "undecided"]
     assert made.needed() == ("c2dlm.long.sudoku_n200",)
-    assert report.deciding("c2dlm", "c2dlm.fig6") == ("c2dlm.long.stg_l",)
     shown = [*VERDICTS[:3], Ours("ours", lambda summary: f"{summary.mean:.2f}"), *VERDICTS[4:]]
     assert [row[3] for row in table(shown, made.rows)("quick").rows] == ["20.33", "11.00"]
 

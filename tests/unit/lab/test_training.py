@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, get_cosine_schedule_with
 
 from causalnb.errors import LabError
 from causalnb.lab import training
-from causalnb.lab.training import PromptAnswerCollator, TrainingSettings, history, seconds_per_step, train
+from causalnb.lab.training import PromptAnswerCollator, TrainingSettings, history, train
 
 STEPS, EVERY = 6, 2
 FILES = [
@@ -196,14 +196,6 @@ def test_bf16_trains_and_resumes(tmp_path):
         run(folder, stop_at(5), bf16=True)
     assert same(run(folder, bf16=True), whole)
     assert all(math.isfinite(entry["loss"]) for entry in whole.history)
-
-
-def test_seconds_per_step_is_the_quickest_after_warmup(monkeypatch):
-    clock = iter([0.0, 9.0, 10.0, 13.0, 20.0, 22.0, 30.0, 35.0])
-    monkeypatch.setattr(training.time, "perf_counter", lambda: next(clock))
-    calls = []
-    assert seconds_per_step(lambda: calls.append(1), repeats=3, warmup=1) == 2.0
-    assert len(calls) == 4
 
 
 def test_history_takes_losses_and_measurements_only():

@@ -1,13 +1,12 @@
-"""One module and ICLM over rates and sizes on mirrored shifts, then at one i.i.d. score on the true ones."""
+"""One module and ICLM over rates and sizes on RAVEN's mirrored shift, then at one score on the true."""
 
 from itertools import product
 
-from causalnb.experiments.iclm.artefacts.scores import CHOSEN, FAMILIES, FORMATS, scored
-from causalnb.experiments.iclm.artefacts.shifts import CELLS, NO_SHIFT, SHIFTED, named
+from causalnb.experiments.iclm.artefacts.scores import CHOSEN, FORMATS, scored
+from causalnb.experiments.iclm.artefacts.shifts import CELLS, SHIFTED, named
 from causalnb.experiments.iclm.artefacts.table1 import GATE
-from causalnb.experiments.iclm.grid import FAMILIES as REGIMES
 from causalnb.experiments.iclm.grid import FRONTIER, MIRRORED, RATES, SIDES
-from causalnb.experiments.iclm.matched import HEADLINE, MATCHED, chosen
+from causalnb.experiments.iclm.matched import HEADLINE, chosen
 from causalnb.lab import registry
 from causalnb.lab.report import (
     Arm,
@@ -26,11 +25,12 @@ from causalnb.lab.report import (
     tested,
 )
 
-USED = tuple(chosen())  # families whose frontier is complete
+SEARCH, TEST, BASE = "iclm.frontier.raven", "iclm.matched.raven", "iclm.shift_rows.raven"
+SCORE = CHOSEN["raven"]
 NAMES = {"single": "one module", "iclm": "ICLM"}
 LOOKS = {"single": ("vermillion", "s"), "iclm": ("blue", "o")}
 WITHIN = 0.01  # of the level that both sides must reach i.i.d.
-ROWS = {  # of the true shifts: arm, and which module is asked
+ROWS = {  # of the true shift: arm, and which module is asked
     "base, as it is": ("base", ""),
     NAMES["single"]: ("single", ""),
     NAMES["iclm"]: ("iclm", ""),
@@ -47,20 +47,22 @@ DIFFERENCES = (
     (NAMES["single"], "base, as it is"),
     (NAMES["iclm"], "base, as it is"),
 )
+PARTS = {  # what is i.i.d. and what is shifted: cells
+    "i.i.d.": [cell for cell in CELLS["raven"][1] if cell not in SHIFTED],
+    "shifted": [cell for cell in CELLS["raven"][1] if cell in SHIFTED],
+}
 
 
-def tried(family: str, name: str, shifted: bool) -> Arm:
-    """An arm of the frontier, scored by CHOSEN i.i.d. or under the mirrored shift, less NO_SHIFT."""
-    inside, *outside = (REGIMES[family] | MIRRORED[family])["cells"]
-    asked = [format for format in FORMATS if (outside[0], format) not in NO_SHIFT]
-    place = (outside, asked) if shifted else (inside,)
-    return arm(f"iclm.frontier.{family}", name, scored(CHOSEN[family], *place))
+def tried(name: str, shifted: bool) -> Arm:
+    """An arm of the frontier, i.i.d. or under the mirrored shift."""
+    inside, *outside = MIRRORED["raven"]["cells"]
+    return arm(SEARCH, name, scored(SCORE, outside if shifted else inside))
 
 
-def points(family: str, profile: str | None = None) -> dict[str, tuple[float, float]]:
-    """{arm: (i.i.d., shifted)} of a family: shares of right answers, one seed."""
+def points(profile: str | None = None) -> dict[str, tuple[float, float]]:
+    """{arm: (i.i.d., shifted)}: shares of right answers, one seed."""
     return {
-        name: tuple(tried(family, name, shifted).of(profile=profile)[0] for shifted in (False, True))
+        name: tuple(tried(name, shifted).of(profile=profile)[0] for shifted in (False, True))
         for name in FRONTIER
     }
 
@@ -81,153 +83,98 @@ def best(found: dict[str, tuple[float, float]]) -> dict[str, str]:
     return {one: max(names, key=lambda name: found[name][1]) for one, names in able.items()}
 
 
-def frontier_table(families=USED) -> Report:
-    """Every arm of the frontier, and where it is used."""
-    heads = {
-        f"{family.upper()}, {said}": (family, shifted)
-        for family in families
-        for said, shifted in (("i.i.d.", False), ("shifted", True))
-    }
+def _frontier_rows():
+    for name, settings in FRONTIER.items():
+        used = "yes" if name in chosen().values() else ""
+        label = (NAMES[side(name)], f"{settings['lora_rank']}", f"{settings['learning_rate']:g}", used)
+        yield Row(label, {"i.i.d.": tried(name, False), "shifted": tried(name, True)})
 
-    def rows():
-        for name, settings in FRONTIER.items():
-            used = [FAMILIES[family] for family in families if name in chosen()[family].values()]
-            label = (
-                NAMES[side(name)],
-                f"{settings['lora_rank']}",
-                f"{settings['learning_rate']:g}",
-                ", ".join(used),
-            )
-            yield Row(
-                label, {head: tried(family, name, shifted) for head, (family, shifted) in heads.items()}
-            )
 
-    def notes(profile):
-        configs = [
-            registry.config(f"iclm.frontier.{family}", "iclm_r16_1e-3", profile) for family in families
-        ]
-        steps = ", ".join(
-            f"{one['steps'] * one['length']:,} for {family.upper()}"
-            for family, one in zip(families, configs, strict=True)
-        )
-        text = " ACRE's score under shift is of text, as symbols have no unseen objects." * (
-            "acre" in families
-        )
-        return (
-            "Mirrored: trained on what the true shift asks for, tested on what it trains on, with "
-            f"{configs[0]['test_rows']:,} questions a cell; steps: {steps}.{text} Used on the true shift: "
-            f"of the arms within {100 * WITHIN:g} point of the i.i.d. score that both sides reach, the best "
-            "under shift."
-        )
-
-    scores = (Measured(head, format=first("{:.3f}")) for head in heads)
-    return Report(
-        "iclm.frontier",
-        ["", "rank", "rate", *scores, "used"],
-        rows,
-        "One module and ICLM over rates and sizes, on mirrored shifts: accuracy, mean over formats, one seed",
-        notes,
+def _frontier_notes(profile):
+    config = registry.config(SEARCH, "iclm_r16_1e-3", profile)
+    return (
+        "Mirrored: trained on a figure in another, tested on one figure, the reverse of the true shift; "
+        f"{config['steps']:,} steps, {config['test_rows']:,} questions a cell. Used on the true shift: of "
+        f"the arms within {100 * WITHIN:g} point of the i.i.d. score that both reach, the best under shift."
     )
 
 
-def _score(id: str, row: str, cells, formats=tuple(FORMATS)) -> Values:
-    """One of ROWS on a true shift, mean over cells and formats, by CHOSEN."""
-    family, (name, alone) = CELLS[MATCHED[id]][0], ROWS[row]
-    measure = "_".join(filter(None, (alone, "" if alone and family == "acre" else CHOSEN[family])))
-    home = f"iclm.shift_rows.{MATCHED[id]}" if name == "base" else id
-    return arm(home, name, scored(measure, cells, formats))
+frontier_table = Report(
+    "iclm.frontier",
+    [
+        "",
+        "rank",
+        "rate",
+        "used",
+        Measured("i.i.d.", format=first("{:.3f}")),
+        Measured("shifted", format=first("{:.3f}")),
+    ],
+    _frontier_rows,
+    "RAVEN: one module and ICLM over rates and sizes on the mirrored shift: the likeliest of eight balanced "
+    "candidates, mean over formats, one seed",
+    _frontier_notes,
+)
 
 
-def _parts(id: str) -> dict[str, list[tuple[str, str]]]:
-    """{"i.i.d.": [(cell, format), ...], "shifted": ...} of a true shift."""
-    parts = {"i.i.d.": [], "shifted": []}
-    for cell, format in product(CELLS[MATCHED[id]][1], FORMATS):
-        shifted = cell in SHIFTED and (cell, format) not in NO_SHIFT
-        parts["shifted" if shifted else "i.i.d."].append((cell, format))
-    return parts
-
-
-def over(ids, row: str, part: str) -> Values:
-    """One of ROWS, mean over what is i.i.d. or shifted of true shifts."""
-    return mean(*(_score(id, row, *place) for id in ids for place in _parts(id)[part]))
-
-
-def _by_family(ids) -> dict[str, list[str]]:
-    return {
-        family: its for family in FAMILIES if (its := [id for id in ids if CELLS[MATCHED[id]][0] == family])
-    }
-
-
-def matched_table(ids=tuple(MATCHED)) -> Report:
-    """Both sides on every cell of the true shifts, beside the oracle, the modules alone and the base."""
-
-    def rows():
-        for family, some in _by_family(ids).items():
-            for id in some:
-                for place in (place for part in _parts(id).values() for place in part):
-                    yield Row(named(*place), {row: _score(id, row, *place) for row in ROWS})
-            for part in ("i.i.d.", "shifted"):
-                yield Row(f"mean: {FAMILIES[family]}, {part}", {row: over(some, row, part) for row in ROWS})
-
-    return Report(
-        "iclm.frontier_matched",
-        ["cell", *(Measured(row, format=fraction()) for row in ROWS)],
-        rows,
-        "True shifts, one module and ICLM with the settings chosen for one i.i.d. score on mirrored ones: "
-        "accuracy, mean ± half of the 95 % interval (seeds)",
-        "RAVEN: the likeliest of eight balanced candidates, of modules alone on the first 500 questions of a "
-        "cell; ACRE: exact answers.",
+def _score(row: str, cells, formats=tuple(FORMATS)) -> Values:
+    """One of ROWS on the true shift, mean over cells and formats."""
+    name, alone = ROWS[row]
+    return arm(
+        BASE if name == "base" else TEST, name, scored("_".join(filter(None, (alone, SCORE))), cells, formats)
     )
 
 
-def matched_differences(ids=tuple(MATCHED)) -> Report:
-    """Differences of paired seeds, i.i.d. and shifted."""
-    heads = {
-        f"{FAMILIES[family]} {part}, points": (some, part)
-        for family, some in _by_family(ids).items()
-        for part in ("i.i.d.", "shifted")
+def over(row: str, part: str) -> Values:
+    """One of ROWS on the true shift, mean over what is i.i.d. or shifted."""
+    return mean(*(_score(row, cell, format) for cell, format in product(PARTS[part], FORMATS)))
+
+
+def _matched_rows():
+    for cell, format in product([cell for cells in PARTS.values() for cell in cells], FORMATS):
+        yield Row(named(cell, format), {row: _score(row, cell, format) for row in ROWS})
+    for part in PARTS:
+        yield Row(f"mean: {part}", {row: over(row, part) for row in ROWS})
+
+
+matched_table = Report(
+    "iclm.frontier_matched",
+    ["cell", *(Measured(row, format=fraction()) for row in ROWS)],
+    _matched_rows,
+    "RAVEN's true shift, one module and ICLM with the settings chosen for one i.i.d. score on the mirrored "
+    "one: the likeliest of eight balanced candidates, mean ± half of the 95 % interval (seeds)",
+    "Modules alone: on the first 500 questions of a cell.",
+)
+matched_differences = Report(
+    "iclm.frontier_differences",
+    ["difference", *(Measured(f"{part}, points", format=tested) for part in PARTS), Reading("reading")],
+    [
+        Row(f"{row} - {other}", {f"{part}, points": over(row, part) - over(other, part) for part in PARTS})
+        for row, other in DIFFERENCES
+    ],
+    "RAVEN's true shift at one i.i.d. score: differences of the same seeds, mean [95 % interval] (seeds), p "
+    "of a sign-flip test, and on which side of 0 the last lies",
+)
+
+
+def matched_remark(profile: str | None = None) -> str:
+    """Whether one module reaches the gate, and which side is better where it shifts."""
+    alone = over(NAMES["single"], "i.i.d.").summary(profile=profile).mean
+    so = "at or above" if alone >= GATE else "below"
+    gap = {
+        part: gain((over(NAMES["iclm"], part) - over(NAMES["single"], part)).of(profile=profile))
+        for part in PARTS
     }
-    return Report(
-        "iclm.frontier_differences",
-        ["difference", *(Measured(head, format=tested) for head in heads), Reading("reading")],
-        [
-            Row(
-                f"{row} - {other}",
-                {
-                    head: over(place[0], row, place[1]) - over(place[0], other, place[1])
-                    for head, place in heads.items()
-                },
-            )
-            for row, other in DIFFERENCES
-        ],
-        "True shifts at one i.i.d. score: differences of the same seeds, mean [95 % interval] (seeds), p of "
-        "a sign-flip test, and on which side of 0 the last lies",
+    return (
+        f"One module answers {alone:.1%} i.i.d., {so} the gate of {GATE:.0%}; ICLM less it {gap['i.i.d.']} "
+        f"points i.i.d., {gap['shifted']} shifted."
     )
 
 
-def matched_remark(ids=tuple(MATCHED), profile: str | None = None) -> str:
-    """Whether the sides reach the gate and one i.i.d. score, and which is better where it shifts."""
-    told = []
-    for family, some in _by_family(ids).items():
-        one, ours = (
-            {part: over(some, NAMES[which], part) for part in ("i.i.d.", "shifted")}
-            for which in ("single", "iclm")
-        )
-        alone = one["i.i.d."].summary(profile=profile).mean
-        so = "at or above" if alone >= GATE else "below"
-        gap = {part: gain((ours[part] - one[part]).of(profile=profile)) for part in one}
-        told.append(
-            f"{FAMILIES[family]}: one module answers {alone:.1%} i.i.d., {so} the gate of {GATE:.0%}; ICLM "
-            f"less it {gap['i.i.d.']} points i.i.d., {gap['shifted']} shifted."
-        )
-    return " ".join(told)
-
-
-def _mirrored(ax, family: str, profile: str | None) -> list[str]:
-    """The frontier of a family, a line over the rates of each size; what it says."""
+def _mirrored(ax, profile: str | None) -> list[str]:
+    """The frontier, a line over the rates of each size; what it says."""
     from causalnb.lab.figures import COLOURS, text_size
 
-    found, told = points(family, profile), []
+    found, told = points(profile), []
     for one, (_, ranks) in SIDES.items():
         colour, marker = LOOKS[one]
         for rank, line in zip(ranks, (":", "-"), strict=True):
@@ -237,66 +184,58 @@ def _mirrored(ax, family: str, profile: str | None) -> list[str]:
             ax.plot(inside, shifted, label=f"{NAMES[one]}, rank {rank}", **look)
             for rate, *place in zip(RATES, inside, shifted, strict=True):
                 ax.annotate(rate, place, (3, 3), textcoords="offset points", fontsize=text_size(6))
-        used = chosen()[family][one]
+        used = chosen()[one]
         ax.scatter(*found[used], s=120, facecolors="none", edgecolors=COLOURS[colour], linewidths=1.4)
         told.append(
-            f"{FAMILIES[family]}, {NAMES[one]}: used {used.replace('_', ' ')}, i.i.d. {found[used][0]:.3f}, "
-            f"shifted {found[used][1]:.3f}"
+            f"{NAMES[one]}: used {used.replace('_', ' ')}, i.i.d. {found[used][0]:.3f}, shifted "
+            f"{found[used][1]:.3f}"
         )
-    ax.set(
-        title=f"{FAMILIES[family]}, mirrored: choosing",
-        xlabel="accuracy i.i.d.",
-        ylabel="accuracy under shift",
-    )
+    ax.set(title="mirrored shift: choosing", xlabel="accuracy i.i.d.", ylabel="accuracy under shift")
     ax.legend(fontsize=text_size(7), loc="best")
     return told
 
 
-def _true(ax, family: str, ids, profile: str | None) -> list[str]:
-    """Both sides on the true shifts of a family, a point a seed, and the base; what it says."""
+def _true(ax, profile: str | None) -> list[str]:
+    """Both sides on the true shift, a point a seed, and the base; what it says."""
     from statistics import fmean
 
     from causalnb.lab.figures import COLOURS, text_size
 
     told = []
     for one, (colour, marker) in LOOKS.items():
-        inside, shifted = (over(ids, NAMES[one], part).of(profile=profile) for part in ("i.i.d.", "shifted"))
+        inside, shifted = (over(NAMES[one], part).of(profile=profile) for part in PARTS)
         ax.scatter(inside, shifted, s=30, color=COLOURS[colour], marker=marker, alpha=0.7, label=NAMES[one])
         reached = f"i.i.d. {fmean(inside):.3f}, shifted {fmean(shifted):.3f}"
-        told.append(f"{FAMILIES[family]}, true shift, {NAMES[one]}: {reached}")
-    bare = fmean(over(ids, "base, as it is", "shifted").of(profile=profile))
+        told.append(f"true shift, {NAMES[one]}: {reached}")
+    bare = fmean(over("base, as it is", "shifted").of(profile=profile))
     ax.axhline(bare, color="black", linestyle="--", marker="", linewidth=1, label="base, as it is")
-    ax.set(title=f"{FAMILIES[family]}, true shift: testing", xlabel="accuracy i.i.d.")
+    ax.set(title="true shift: testing", xlabel="accuracy i.i.d.")
     ax.legend(fontsize=text_size(7), loc="best")
-    return [*told, f"{FAMILIES[family]}, true shift, base as it is: shifted {bare:.3f}"]
+    return [*told, f"true shift, base as it is: shifted {bare:.3f}"]
 
 
-def frontier_figure(families=USED, ids=tuple(MATCHED), profile: str | None = None):
-    """(figure, alt): accuracy under shift against i.i.d., over rates and sizes, then on the true shifts."""
+def frontier_figure(profile: str | None = None):
+    """(figure, alt): accuracy under shift against i.i.d., over rates and sizes, then on the true shift."""
     import matplotlib.pyplot as plt
 
     from causalnb.lab.figures import headline
 
-    fig, axes = plt.subplots(len(families), 2, figsize=(8.4, 3.4 * len(families)), squeeze=False)
-    told, ends = [], []
-    for row, family in zip(axes, families, strict=True):
-        some = _by_family(ids)[family]
-        told += [*_mirrored(row[0], family, profile), *_true(row[1], family, some, profile)]
-        gap = over(some, NAMES["iclm"], "shifted") - over(some, NAMES["single"], "shifted")
-        ends.append(f"{FAMILIES[family]} {gain(gap.of(profile=profile))}")
-    headline(fig, f"ICLM less one module under a true shift, points at like i.i.d. scores: {'; '.join(ends)}")
+    fig, axes = plt.subplots(1, 2, figsize=(8.4, 3.4))
+    told = [*_mirrored(axes[0], profile), *_true(axes[1], profile)]
+    gap = over(NAMES["iclm"], "shifted") - over(NAMES["single"], "shifted")
+    headline(fig, f"RAVEN: ICLM less one module under a true shift: {gain(gap.of(profile=profile))} points")
     return fig, (
-        "Accuracy under shift against i.i.d. accuracy. Left, mirrored shift: a point for each learning rate, "
-        "a line for each size, a ring around the setting that is used. Right, true shift: a point for each "
-        f"seed. {'; '.join(told)}."
+        "Accuracy under shift against i.i.d. accuracy on RAVEN. Left, mirrored shift: a point for each "
+        "learning rate, a line for each size, a ring around the setting that is used. Right, true shift: a "
+        f"point for each seed. {'; '.join(told)}."
     )
 
 
 @builds(
     "iclm.frontier",
-    frontier_table(),
-    matched_table(),
-    matched_differences(),
+    frontier_table,
+    matched_table,
+    matched_differences,
     extra=True,
     printed_as="ours",
     kind="measured",
@@ -304,9 +243,9 @@ def frontier_figure(families=USED, ids=tuple(MATCHED), profile: str | None = Non
     shows="i.i.d. and shifted accuracy of one module and ICLM over rates and sizes, then at one i.i.d. score",
 )
 def frontier(profile):
-    """The frontier on mirrored shifts, and what is used, on the true ones."""
+    """The frontier on the mirrored shift, and what is used, on the true one."""
     caption = (
-        "One module and ICLM over learning rates and sizes on mirrored shifts, and with the settings used on "
-        f"true ones, {HEADLINE} seeds."
+        "One module and ICLM over learning rates and sizes on RAVEN's mirrored shift, and with the settings "
+        f"used on the true one, {HEADLINE} seeds."
     )
-    draw(profile, "iclm.frontier", frontier_figure(profile=profile), caption)
+    draw(profile, "iclm.frontier", frontier_figure(profile), caption)
