@@ -11,7 +11,7 @@ NBVAL  := -p tests.no_stderr --nbval-lax --nbval-kernel-name warm --nbval-cell-t
 
 help:
 	@echo "make setup      create $(VENV) and install what constraints.txt pins (PYTHON=python3.12 chooses the Python)"
-	@echo "make reproduce  regenerate all tables and figures, run every notebook (ARGS=--fresh trains all again: over a day)"
+	@echo "make reproduce  regenerate all tables and figures, run every notebook (ARGS=--fresh trains all again: 100 core-hours and more)"
 	@echo "make lint       ruff and mypy, as make test calls them"
 	@echo "make release    make test with the coverage measured, and refuse what is stale or not verified"
 	@echo "make test       unit tests, repository checks, every notebook in the quick profile"

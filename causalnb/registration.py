@@ -22,6 +22,7 @@ CLASSES = {
     "sci": ("sci", "SCIConfig"),
     "sci_constructions": ("sci.contrasts", "ConstructionConfig"),
     "sci_contrast": ("sci.contrasts", "SlotDecoderConfig"),
+    "sci_contrastive_decoder": ("sci.baseline", "ContrastiveDecoderConfig"),
     "sci_separated": ("sci.separated", "SeparatedSCIConfig"),
 }
 

@@ -85,7 +85,7 @@ class ConceptGraph:
             found = json.loads(text, object_pairs_hook=_joined, parse_int=str, parse_float=str)
         except (TypeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(
-                f"the graph is no JSON ({error}): pass an object {{effect: [causes]}}}}"
+                f"the graph is no JSON ({error}): pass an object {{effect: [causes]}}"
             ) from error
         if isinstance(found, dict) and isinstance(found.get("edges"), dict):
             try:

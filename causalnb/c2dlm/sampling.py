@@ -29,9 +29,10 @@ def sample(
     """Ids (B, P + gen_length): gen_length masks are appended to prompt_ids (B, P) and filled block by block.
 
     Each of the gen_length / block_length blocks takes steps / blocks forward passes and fixes an equal share
-    of its tokens in each; what is not fixed stays masked. temperature adds Gumbel noise. `model` is any
-    masked model with .logits at the same position; the output layer sees the open positions of the block
-    alone. eos="last" fixes predicted eos_token_id last, "never" forbids it. rank ((gen_length,) or (B,
+    of its tokens in each; what is not fixed stays masked. remasking "low_confidence" fixes the surest first,
+    "random" any. temperature, 0 (greedy) or more, adds Gumbel noise. `model` is any masked model with .logits
+    at the same position; the output layer sees the open positions of the block alone. eos="last" fixes
+    predicted eos_token_id last, "never" forbids it, "free" does neither. rank ((gen_length,) or (B,
     gen_length)) fills lower ranks first: causes before effects. Left-padded prompts need their attention_mask
     (B, P); True (B, 1, P + gen_length, P + gen_length) says which query sees which key. With return_order
     also the pass (B, gen_length), from 0, in which each token was fixed. Raises ValueError for lengths and

@@ -1,4 +1,4 @@
-"""The command line: list, run, reproduce, tables, figures, train, evaluate, teach, try, board, data, lab."""
+"""The command line: all commands, and its entry point."""
 
 import errno
 import os

@@ -57,7 +57,11 @@ def train_sci(
         str | None, typer.Option(help="A split of it, such as simple, length or add_prim_jump.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Your rows: a .jsonl, .csv or .parquet file, a folder, or a hub name.")
+        str | None,
+        typer.Option(
+            help="Your rows: a .jsonl, .json, .csv, .tsv or .parquet file, a folder of .txt files or of the "
+            "datasets library, or a hub name."
+        ),
     ] = None,
     columns: Columns = None,
     separated: Annotated[bool, typer.Option("--separated", help="SCI separated, of --data.")] = False,
@@ -83,7 +87,9 @@ def train_sci(
     ] = None,
     max_steps: MaxSteps = None,
     evaluate_every: EvaluateEvery = None,
-    validation: Validation = 0.1,
+    validation: Annotated[
+        float | None, typer.Option(help="Share of the rows of --data held out; default: 0.1.")
+    ] = None,
     bf16: Bf16 = False,
     lora: Lora = 0,
     seed: Seed = 0,
@@ -99,8 +105,11 @@ def train_sci(
             raise LabError("--data is your own and --dataset and --split are SCAN's: give one of the two.")
         asked = locals() | {"cbm_layers": None if layers is None else list(layers)}
         return _train("sci", asked, *SCI_OPTIONS)
-    if columns or separated or report_to != "none":
-        raise LabError("--columns, --separated and --report-to are for your own rows: give them with --data.")
+    if columns or separated or report_to != "none" or validation is not None:
+        raise LabError(
+            "--columns, --separated, --validation and --report-to are for your own rows: give them with "
+            "--data."
+        )
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     dataset, split = dataset or "scan", split or "length"
     settings = sci.Settings(

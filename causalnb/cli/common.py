@@ -95,7 +95,10 @@ app = typer.Typer(
 )
 data = typer.Typer(no_args_is_help=True, help="The public data files.")
 app.add_typer(data, name="data")
-train = typer.Typer(no_args_is_help=True, help="Train a model as its source's quick start does.")
+train = typer.Typer(
+    no_args_is_help=True,
+    help="Train one of the four systems on your own data; sci without --data: on SCAN, as in the guide.",
+)
 app.add_typer(train, name="train")
 
 
@@ -129,7 +132,13 @@ Split = Annotated[str, typer.Option(help="A split of the data, such as simple, l
 BaseModel = Annotated[
     str, typer.Option(help="tiny, tiny:22 (layers), or a folder or Hugging Face name of a model.")
 ]
-Data = Annotated[str, typer.Option(help="A .jsonl, .csv or .parquet file, a datasets folder, or a hub name.")]
+Data = Annotated[
+    str,
+    typer.Option(
+        help="A .jsonl, .json, .csv, .tsv or .parquet file, a folder of .txt files or of the datasets "
+        "library, or a hub name."
+    ),
+]
 Columns = Annotated[
     str | None, typer.Option(help="Names of columns, as in prompt=question,answer=reply,domain=topic.")
 ]

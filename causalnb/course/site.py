@@ -21,7 +21,8 @@ from causalnb.paths import figures_dir, root, shown
 
 STATIC = Path(__file__).parent / "static"
 PICTURE = re.compile(r"\]\(\.\./figures/([\w./]+)\)")
-ROUTE = re.compile(r"<!-- route (.+?) -->")
+ROUTE = re.compile(r"<!-- route (.+?) -->(?:\n\*(?:Notebooks|All notebooks)[^*\n]*\*)?")
+RESULTS = "page of results"
 MATHJAX = ("tex-chtml.js", "input", "output")
 NEEDS = ("sphinx", "myst_nb", "furo", "sphinxcontrib.bibtex", "sphinx-mathjax-offline")
 SOURCES = {
@@ -110,6 +111,8 @@ def prepare(books: list[Source], pages: Path) -> None:
         table_row(book, book.cells[0])
         described(book.notebook)
         write(book.notebook, pages / "notebooks" / book.path.name)
+    for path in pages.glob("*.md"):
+        path.write_text(adapted(path.read_text(encoding="utf-8"), books), encoding="utf-8")
     rows, made = claims.judged(), manifest.entries("laptop")
     for entry in made.values():
         for file in entry["files"]:
@@ -123,9 +126,6 @@ def prepare(books: list[Source], pages: Path) -> None:
     (pages / "api.md").write_text(_api(), encoding="utf-8")
     for name in API:
         (pages / "api" / f"{name}.md").write_text(_module(name), encoding="utf-8")
-    syllabus = pages / "syllabus.md"
-    told = ROUTE.sub(lambda found: route(found[1], books), syllabus.read_text(encoding="utf-8"))
-    syllabus.write_text(told, encoding="utf-8")
     (pages / "index.md").write_text(_index(books, rows, made), encoding="utf-8")
 
 
@@ -201,6 +201,12 @@ def _readme() -> str:
 def _actions(links: list[tuple[str, str]]) -> str:
     inner = "".join(f'<a href="{page}.html">{said}</a>' for page, said in links)
     return f'<p class="actions">{inner}</p>\n'
+
+
+def adapted(page: str, books: list[Source]) -> str:
+    """A page of course/ as the site has it: notebooks lie beside it, a route is a table, results a link."""
+    page = page.replace("](../notebooks/", "](notebooks/").replace(RESULTS, f"[{RESULTS}](results.md)")
+    return ROUTE.sub(lambda found: route(found[1], books), page)
 
 
 def route(names: str, books: list[Source]) -> str:

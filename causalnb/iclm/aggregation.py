@@ -7,7 +7,7 @@ from causalnb.wrapping import check_counts, check_finite
 
 
 def shared_batch_norm(*states: Tensor, eps: float = 1e-5) -> tuple[Tensor, ...]:
-    """Section 3.3: states (n, H) of several modules, normalised by the statistics of all their rows together.
+    """Section 3.3: states (n, D) of several modules, normalised by the statistics of all their rows together.
 
     All modules then have one mean and variance over both; the published code normalises each by its own.
     """
@@ -38,7 +38,7 @@ class SharedBatchNorm(nn.Module):
         self.register_buffer("variance", torch.ones(groups, 1, width))
 
     def forward(self, states: Tensor) -> Tensor:
-        """States (M, n, H) normalised, in training by their own statistics over modules and rows.
+        """States (M, n, D) normalised, in training by their own statistics over modules and rows.
 
         Raises ValueError in training where these are of a single row: nothing would be left of it.
         """
@@ -52,7 +52,7 @@ class SharedBatchNorm(nn.Module):
                     "batch, or norm_over='tokens'"
                 )
             axes = (0, 1) if self.shared else (1,)
-            variance, mean = torch.var_mean(states, axes, correction=0, keepdim=True)  # (1 or M, 1, H)
+            variance, mean = torch.var_mean(states, axes, correction=0, keepdim=True)  # (1 or M, 1, D)
             with torch.no_grad():
                 self.mean.lerp_(mean, self.momentum)
                 self.variance.lerp_(variance * rows / (rows - 1), self.momentum)  # the unbiased one
@@ -67,7 +67,7 @@ def _module_weights(invariant: float | None, domains: Tensor) -> Tensor:
 
 
 class LatentAggregation(nn.Module):
-    """Section 3.3: normalised states side by side (n, 2H) through one trained head to logits (n, V).
+    """Section 3.3: normalised states side by side (n, 2D) through one trained head to logits (n, V).
 
     Domains are summed by the router's weights first. The head is drawn at random as in the paper, or with
     start="base" is half the base's head twice, so that it begins as the mean of the modules' logits, of
@@ -90,10 +90,10 @@ class LatentAggregation(nn.Module):
                 self.head.weight.copy_(base_head.weight.repeat(1, 2) / 2)
 
     def forward(self, states: Tensor, weights: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Logits of states (M, n, H), the invariant's first, and domains' weights (N, n); at rows alone."""
+        """Logits of states (M, n, D), the invariant's first, and domains' weights (N, n); at rows alone."""
         first = int(self.invariant)
         domain = (weights[..., None].to(states.dtype) * states[first:]).sum(0)
-        normed = self.norm(torch.stack([*states[:first], domain]))  # (1 or 2, n, H)
+        normed = self.norm(torch.stack([*states[:first], domain]))  # (1 or 2, n, D)
         normed = normed if rows is None else normed[:, rows]
         return self.head(torch.cat([normed[0], normed[-1]], -1))
 
@@ -117,7 +117,7 @@ class LogitAggregation(nn.Module):
         self.norm = SharedBatchNorm(base_head.weight.shape[0], modules, shared)
 
     def forward(self, states: Tensor, weights: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Logits (n, V) of states (M, n, H) and the domains' weights (N, n); at rows alone."""
+        """Logits (n, V) of states (M, n, D) and the domains' weights (N, n); at rows alone."""
         normed = self.norm(self.base_head[0](states))
         weights = _module_weights(self.invariant_weight, weights)
         summed = (weights[..., None].to(normed.dtype) * normed).sum(0)
@@ -145,7 +145,7 @@ class ProbabilityAggregation(nn.Module):
         self.norm = SharedBatchNorm(base_head.weight.shape[0], modules, shared) if norm else nn.Identity()
 
     def forward(self, states: Tensor, weights: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Logits (n, V) of states (M, n, H) and the domains' weights (N, n); at rows alone."""
+        """Logits (n, V) of states (M, n, D) and the domains' weights (N, n); at rows alone."""
         logits = self.norm(self.base_head[0](states))
         if rows is not None:
             logits, weights = logits[:, rows], weights[:, rows]

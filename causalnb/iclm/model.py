@@ -268,7 +268,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         all_layers: bool = False,
         **kwargs,
     ) -> Tensor:
-        """Last hidden states (B, T, H) of a module, None for the bare base; all_layers: (L + 1, B, T, H)."""
+        """Last hidden states (B, T, D) of a module, None for the bare base; all_layers: (L + 1, B, T, D)."""
         number = None if module is None else self.number(module)
         with self.rows.of(number):
             out = self._decoder(input_ids, attention_mask, output_hidden_states=all_layers, **kwargs)
@@ -282,7 +282,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         prompt_mask: Tensor | None = None,
         **kwargs,
     ) -> Tensor:
-        """What the router reads of each input: its states' mean over the prompt (B, H).
+        """What the router reads of each input: its states' mean over the prompt (B, D).
 
         The prompt is where prompt_mask (B, T) is 1; without one, what stands before the first of labels
         (B, T), or the whole input; with router_over="tokens" all positions are read, padding and answers
@@ -316,7 +316,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         return prompt if self.config.router_over == "prompt" else torch.ones_like(prompt)
 
     def _routed(self, states: Tensor) -> Routing:
-        """Routing of pooled states (B, H); ValueError where the router in place has other modules."""
+        """Routing of pooled states (B, D); ValueError where the router in place has other modules."""
         known = len(self.router.choose.codebook)
         if known != self.config.num_modules:
             raise ValueError(
@@ -346,7 +346,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         return self.base.base_model(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
 
     def _run(self, now: Pass, input_ids, attention_mask, **kwargs):
-        """Last hidden states (M, B, T, H) of the modules that ran, and the cache; now.routing is settled."""
+        """Last hidden states (M, B, T, D) of the modules that ran, and the cache; now.routing is settled."""
         run = self._run_together if self.config.shared_layers else self._run_apart
         out = run(now, input_ids, attention_mask, **kwargs)
         return out.last_hidden_state.unflatten(0, (-1, now.inputs)), out.past_key_values
@@ -421,7 +421,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
 
         answers_only: with labels, the logits (n, V) alone where the n labels are predicted, one place before
         each, in the order of labels[:, 1:]; so it is in training always, which needs no others. prompt_mask
-        (B, T) as in `router_states`, whose states (B, H) save the router's pass; a routing, or modules (B,)
+        (B, T) as in `router_states`, whose states (B, D) save the router's pass; a routing, or modules (B,)
         as an oracle names them, settles the matter. losses has output, invariant, domain, routing,
         mutual_information, unweighted, and alignment where delta is not 0. Raises ValueError for labels all
         ignored, for arguments of another shape, unknown modules, and states that are not finite.
@@ -482,13 +482,13 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         return ICLMOutput(logits=logits, routing=routing, past_key_values=cached)
 
     def _answered(self, routing: Routing, states: Tensor, logits_to_keep: int) -> Tensor:
-        """Logits (B, T, V) of the modules' states (M, B, T, H), or of the last logits_to_keep places."""
+        """Logits (B, T, V) of the modules' states (M, B, T, D), or of the last logits_to_keep places."""
         states = states[:, :, -logits_to_keep:] if logits_to_keep else states
         weights = _domain_weights(routing).repeat_interleave(states.shape[2], 1)
         return self._logits(states.flatten(1, 2), weights).unflatten(0, states.shape[1:3])
 
     def _logits(self, states: Tensor, weights: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Logits (n, V) of states (M, n, H) and the domains' weights (N, n), at rows alone."""
+        """Logits (n, V) of states (M, n, D) and the domains' weights (N, n), at rows alone."""
         if self.aggregation is not None:
             return self.aggregation(states, weights, rows)
         states, weights = (states, weights) if rows is None else (states[:, rows], weights[:, rows])
@@ -499,7 +499,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
     ) -> ICLMOutput:
         where, targets = _label_rows(labels)
         tokens, weights = labels.shape[1], _domain_weights(routing)
-        chosen, everyone = states[:, where[0], where[1]], None  # (M, n, H)
+        chosen, everyone = states[:, where[0], where[1]], None  # (M, n, D)
         _checked_finite(chosen, owner=where[0])
         if len(states) > self.config.invariant + len(weights):  # all ran for Equation 3, and one answers
             inputs = torch.arange(len(labels), device=labels.device)
@@ -528,9 +528,9 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         return ICLMOutput(total, logits, {name: loss.detach() for name, loss in losses.items()}, routing)
 
     def _module_losses(self, routing, states, everyone, weights, owner, targets) -> dict[str, Tensor]:
-        """Cross-entropy of the modules' own logits, and the mutual information, from states (M, n, H).
+        """Cross-entropy of the modules' own logits, and the mutual information, from states (M, n, D).
 
-        The latter from those of all domain modules (N, n, H) where everyone has them.
+        The latter from those of all domain modules (N, n, D) where everyone has them.
         """
         head, domains = self.get_output_embeddings(), states[int(self.config.invariant) :]
         found = {"domain": _surprise(head(_mixed(domains, weights)), targets)}
@@ -594,7 +594,7 @@ def _domain_weights(routing: Routing) -> Tensor:
 
 
 def _mixed(states: Tensor, weights: Tensor) -> Tensor:
-    """States (N, n, H) summed with weights (N, n): (n, H)."""
+    """States (N, n, D) summed with weights (N, n): (n, D)."""
     return (weights[..., None].to(states.dtype) * states).sum(0)
 
 
@@ -654,7 +654,7 @@ def _checked_base(base: nn.Module) -> None:
 
 
 def _checked_finite(states: Tensor, mask: Tensor | None = None, owner: Tensor | None = None) -> None:
-    """ValueError for states (M, B, T, H) where mask marks, or (M, n, H) of inputs owner, not finite."""
+    """ValueError for states (M, B, T, D) where mask marks, or (M, n, D) of inputs owner, not finite."""
     wrong = ~torch.isfinite(states).all(-1).all(0)
     if owner is None and mask is not None and mask.dim() == 2:
         wrong &= mask[:, -wrong.shape[1] :].bool()

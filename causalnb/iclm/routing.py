@@ -220,7 +220,7 @@ ROUTERS = {"vq": VectorQuantizer, "kmeans": KMeansRouter, "distance": DistanceWe
 
 
 class Router(nn.Module):
-    """From pooled states (B, H) to a Routing: projected to `projection` features if asked, normed, routed.
+    """From pooled states (B, D) to a Routing: projected to `projection` features if asked, normed, routed.
 
     kind "vq", "kmeans" or "distance"; norm "running" or "batch" as in `StateNorm`; settings go to that class.
     """
@@ -244,7 +244,7 @@ class Router(nn.Module):
         self.norm = StateNorm(inner, by=norm)
 
     def forward(self, states: Tensor) -> Routing:
-        """Routing of pooled states (B, H). Raises ValueError for a width that does not fit and for NaN."""
+        """Routing of pooled states (B, D). Raises ValueError for a width that does not fit and for NaN."""
         _checked_states(states, self.dim)
         states = self.norm(self.project(self._cast(states)))
         if isinstance(self.choose, DistanceWeightingRouter):
@@ -254,7 +254,7 @@ class Router(nn.Module):
 
     @torch.no_grad()
     def fit(self, states: Tensor, seed: int = 0) -> "Router":
-        """Hold the statistics of pooled training states (n, H) from now on; for K-means find centroids."""
+        """Hold the statistics of pooled training states (n, D) from now on; for K-means find centroids."""
         _checked_states(states, self.dim)
         states = self.project(self._cast(states))
         self.norm.hold(states)

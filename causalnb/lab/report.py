@@ -278,11 +278,6 @@ def higher(claim: Mapping) -> str:
     return ("higher" if claim["direction"] == "+" else "lower") + size
 
 
-def deciding(source: str, artefact_id: str | None = None) -> tuple[str, ...]:
-    """The experiments that decide the claims of a source, or on one artefact, by claims.csv."""
-    return tuple(sorted({id for claim in claims_of(source, artefact_id) for id in _decided_by(claim)}))
-
-
 def _decided_by(claim: Mapping[str, str]) -> list[str]:
     arms = f"{claim['our_treatment']}+{claim['our_baseline']}".split("+") if claim["experiment"] else []
     return [part.rpartition(":")[0] or claim["experiment"] for part in arms]

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest
@@ -330,13 +329,3 @@ def history(log: list[dict]) -> list[dict]:
         if measured:
             entries.setdefault(record["step"], {}).update(measured)
     return [{"step": step, **dict(sorted(entries[step].items()))} for step in sorted(entries)]
-
-
-def seconds_per_step(step: Callable[[], object], repeats: int = 5, warmup: int = 2) -> float:
-    """CPU-quiet time of step(): the minimum over repeats after warmup calls, seconds."""
-    times = []
-    for index in range(warmup + repeats):  # noqa: B007
-        start = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - start)
-    return min(times[warmup:])

@@ -43,7 +43,7 @@ __all__ = [
     "within_classes",
 ]
 
-for kind in (SCITransformer, SeparatedSCI, SlotDecoder, ConstructionTransformer):
+for kind in (SCITransformer, SeparatedSCI, SlotDecoder, ConstructionTransformer, ContrastiveDecoder):
     AutoConfig.register(kind.config_class.model_type, kind.config_class)
     AutoModelForCausalLM.register(kind.config_class, kind)
 del kind

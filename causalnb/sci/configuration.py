@@ -13,9 +13,11 @@ class SCIConfig(PretrainedConfig):
     """Settings of SCITransformer: widths in features, layers from 0, K = n_structural_slots < d_structure.
 
     d_structure=None takes min(192, hidden size), down to what the heads divide: a third of the guide's "~10M"
-    on a 1.1B base; cbm_layers=None places binding after 27, 50 and 73 % of the layers. Raises ValueError for
-    a binding layer beyond the base's depth, for slots or heads that do not fit the width and for values out
-    of range.
+    on a 1.1B base; cbm_layers=None places binding after 27, 50 and 73 % of the layers. dag: "upper" for edges
+    from slot to later slot, "none" for all of them; ortho: "project" or "none", by the projection "gram",
+    "qr" or "sequential" of OrthogonalProjector; n_iterations, slots and layers from 0, scl_weight finite and
+    from 0, scl_temperature finite and above 0. Raises ValueError for a binding layer beyond the base's depth,
+    for slots or heads that do not fit the width and for values out of range.
     """
 
     model_type = "sci"

@@ -123,17 +123,6 @@ def solve(views: Iterable[View], objects: Iterable[int]) -> int:
     return _label(frozenset(objects), *evidence(views))
 
 
-def solve_all(problems: Sequence[Problem]) -> np.ndarray:
-    """Labels (n, 4) of all queries of n problems, solved from their views alone."""
-    known = [evidence(problem.views) for problem in problems]
-    return np.array(
-        [
-            [_label(frozenset(query.objects), *facts) for query in problem.queries]
-            for problem, facts in zip(problems, known, strict=False)
-        ]
-    ).reshape(len(problems), _QUERIES)
-
-
 def types(views: Iterable[View]) -> dict[int, str]:
     """One of TYPES for each object of the views: how much it takes to know whether it is a blicket.
 

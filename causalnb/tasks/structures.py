@@ -57,7 +57,8 @@ def _spacy():
     except (ImportError, OSError) as error:
         raise DataError(
             f"structures by parts of speech or dependencies need spaCy and its model {PARSER} "
-            f"({type(error).__name__}): install causalnb[text] and the model, or choose level 'grammar'."
+            f"({type(error).__name__}): run pip install -e '.[text]' and python -m spacy download {PARSER}, "
+            "or choose level 'grammar'."
         ) from error
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from causalnb.course import copies
+from causalnb.course import copies, site
 from causalnb.course.source import Source, plain
 from causalnb.tasks import english
 from tests.repo.tree import ROOT, notebooks
@@ -53,9 +53,23 @@ def test_every_entry_is_cited():
 def test_links_and_routes_name_notebooks(name):
     text = (ROOT / f"course/{name}.md").read_text(encoding="utf-8")
     names = {path.name for path in notebooks()}
-    assert not set(re.findall(r"\]\(notebooks/([\w.]+)\)", text)) - names
+    linked = re.findall(r"\]\(([^)]+)\)", text)
+    assert linked and set(linked) <= {f"../notebooks/{one}" for one in names}
     numbers = {word for route in re.findall(r"<!-- route (.+?) -->", text) for word in route.split()}
     assert not numbers - {"all"} - {name[:2] for name in names}
+
+
+def test_a_route_is_named_below_its_comment_and_the_site_has_its_table_alone():
+    text = (ROOT / "course/syllabus.md").read_text(encoding="utf-8")
+    routes = re.findall(r"<!-- route (.+?) -->\n(.*)\n", text)
+    assert len(routes) == text.count("<!-- route") > 5
+    for names, line in routes:
+        said = "All notebooks" if names == "all" else f"Notebooks {', '.join(names.split())}"
+        assert line == f"*{said}.*"
+    page = site.adapted(text, [])
+    assert page.count("| **together** |") == len(routes)
+    assert not re.search(r"<!--|^\*(Notebooks|All)", page, re.M)
+    assert "../notebooks/" not in page and page.count("[page of results](results.md)") == 2
 
 
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.name)

@@ -1,5 +1,6 @@
 """The card of a method: by rule from the numbers of the court, a verdict per task, a table and a figure."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from causalnb.lab.verdicts import judged
 from causalnb.paths import TEMPORARY, shown
 
 from .cases import FLOOR, Case, case
-from .judge import ARMS, SCHEMA, Asked, named
+from .judge import ARMS, SCHEMA, SHIPPED, Asked, named
 
 CARD = "card.json"
 RISING = 0.01  # i.i.d., by twice the steps, from which plain tuning is not over
@@ -75,6 +76,14 @@ def verdict(arms: Mapping[str, Mapping[int, dict]]) -> tuple[str, str]:
     return "helps", f"above plain tuning and every control{told}"
 
 
+def command(asked: Asked) -> str:
+    """The line that asks for the same card again; one that ships by its name, another as it was named."""
+    method = asked.method.stem if asked.method.parent == SHIPPED else str(asked.method)
+    words = ["causalnb", "try", method, "--on", ",".join(asked.tasks), "--seeds", str(asked.seeds)]
+    words += ["--profile", current(asked.profile).name]
+    return shlex.join(words + (["--seconds", str(asked.seconds)] if asked.seconds != Asked.seconds else []))
+
+
 def write(asked: Asked, found: Mapping, output: Path) -> dict:
     """Write card.json, card.md, card.svg and card.png into the method's folder; returns the first."""
     from causalnb.lab import figures
@@ -99,7 +108,7 @@ def write(asked: Asked, found: Mapping, output: Path) -> dict:
         for format in ("svg", "png"):
             files.write_atomic(folder / f"card.{format}", figures.render(figure, format))
     cases = {name: case(name, asked.profile) for name in tasks}
-    files.write_atomic(folder / "card.md", _markdown(card, cases, alt).encode())
+    files.write_atomic(folder / "card.md", _markdown(card, cases, alt, command(asked)).encode())
     files.write_atomic(folder / CARD, sealed(card))
     return card
 
@@ -137,7 +146,7 @@ def _interval(bounds: list, sign: bool = False) -> str:
     return f"{mean} [{low}, {high}]" if low else mean
 
 
-def _markdown(card: dict, cases: Mapping[str, Case], alt: str) -> str:
+def _markdown(card: dict, cases: Mapping[str, Case], alt: str, again: str) -> str:
     lines = [f"# {card['method']}", "", card["about"] or "A method without a docstring.", ""]
     if card["profile"] in TEMPORARY:
         lines += [f"Made in the {card['profile']} profile, a few steps of a tiny model: **no finding**.", ""]
@@ -176,7 +185,7 @@ def _markdown(card: dict, cases: Mapping[str, Case], alt: str) -> str:
         f"{100 * FLOOR:g} % i.i.d., and under {100 * RISING:g} point more in twice the steps.",
         "",
         "```",
-        f"causalnb try {card['method']}.py --on {','.join(card['tasks'])} --seeds {seeds}",
+        again,
         "```",
         "",
     ]

@@ -53,6 +53,7 @@ def teacher_of(name: str, endpoint: str | None = None, key_from: str | None = No
     from causalnb.c2dlm import Endpoint, LocalChat
 
     from ..bases import loaded
+    from ..training import best_device
 
     if endpoint is not None:
         if key_from is not None and not os.environ.get(key_from):
@@ -68,7 +69,7 @@ def teacher_of(name: str, endpoint: str | None = None, key_from: str | None = No
     model, tokenizer = loaded(name, checkpoints.decoder, "chat model", "--teacher")
     if not tokenizer.chat_template:
         raise LabError(f"the tokenizer of {name!r} has no chat template: choose a chat model as --teacher.")
-    return LocalChat(model.eval(), tokenizer)
+    return LocalChat(model.eval().to(best_device()), tokenizer)
 
 
 def teach(
