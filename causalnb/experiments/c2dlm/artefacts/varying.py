@@ -154,11 +154,11 @@ def varying_figure(profile: str | None = None):
     ends, steps = [], []
     for name, runs in zip(NAMES, _curves(profile, *NAMES), strict=True):
         colour, line, marker = LOOKS[name]
-        look = {"color": COLOURS[colour], "linestyle": line}
+        look = {"color": COLOURS[colour], "linestyle": line, "marker": marker}
         seeds = runs.pivot(index="step", columns="seed", values="steps")
-        ax.plot(seeds.index, seeds, marker="", linewidth=0.6, alpha=0.5, **look)
+        ax.plot(seeds.index, seeds, linestyle="-", marker="", linewidth=0.6, alpha=0.35, color=look["color"])
         mean = seeds.mean(axis=1)
-        ax.plot(mean.index, mean, marker=marker, markevery=max(1, len(mean) // 5), label=NAMES[name], **look)
+        ax.plot(mean.index, mean, markevery=max(1, len(mean) // 5), label=NAMES[name], **look)
         end = mean.iloc[-1]
         ends.append(f"{NAMES[name]} ends at {end:.2f}, steps to 90 %: {_reached(name, 0.9, profile)}")
         steps.append(f"{NAMES[name]} {_reached(name, 0.9, profile)}")

@@ -87,7 +87,7 @@ def draw_points(ax, points, groups: dict, column: str, word: str = "") -> None:
         rows, edge = points[points[column] == value], 0.3 * (colour == "yellow")  # yellow alone is faint
         look = {"color": NAMED[colour], "marker": marker, "edgecolors": "0.3", "linewidths": edge}
         label = named(f"{word} {value}")
-        ax.scatter(rows["x"], rows["y"], s=14, alpha=0.65, label=label, rasterized=True, **look)
+        ax.scatter(rows["x"], rows["y"], s=10, alpha=0.65, label=label, rasterized=True, **look)
     low, high = points[["x", "y"]].min(), points[["x", "y"]].max()
     half = 0.53 * max(*(high - low), 1e-9)
     window = {
