@@ -1,7 +1,7 @@
-"""One module and ICLM on RAVEN's true shift, at rates and sizes with which both reach one i.i.d. score.
+"""One module and ICLM on RAVEN's true shift, at rates and sizes that are chosen alike.
 
-These were chosen on the mirrored shift (iclm.frontier.raven, frontier_choose); beside them the oracle router
-of the single module's rate and size.
+With these both reach one i.i.d. score on the mirrored shift (iclm.frontier.raven, frontier_choose); beside
+them the oracle router of the single module's rate and size.
 """
 
 import json
@@ -26,7 +26,7 @@ def settled() -> dict[str, dict]:
 
 add(
     "iclm.matched.raven",
-    "RAVEN's true shift: one module and ICLM at one i.i.d. score",
+    "RAVEN's true shift: one module and ICLM with settings chosen alike",
     "raven",
     settled(),
     3,
