@@ -400,6 +400,7 @@ register(
             "gpu": {**GPU, **FAMILIES},
         },
         seeds={"quick": 1, "laptop": 3},
+        more_seeds={"laptop": dict.fromkeys(("iclm", "finetuned"), 5)},  # which claims 14 and 15 compare
         cost={"quick": 10, "laptop": 900, "gpu": 600},
     )
 )
