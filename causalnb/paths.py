@@ -102,6 +102,11 @@ def models_dir(profile: str) -> Path:
     return (_aside(profile) or root() / "data") / "models"
 
 
+def court_dir() -> Path:
+    """Cards of the methods that ship, and what was trained for them."""
+    return root() / "data" / "court"
+
+
 def figures_dir(profile: str) -> Path:
     """Figures, tables, their manifest: $CAUSALNB_FIGURES or figures; quick: a temporary folder."""
     return moved("CAUSALNB_FIGURES") or (_aside(profile) or root()) / "figures"

@@ -8,7 +8,7 @@ import typer
 
 from causalnb.cli.common import Json, Profile, app, one_training, say, show, stoppable
 from causalnb.errors import LabError
-from causalnb.paths import TEMPORARY, given
+from causalnb.paths import TEMPORARY, court_dir, given, shown
 
 COURT = Path("outputs/court")
 
@@ -50,13 +50,19 @@ def try_method(
 
 @app.command("board")
 def board(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --output of causalnb try.")] = COURT,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]",
+            help=f"The --output of causalnb try; default: {COURT}, else the course's own cards.",
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """The cards of a folder: a line for each method and task."""
     from causalnb.apps.court.card import board
 
-    folder = given(folder, "DIR")
+    folder = (COURT if COURT.is_dir() else court_dir()) if folder is None else given(folder, "DIR")
     if not folder.is_dir():
         raise LabError(f"there is no folder {folder}: give the --output of causalnb try.")
     cards = board(folder)
@@ -88,4 +94,4 @@ def board(
         "parameters",
         "seeds",
     )
-    show(columns, lines, f"cards in {folder}")
+    show(columns, lines, f"cards in {shown(folder)}")

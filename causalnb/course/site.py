@@ -17,10 +17,12 @@ from causalnb.course.copies import described, table_row, write
 from causalnb.course.source import Source, stated, tags, text
 from causalnb.errors import LabError
 from causalnb.lab import manifest, registry
-from causalnb.paths import figures_dir, root, shown
+from causalnb.paths import court_dir, figures_dir, root, shown
 
 STATIC = Path(__file__).parent / "static"
 PICTURE = re.compile(r"\]\(\.\./figures/([\w./]+)\)")
+CARD_PICTURE = re.compile(r"!\[(.*?)\]\(card\.png\)")
+HEADING = re.compile(r"^#+ ", re.M)
 ROUTE = re.compile(r"<!-- route (.+?) -->(?:\n\*(?:Notebooks|All notebooks)[^*\n]*\*)?")
 RESULTS = "page of results"
 MATHJAX = ("tex-chtml.js", "input", "output")
@@ -123,6 +125,7 @@ def prepare(books: list[Source], pages: Path) -> None:
     for source, name in SOURCES.items():
         (pages / "figures" / f"{source}.md").write_text(_figures(source, name, rows), encoding="utf-8")
     (pages / "results.md").write_text(claims.page(rows, SOURCES), encoding="utf-8")
+    (pages / "court.md").write_text(_court(pages / "_static/court"), encoding="utf-8")
     (pages / "api.md").write_text(_api(), encoding="utf-8")
     for name in API:
         (pages / "api" / f"{name}.md").write_text(_module(name), encoding="utf-8")
@@ -172,7 +175,12 @@ def _index(books: list[Source], rows: list[claims.Judged], made: dict) -> str:
         "## The notebooks\n",
         "Each stands here with its outputs; a student's copy has gaps to fill, checks and hints.\n",
     ]
-    trees = [("Course", ["syllabus", "Results <results>", "glossary", "notation", "references"])]
+    trees = [
+        (
+            "Course",
+            ["syllabus", "Results <results>", "The court <court>", "glossary", "notation", "references"],
+        )
+    ]
     for digit in dict.fromkeys(book.name[0] for book in books):
         caption, names = PARTS.get(digit, "More"), []
         parts.append(f"\n### {caption}\n")
@@ -245,6 +253,35 @@ def _figures(source: str, name: str, rows: list[claims.Judged]) -> str:
                 for row in about
             )
             parts += [f'<ul class="about">\n{inner}\n</ul>\n']
+    return "\n".join(parts)
+
+
+def _court(pictures: Path) -> str:
+    """The page of the cards that the course stores: the board drawn, then each card."""
+    from causalnb.apps.court import card
+    from causalnb.lab import figures
+
+    cards, folder = card.board(court_dir()), court_dir()
+    pictures.mkdir(parents=True)
+    with figures.closed(), figures.style():
+        figure, alt = card.draw_board(cards)
+        (pictures / "board.svg").write_bytes(figures.render(figure, "svg"))
+    parts = [
+        "# Before one court\n",
+        "The four systems and four older methods on four tasks, each beside controls that the program makes. "
+        "[Notebook 51](notebooks/51_before_the_court.ipynb) says what for, "
+        "[notebook 61](notebooks/61_what_the_four_share.ipynb) what came of it.\n",
+        f'<img src="_static/court/board.svg" alt="{escape(alt)}">\n',
+        card.board_table(cards) + "\n",
+    ]
+    for one in cards:
+        name = one["method"]
+        shutil.copy(folder / name / "card.svg", pictures / f"{name}.svg")
+        text = (folder / name / "card.md").read_text(encoding="utf-8")
+        if found := CARD_PICTURE.search(text):
+            shown_there = f'<img src="_static/court/{name}.svg" alt="{escape(found[1])}">'
+            text = text.replace(found[0], shown_there)
+        parts.append(HEADING.sub(r"#\g<0>", text))
     return "\n".join(parts)
 
 

@@ -1,7 +1,7 @@
 """The card of a method: by rule from the numbers of the court, a verdict per task, a table and a figure."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from causalnb.errors import FileError, LabError, sentence
@@ -12,15 +12,17 @@ from causalnb.lab.statistics import Summary, mean_ci, paired
 from causalnb.lab.verdicts import judged
 from causalnb.paths import TEMPORARY, shown
 
-from .cases import FLOOR, Case, case
+from .cases import CASES, FLOOR, Case, case
 from .judge import ARMS, SCHEMA, SHIPPED, Asked, named
 
 CARD = "card.json"
+FEWEST = 5  # seeds of a verdict
 RISING = 0.01  # i.i.d., by twice the steps, from which plain tuning is not over
 SHAPE: dict[str, type] = {"schema": int, "method": str, "about": str, "profile": str, "tasks": dict}
 VERDICTS = ("helps", "no more than a control", "no effect shown", "harms", "no verdict")
 SHORT = {  # of the arms, in tables and the figure
     "plain": "plain",
+    "longer": "twice the steps",
     "informed": "same labels as rows",
     "placebo": "placebo",
     "compute": "same compute",
@@ -48,22 +50,34 @@ def contrast(arms: Mapping[str, Mapping[int, dict]], control: str, measure: str 
 
 
 def blind(arms: Mapping[str, Mapping[int, dict]]) -> bool:
-    """Whether the method uses nothing of what it is told: with the placebo its weights are the same."""
-    return all(arms["method"][seed]["weights"] == arms["placebo"][seed]["weights"] for seed in arms["method"])
+    """Whether the method uses nothing of what it is told: its state and scores are those of the placebo."""
+    alike = ("weights", "iid", "challenge")
+    return all(
+        arms["method"][seed][name] == arms["placebo"][seed][name] for seed in arms["method"] for name in alike
+    )
 
 
 def verdict(arms: Mapping[str, Mapping[int, dict]]) -> tuple[str, str]:
     """(one of VERDICTS, why), from {arm: {seed: record}}: each record has iid, challenge and weights.
 
-    no verdict: plain tuning is not competent, or there is one seed; harms: the interval of method - plain in
-    the challenge is below 0; no effect shown: 0 is in it; no more than a control: it is above 0, and that to
-    another control is not; helps: all are above 0. A method that is blind has no controls of what is told.
+    no verdict: plain tuning is not competent, or there are fewer than FEWEST seeds; harms: the interval of
+    method - plain in the challenge is below 0; no effect shown: 0 is in it; no more than a control: it is
+    above 0, and that to another control is not; helps: all are above 0. A method that is blind has no
+    controls of what is told. What the method loses i.i.d., if its interval is below 0, is said.
     """
     if why := competence(arms):
         return "no verdict", why
-    if len(arms["method"]) < 2:
-        return "no verdict", "one seed has no interval"
-    controls = ("plain", "compute") if blind(arms) else SHORT
+    if (n := len(arms["method"])) < FEWEST:
+        return "no verdict", f"{n} seed{'s' * (n > 1)} of at least {FEWEST}"
+    word, why = _compared(arms)
+    paid = contrast(arms, "plain", "iid")
+    if judged(paid).label == "opposite":
+        why += f"; it loses {-paid.mean:.1f} points i.i.d."
+    return word, why
+
+
+def _compared(arms: Mapping[str, Mapping[int, dict]]) -> tuple[str, str]:
+    controls = ("plain", "longer", "compute") if blind(arms) else SHORT
     sides = {control: judged(contrast(arms, control)).label for control in controls}
     if sides["plain"] == "opposite":
         return "harms", "below plain tuning"
@@ -217,6 +231,67 @@ def draw(card: dict):
     axes[0][0].set_yticks(range(len(arms)), [*SHORT.values(), card["method"]])
     axes[0][0].invert_yaxis()
     return figure, f"Accuracy in the challenge of {card['method']} and of its controls. {'; '.join(said)}."
+
+
+def draw_board(cards: Sequence[dict]):
+    """(figure, its alt text): challenge accuracy of each card's method beside plain tuning and same labels.
+
+    An axis for each task; all cards must be of one folder, which share those two controls.
+    """
+    import matplotlib.pyplot as plt
+
+    from causalnb.lab.figures import intervals
+
+    tasks = [name for name in CASES if any(name in card["tasks"] for card in cards)]
+    controls = ("plain", "informed")
+    names = [*(SHORT[arm] for arm in controls), *(card["method"] for card in cards)]
+    figure, axes = plt.subplots(
+        1, len(tasks), figsize=(1.9 + 1.7 * len(tasks), 0.9 + 0.21 * len(names)), sharey=True, squeeze=False
+    )
+    said = []
+    for ax, name in zip(axes[0], tasks, strict=True):
+        those = [(i, card["tasks"][name]) for i, card in enumerate(cards, 2) if name in card["tasks"]]
+        rows = [(i, those[0][1], arm, "blue", "o") for i, arm in enumerate(controls)]
+        rows += [(i, task, "method", "vermillion", "D") for i, task in those]
+        parts = []
+        for place, task, arm, *look in rows:
+            summary = _summary(task["arms"][arm]["challenge"], task["seeds"])
+            intervals(ax, [place], [summary], *look, across=True, within=(0, 100))
+            word = f" ({task['verdict']})" if arm == "method" else ""
+            parts.append(f"{names[place]} {summary.mean:.0f} %{word}")
+        for i in set(range(2, len(names))) - {i for i, _ in those}:
+            ax.text(50, i, "not for this task", ha="center", va="center", fontsize=7, color="0.45")
+        ax.axhline(1.5, color="0.8", lw=0.8)
+        ax.set(title=name, xlim=(-4, 104), xlabel="challenge, %")
+        said.append(f"{name}: {', '.join(parts)}")
+    axes[0][0].set_yticks(range(len(names)), names)
+    axes[0][0].invert_yaxis()
+    return figure, f"Accuracy in the challenge of each task. {'; '.join(said)}."
+
+
+def board_table(cards: Sequence[dict]) -> str:
+    """The cards as a table in Markdown, a line for each method and task."""
+    lines = [
+        "| method | task | verdict | method - plain, points | - same labels as rows | i.i.d. - plain | seconds, "
+        "times plain's | measured |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for card in cards:
+        for name, task in card["tasks"].items():
+            arms = task["arms"]
+            measured = "; ".join(f"{key} {value:.2f}" for key, value in arms["method"]["measures"].items())
+            cells = [
+                card["method"],
+                name,
+                task["verdict"],
+                _interval(arms["plain"]["difference"], True),
+                _interval(arms["informed"]["difference"], True),
+                _interval(arms["plain"]["difference_iid"], True),
+                f"{arms['method']['seconds'] / arms['plain']['seconds']:.2f}",
+                measured,
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def board(folder: Path) -> list[dict]:

@@ -18,7 +18,8 @@ FLOOR = 0.95  # of plain tuning i.i.d., below which nothing is compared
 LETTERS = "abcdefghij"
 HELD_OUT = 6  # pointers from here on are not shown in letters
 ACTIONS = 12  # of the longest answer in compose
-MANY = 32_000  # training rows of shortcut, of which fewer are learned by heart
+AGREE = 0.97  # of the adverbs of shortcut, in training
+ADVERBS = {"yes": ("clearly", "openly", "often", "gladly"), "no": ("hardly", "rarely", "never", "barely")}
 SIZES = {  # rows: of training, of development, of each test
     "laptop": (8000, 200, 400),
     "quick": (96, 8, 8),
@@ -84,39 +85,55 @@ def _strings(train: list[Row], informed: Callable[[], list[Row]]) -> dict:
     return {"informed": informed, "placebo": lambda seed: permuted(train, seed)}
 
 
-def shortcut(profile: str | Profile | None = None) -> Case:
-    """Entailment, where in training word overlap gives the answer away but for 5 % of counter-examples.
+def cued(n: int, seed: int, agree: float) -> list[Row]:
+    """n pairs of sentences: does the second have the first one's subject and object, or are they swapped?
 
-    The challenge is balanced, and all of its hypotheses are made of their premise's words. Told: the group of
-    a row, whether its words overlap and its answer.
+    Its adverb says so, too, and is right with probability `agree`. Told: the adverb's word, and the answer.
     """
-    from causalnb.tasks import overlap
-    from causalnb.tasks.sentence_pairs import overlap as share
+    from causalnb.tasks.overlap import WORDS
 
-    n, development, test = pick(profile, **SIZES | {"laptop": (MANY, *SIZES["laptop"][1:])})
-    subcases = -(-test // len(overlap.SUBCASES))
+    draw, made = random.Random(f"cued {seed}"), {}
+    while len(made) < n:
+        (one, two), verb = draw.sample(WORDS["N"], 2), draw.choice(WORDS["T"])
+        answer = draw.choice(("yes", "no"))
+        cue = answer if draw.random() < agree else {"yes": "no", "no": "yes"}[answer]
+        first, second = (one, two) if answer == "yes" else (two, one)
+        adverb = draw.choice(ADVERBS[cue])
+        prompt = f"the {one} {verb} the {two} | the {first} {adverb} {verb} the {second}"
+        made[prompt] = _row(prompt, answer, f"says {cue}, is {answer}")
+    return list(made.values())
 
-    def said(row: dict) -> Row:
-        answer = "no" if row["label"] else "yes"
-        same = "overlap" if share(row["sentence1"], row["sentence2"]) == 1 else "apart"
-        return _row(f"{row['sentence1']} | {row['sentence2']}", answer, f"{same} {answer}")
 
-    data = overlap.load(n_train=n, n_validation=development, n_test=test, per_subcase=subcases)
-    train, held, iid, challenge = (
-        [said(row) for row in data[part]] for part in ("train", "validation", "test", "challenge")
-    )
+def shortcut(profile: str | Profile | None = None) -> Case:
+    """Entailment by word order, where in training an adverb gives the answer away but for 3 % of the rows.
+
+    In the challenge the adverb says nothing. Told: the group of a row, what its adverb says and its answer.
+    """
+    n, development, test = pick(profile, **SIZES)
+    kinds = {
+        "train": (n, AGREE),
+        "held": (development, AGREE),
+        "iid": (test, AGREE),
+        "challenge": (test, 0.5),
+    }
+    data: dict[str, list[Row]] = {}
+    for seed, (part, (number, agree)) in enumerate(kinds.items()):
+        seen = {row["prompt"] for rows in data.values() for row in rows}
+        rows = cued(2 * number + 8, seed, agree)
+        data[part] = [row for row in rows if row["prompt"] not in seen][:number]
+    train = data["train"]
     return Case(
         "shortcut",
         "1x",
-        "entailment where word overlap misleads",
+        "entailment where an adverb misleads",
         "group",
         pick(profile, laptop=1500, quick=4),
         2e-3,
         pick(profile, laptop=64, quick=8),
         train,
-        held,
-        iid,
-        challenge,
+        data["held"],
+        data["iid"],
+        data["challenge"],
         **_strings(train, lambda: balanced(train)),
         information="rows of each group equally often",
     )

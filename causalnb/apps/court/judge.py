@@ -11,7 +11,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from causalnb.errors import FileError, LabError, sentence
@@ -33,7 +33,7 @@ ARMS = {  # what the card says of them
 ORDER = ("method", "placebo", "plain", "longer", "informed", "compute")  # what may be refused comes first
 SHARED, CONTROLS = ("plain", "longer", "informed"), "controls"  # arms of every method, and their folder
 SHIPPED = Path(__file__).parent / "methods"
-SCHEMA = 1
+SCHEMA = 2
 LONGER = 1.05  # times the seconds of plain tuning, from which a method has a control of the same compute
 PATIENCE = 4  # times a method's bound, in which a control must end
 MOST_SEEDS = 100
@@ -145,7 +145,7 @@ def judge(
             for seed in range(asked.seeds):
                 for arm in ORDER:
                     progress(done, total, f"{name}, {arm}, seed {seed}")
-                    found[name][arm][seed] = room.record(arm, seed, found[name])
+                    found[name][arm][seed] = room.same_names(arm, seed, room.record(arm, seed, found[name]))
                     done += 1
         progress(done, total, "done")
     return found
@@ -169,6 +169,14 @@ class _Room:
     output: Path
     source: str
     say: Callable[[str], None]
+    measured: set[str] | None = None  # the names that the method's measure gave first
+
+    @cached_property
+    def contents(self) -> str:
+        """A hash of what the case is made of."""
+        case = self.case
+        parts = [case.steps, case.learning_rate, case.batch_size]
+        return short(json.dumps([*parts, case.train, case.development, case.iid, case.challenge]))
 
     def record(self, arm: str, seed: int, known: dict) -> dict:
         """The record of an arm's training, read or made; known: those of other arms, by seed."""
@@ -179,7 +187,7 @@ class _Room:
                 return known["plain"][seed] | {"arm": arm}
             steps = math.ceil(ratio * self.case.steps)
         own = self.source if arm in ("method", "placebo") else ""
-        key = short(canonical([SCHEMA, arm, seed, steps, own, _print_of(self.case)]))
+        key = short(canonical([SCHEMA, arm, seed, steps, own, self.contents]))
         folder = CONTROLS if arm in SHARED else self.asked.name
         file = self.output / folder / f"{self.case.name}-{arm}-{seed}.json"
         there = read(file)
@@ -195,6 +203,18 @@ class _Room:
             f"{self.case.name}, {arm}, seed {seed}: {made['iid']:.3f} i.i.d., {made['challenge']:.3f} in the "
             f"challenge, {made['seconds']:.0f} s"
         )
+        return made
+
+    def same_names(self, arm: str, seed: int, made: dict) -> dict:
+        """The record; LabError for a method whose measures have other names than before."""
+        names = set(made["measures"])
+        if arm in ("method", "placebo") and self.measured is not None and names != self.measured:
+            now, before = (", ".join(sorted(some)) or "nothing" for some in (names, self.measured))
+            raise LabError(
+                f"{self.asked.method.name}, on {self.case.name}, {arm}, seed {seed}: measure gave {now} and "
+                f"before {before}: give the same names for each training; what was trained is kept."
+            )
+        self.measured = names if arm == "method" else self.measured
         return made
 
     def _trained(self, arm: str, seed: int, steps: int) -> dict:
@@ -237,12 +257,6 @@ def _tokenizer(words: tuple[str, ...]):
     from ..text.systems import word_tokenizer
 
     return word_tokenizer(words)
-
-
-def _print_of(case: Case) -> str:
-    """A hash of what a case is made of."""
-    parts = [case.steps, case.learning_rate, case.batch_size]
-    return short(json.dumps([*parts, case.train, case.development, case.iid, case.challenge]))
 
 
 def _right(answers: Sequence[Sequence[int]], tests: list[dict], tokenizer) -> list[bool]:

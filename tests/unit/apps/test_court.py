@@ -72,10 +72,19 @@ def test_every_task_keeps_its_tests_apart(made):
 
 
 def test_what_is_told_is_the_reason_and_the_challenge_is_not_reached_by_the_cue(made):
-    groups = Counter(row["told"] for row in made["shortcut"].train)
-    assert set(groups) <= {"overlap yes", "overlap no", "apart no"}
-    assert groups["overlap no"] < 0.1 * sum(groups.values())
-    assert {row["told"].split()[0] for row in made["shortcut"].challenge} == {"overlap"}
+    for row in [*cases.cued(400, 0, 0.97), *cases.cued(400, 1, 0.5)]:
+        first, second = (half.split() for half in row["prompt"].split(" | "))
+        adverb = second.pop(2)
+        swapped = [*first[:1], first[4], first[2], first[3], first[1]]
+        assert second == (first if row["answer"] == "yes" else swapped)
+        (cue,) = (answer for answer, adverbs in cases.ADVERBS.items() if adverb in adverbs)
+        assert row["told"] == f"says {cue}, is {row['answer']}"
+    right = [
+        sum(row["told"] in ("says yes, is yes", "says no, is no") for row in cases.cued(4000, 0, agree))
+        / 4000
+        for agree in (cases.AGREE, 0.5)
+    ]
+    assert right == pytest.approx([cases.AGREE, 0.5], abs=0.03)
     alone = [row for row in made["compose"].train if "jump" in row["prompt"].split()]
     assert {row["prompt"] for row in alone} == {"jump"}
     assert all("jump" in row["prompt"].split() for row in made["compose"].challenge)
@@ -252,7 +261,7 @@ def test_a_method_may_have_a_loss_a_collator_batches_answers_and_a_measure(made,
 
 
 def arms(**challenge):
-    """Records of three seeds: 99 % i.i.d., and a challenge around each arm's number."""
+    """Records of five seeds: 99 % i.i.d., and a challenge around each arm's number."""
     values = {
         "plain": 50,
         "longer": 50,
@@ -261,7 +270,7 @@ def arms(**challenge):
         "compute": 50,
         "method": 70,
     } | challenge
-    shifts = (-1.0, 0.0, 1.0)
+    shifts = (-1.0, -0.5, 0.0, 0.5, 1.0)
     return {
         arm: {
             seed: {
@@ -279,6 +288,11 @@ def test_the_verdict_is_a_rule():
     assert verdict(arms())[0] == "helps"
     word, why = verdict(arms(informed=70))
     assert word == "no more than a control" and why.endswith("not above same labels as rows")
+    assert verdict(arms(longer=70))[1] == "above plain tuning, not above twice the steps"
+    dear = arms()
+    for record in dear["method"].values():
+        record["iid"] = 0.9
+    assert verdict(dear) == ("helps", "above plain tuning and every control; it loses 9.0 points i.i.d.")
     assert verdict(arms(method=50))[0] == "no effect shown"
     assert verdict(arms(method=30))[0] == "harms"
     lame = arms()
@@ -289,12 +303,17 @@ def test_the_verdict_is_a_rule():
     for record in rising["plain"].values():
         record["iid"] = 0.96
     assert "twice the steps give plain tuning 3.0 points more" in competence(rising)
-    single = {arm: {0: records[0]} for arm, records in arms().items()}
-    assert verdict(single) == ("no verdict", "one seed has no interval")
+    single, four = (
+        {arm: {i: records[i] for i in range(n)} for arm, records in arms().items()} for n in (1, 4)
+    )
+    assert verdict(single) == ("no verdict", "1 seed of at least 5")
+    assert verdict(four) == ("no verdict", "4 seeds of at least 5")
     blind = arms(informed=90)
     for seed, record in blind["placebo"].items():
         record |= blind["method"][seed]
     assert verdict(blind)[0] == "helps" and "uses nothing of what it is told" in verdict(blind)[1]
+    blind["placebo"][0]["iid"] = 0.98  # the same weights, and other answers: it reads what it is told there
+    assert verdict(blind)[0] == "no more than a control"
 
 
 def test_a_method_gets_its_card_resumes_and_stands_on_the_board(tmp_path):
@@ -386,3 +405,62 @@ def test_a_wrong_request_is_told_in_a_sentence(words, sentence, tmp_path):
 def test_a_folder_without_cards_is_told(tmp_path):
     said = CliRunner().invoke(cli.app, ["board", str(tmp_path)])
     assert said.exit_code == 2 and "holds no card: give the --output of causalnb try" in said.output
+
+
+def test_what_a_method_does_before_training_counts_too(made, tmp_path):
+    """Its seconds and its state: an early start in build is time, a note in a buffer is information."""
+    file = written(
+        tmp_path,
+        """
+        import time
+
+        def build(base, task):
+            end = time.process_time() + 1
+            while time.process_time() < end:
+                pass
+            return base
+        """,
+    )
+    assert tried(made["causes"], file)["seconds"] > 1 + 0.5 * tried(made["causes"], None)["seconds"]
+    file = written(
+        tmp_path,
+        """
+        import torch
+
+        def build(base, task):
+            base.register_buffer("note", torch.tensor(len(task.train[0]["told"])))
+            return base
+        """,
+        "notes.py",
+    )
+    told, placebo = (
+        child.trained(Judge(case), request_of(case, file, rows, case.steps, 0))
+        for case in [made["causes"]]
+        for rows in (case.train, [row | {"told": {}} for row in case.train])
+    )
+    assert told["weights"] != placebo["weights"]
+
+
+def test_measures_have_the_same_names_in_each_training(tmp_path):
+    file = written(
+        tmp_path,
+        f'ON = "causes"\n{PLAIN}def measure(model, task):\n    return {{f"seed {{task.seed}}": 1.0}}\n',
+    )
+    with pytest.raises(
+        LabError, match=r"mine.py, on causes, method, seed 1: measure gave seed 1 and before seed 0"
+    ):
+        judge(Asked(file, seeds=2, profile="quick"), tmp_path / "court")
+
+
+def test_the_board_of_the_course_is_drawn_with_its_verdicts(tmp_path):
+    from causalnb.apps.court.card import draw_board, write
+
+    for name in ("irm", "c2dlm"):
+        asked = Asked(method_file(name), seeds=1, profile="quick")
+        write(asked, judge(asked, tmp_path), tmp_path)
+    cards = board(tmp_path)
+    figure, alt = draw_board(cards)
+    assert [ax.get_title() for ax in figure.axes] == list(cases.CASES)
+    assert (
+        "causes: plain" in alt and alt.count("(no verdict)") == 4 and "irm" not in alt.partition("causes:")[2]
+    )

@@ -2,6 +2,10 @@
 
 import re
 
+import torch
+
+from causalnb.apps.court import collated
+from causalnb.attention import tap
 from causalnb.c2dlm import (
     ConceptGraph,
     MaskedDiffusionCollator,
@@ -41,3 +45,15 @@ def answer(model, prompts, task):
     """Answers, filled in a token at a time, the surest first."""
     tokens = task.answer_tokens
     return sample(model, prompts, tokens, tokens, tokens)[:, prompts.shape[1] :]
+
+
+@torch.no_grad()
+def measure(model, task):
+    """The share of a masked answer's attention that is on its causes, in development rows."""
+    rows = collated(task.development, task)
+    hidden = rows["labels"] != -100
+    ids = rows["input_ids"].masked_fill(hidden, task.tokenizer.mask_token_id)
+    with tap(model) as layers:
+        model(ids, attention_mask=rows["attention_mask"])
+    maps = torch.stack([layer.attention().mean(1) for layer in layers]).mean(0)  # (B, T, T)
+    return {"attention on causes": float((maps * rows["causes"][:, None]).sum(2)[hidden].mean())}

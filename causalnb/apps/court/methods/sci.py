@@ -1,5 +1,8 @@
 """SCI: prompts of one structure are drawn together in slots, to which content is bound (part 2x)."""
 
+import torch
+
+from causalnb.apps.court import collated
 from causalnb.sci import SCITransformer, StructureBalancedBatches
 
 ON = "shortcut,compose,modules"  # what is told is taken for structure
@@ -27,3 +30,17 @@ def batches(task):
     pairs = max(1, task.batch_size // 5)
     singles = max(1, task.batch_size - 2 * pairs)
     return list(StructureBalancedBatches(structures, texts, singles, pairs, task.steps, task.seed))
+
+
+@torch.no_grad()
+def measure(model, task):
+    """The mean cosine of 400 training prompts' structural states, of one and of two structures."""
+    rows = collated(task.train[-400:], task)
+    inputs = {name: rows[name] for name in ("input_ids", "attention_mask", "prompt_mask")}
+    states = torch.nn.functional.normalize(model(**inputs).structure.flatten(1), dim=1)
+    cosines, ids = states @ states.T, rows[f"{task.label}_ids"]
+    same, other = ids == ids[:, None], ~torch.eye(len(ids), dtype=torch.bool)
+    return {
+        "cosine within a structure": float(cosines[same & other].mean()),
+        "across structures": float(cosines[~same].mean()),
+    }

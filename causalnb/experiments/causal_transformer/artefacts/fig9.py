@@ -63,6 +63,11 @@ def arcs_figure(profile: str | None = None, seed: int = 0):
         ends.setdefault(stack, []).append(f"{column} {count['arcs']}")
     counts = "; ".join(f"{stack}, {', '.join(each)}" for stack, each in ends.items())
     headline(fig, f"Arcs to other tokens, above {STRONG:.2f} of attention: {counts}")
+    fig.supxlabel(
+        "arc above the line: reads an earlier token; below: a later one; width: weight; ring: reads itself; "
+        "bold: hub",
+        fontsize=text_size(8),
+    )
     return fig, (
         f"Tokens on a line with an arc where one reads another with more than {STRONG:.2f} of its "
         f"attention, in the runs of seed {seed}. {'; '.join(told)}."

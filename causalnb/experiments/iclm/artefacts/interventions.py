@@ -68,15 +68,19 @@ def interventions_figure(effects):
     columns = [(part, step) for part in PARTS.values() for step in range(steps)]
     cells = effects.groupby(["arm", "part", "step"]).agg({"change": "max", "separated": "all"})
     grid = np.full((len(arms), len(columns)), np.nan)
+    there = np.zeros(grid.shape, dtype=bool)
     fig, ax = plt.subplots(figsize=(1.9 + 0.36 * len(columns), 1.5 + 0.27 * len(arms)))
     for (arm, part, step), (change, separated) in cells.iterrows():
         row, column = arms.index(arm), columns.index((part, step))
         grid[row, column] = change if change else np.nan
+        there[row, column] = True
         if not change:
             ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, color="white"))
             ax.text(column, row, "0", ha="center", va="center", fontsize=text_size(8))
         if separated:
             ax.add_patch(Rectangle((column - 0.45, row - 0.42), 0.9, 0.84, fill=False, linewidth=1.1))
+    for row, column in np.argwhere(~there):
+        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, color="0.8", fill=False, hatch="////", lw=0))
     image = ax.imshow(grid, aspect="auto", norm=LogNorm(), cmap="cividis")
     fig.colorbar(image, label="largest change of a weight")
     ax.set_xticks(range(len(columns)), [step + 1 for _, step in columns], fontsize=text_size(7))
@@ -86,7 +90,7 @@ def interventions_figure(effects):
             steps * (place + 0.5) - 0.5, -0.75, part.replace("_", " "), ha="center", fontsize=text_size(8)
         )
         ax.axvline(steps * place - 0.5, color="black", linewidth=0.8, marker="", linestyle="-")
-    ax.set(xlabel="training steps after the change of the state", facecolor="0.88")
+    ax.set(xlabel="training steps after the change of the state", facecolor="white")
     ax.grid(False)
     apart = cells.separated.astype(bool)
     kept = (cells.change == 0).groupby(apart).sum()
