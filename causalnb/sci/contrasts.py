@@ -97,8 +97,13 @@ class RelationalAttention(TokenSlots):
         self.symbols = nn.Parameter(torch.randn(longest, d_model) / d_model**0.5)
 
     def ordered(self, tokens, mask):
-        """Symbols (B, T, D) mixed by the attention of tokens (B, T, D) to each other."""
+        """Symbols (B, T, D) mixed by the attention of tokens (B, T, D); ValueError for too long a prompt."""
         positions = (mask.long().cumsum(1) - 1).clamp(min=0)
+        if (longest := int(positions.max()) + 1) > len(self.symbols):
+            raise ValueError(
+                f"a prompt has {longest} tokens and relational attention symbols for {len(self.symbols)}: "
+                "shorten it"
+            )
         symbols, attention = self.symbols[positions], self.order_attention
         weights = attention.weights(self.order_norm(tokens), self.order_norm(tokens), mask)
         related = weights @ attention.heads(attention.value(symbols))  # (B, H, T, D/H)

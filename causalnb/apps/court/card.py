@@ -13,7 +13,7 @@ from causalnb.lab.verdicts import judged
 from causalnb.paths import TEMPORARY, shown
 
 from .cases import CASES, FLOOR, Case, case
-from .judge import ARMS, SCHEMA, SHIPPED, Asked, named
+from .judge import ARMS, SCHEMA, SHIPPED, Asked, alike, named
 
 CARD = "card.json"
 FEWEST = 5  # seeds of a verdict
@@ -51,10 +51,7 @@ def contrast(arms: Mapping[str, Mapping[int, dict]], control: str, measure: str 
 
 def blind(arms: Mapping[str, Mapping[int, dict]]) -> bool:
     """Whether the method uses nothing of what it is told: its state and scores are those of the placebo."""
-    alike = ("weights", "iid", "challenge")
-    return all(
-        arms["method"][seed][name] == arms["placebo"][seed][name] for seed in arms["method"] for name in alike
-    )
+    return all(alike(arms["method"][seed], arms["placebo"][seed]) for seed in arms["method"])
 
 
 def verdict(arms: Mapping[str, Mapping[int, dict]]) -> tuple[str, str]:
@@ -272,8 +269,8 @@ def draw_board(cards: Sequence[dict]):
 def board_table(cards: Sequence[dict]) -> str:
     """The cards as a table in Markdown, a line for each method and task."""
     lines = [
-        "| method | task | verdict | method - plain, points | - same labels as rows | i.i.d. - plain | seconds, "
-        "times plain's | measured |",
+        "| method | task | verdict | method - plain, points | - same labels as rows | i.i.d. - plain | "
+        "seconds, times plain's | measured |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for card in cards:

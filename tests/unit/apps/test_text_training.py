@@ -311,6 +311,23 @@ def test_a_base_whose_tokenizer_knows_no_word_of_the_answers_is_named(files, tmp
         train_text(settings, tmp_path / "out")
 
 
+@pytest.mark.parametrize("system", ["sci", "iclm", "c2dlm"])
+def test_a_word_of_an_answer_that_the_tokenizer_does_not_know_is_named(system, files, trained, tmp_path):
+    words = word_tokenizer([row["prompt"] for row in commands()] + ["JUMP WALK RUN"])
+    base = GPT2LMHeadModel(GPT2Config(vocab_size=len(words), n_embd=16, n_layer=3, n_head=2, n_positions=24))
+    base.save_pretrained(tmp_path / "deaf")
+    words.save_pretrained(tmp_path / "deaf")
+    settings = replace(settings_of(system, files), base_model=str(tmp_path / "deaf"))
+    said = "line [0-9]+: the tokenizer of {} does not know '{}' of its answer: choose a base that knows its"
+    with pytest.raises(DataError, match=said.format(".*deaf", "LOOK")):
+        train_text(settings, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    rows = [{"prompt": "jump twice", "answer": f"JUMP {word}"} for word in ("WALK", "sneezed")]
+    new = str(lines(tmp_path / "new.jsonl", rows))
+    with pytest.raises(DataError, match=said.format("tiny", "sneezed")):  # <unk> is no right answer
+        evaluate_text(trained(system), new)
+
+
 # data
 
 

@@ -134,6 +134,14 @@ def test_relations_are_all_that_passes():
     torch.testing.assert_close(slots[0], slots[1], rtol=0, atol=1e-12)
 
 
+def test_a_prompt_longer_than_the_symbols_is_told():
+    network, given = encoder("relational_attention"), tokens()
+    long = given.repeat(1, 513, 1)[:, :513]
+    network(long[:, :512], torch.ones(B, 512, dtype=torch.bool))
+    with pytest.raises(ValueError, match="a prompt has 513 tokens and relational attention symbols for 512"):
+        network(long, torch.ones(B, 513, dtype=torch.bool))
+
+
 KINDS = [*contrasts.APPROACHES, "constructions"]
 
 
