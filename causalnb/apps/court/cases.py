@@ -18,7 +18,8 @@ FLOOR = 0.95  # of plain tuning i.i.d., below which nothing is compared
 LETTERS = "abcdefghij"
 HELD_OUT = 6  # pointers from here on are not shown in letters
 ACTIONS = 12  # of the longest answer in compose
-AGREE = 0.97  # of the adverbs of shortcut, in training
+AGREE = 0.995  # of the adverbs of shortcut, in training
+MANY = 32_000  # training rows of shortcut, of which so few say otherwise
 ADVERBS = {"yes": ("clearly", "openly", "often", "gladly"), "no": ("hardly", "rarely", "never", "barely")}
 SIZES = {  # rows: of training, of development, of each test
     "laptop": (8000, 200, 400),
@@ -105,11 +106,11 @@ def cued(n: int, seed: int, agree: float) -> list[Row]:
 
 
 def shortcut(profile: str | Profile | None = None) -> Case:
-    """Entailment by word order, where in training an adverb gives the answer away but for 3 % of the rows.
+    """Entailment by word order, where in training an adverb gives the answer away but for 0.5 % of the rows.
 
     In the challenge the adverb says nothing. Told: the group of a row, what its adverb says and its answer.
     """
-    n, development, test = pick(profile, **SIZES)
+    n, development, test = pick(profile, **SIZES | {"laptop": (MANY, *SIZES["laptop"][1:])})
     kinds = {
         "train": (n, AGREE),
         "held": (development, AGREE),

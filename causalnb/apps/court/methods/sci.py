@@ -5,7 +5,7 @@ import torch
 from causalnb.apps.court import collated
 from causalnb.sci import SCITransformer, StructureBalancedBatches
 
-ON = "shortcut,compose,modules"  # what is told is taken for structure
+ON = "compose"  # where structures are told
 
 
 def build(base, task):

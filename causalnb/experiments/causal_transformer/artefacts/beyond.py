@@ -283,7 +283,7 @@ def beyond_figure(profile: str | None = None):
         top.set_title(title)
         bottom.set_xlabel("accuracy, %")
     held = (f"{words} {ends[words, CELLS['challenge'], 'm5', CHOSEN]:.0f} %" for words, *_ in TASKS.values())
-    headline(fig, f"Held attention, challenge: {', '.join(held)}")
+    headline(fig, f"Held attention, challenge at {SHARES['m5']}: {', '.join(held)}")
     look = {"color": COLOURS["black"], "linestyle": "", "marker": "o"}
     marks = [
         Line2D([], [], fillstyle=filled, label=f"{SHARES[minority]} of counter-examples", **look)

@@ -1,4 +1,4 @@
-"""Held attention costs more a step: is its gain more than that of as many seconds without it?"""
+"""Held attention costs more a step: is its gain more than that of longer training without it?"""
 
 from causalnb.experiments.causal_transformer.artefacts.beyond import CELLS, CHOSEN, IDS
 from causalnb.experiments.causal_transformer.artefacts.overlap import DECISIVE, EXTRA
@@ -31,10 +31,10 @@ compute_table = Report(
     ["difference", *(Measured(said, f"{cell}_accuracy", tested) for cell, said in CELLS.items())],
     [
         Row("held attention - without, steps alike", HELD - PLAIN),
-        Row("without, seconds of held attention - without", MORE - PLAIN),
-        Row("held attention - without, seconds alike", HELD - MORE),
+        Row("without, longer - without", MORE - PLAIN),
+        Row("held attention - without, longer", HELD - MORE),
     ],
-    "Entailment: held attention against as many seconds without it",
+    "Entailment: held attention against longer training without it",
     _notes,
 )
 
@@ -43,8 +43,8 @@ compute_table = Report(
     "causal_transformer.compute",
     compute_table,
     needs=[ONCE, LONGER],
-    shows="held attention against as many seconds of training without it",
+    shows="held attention against longer training without it",
     **{**EXTRA, "notebook": "13_directed_dependencies"},
 )
 def compute(profile):
-    """What held attention adds to as many seconds without it."""
+    """What held attention adds to longer training without it."""

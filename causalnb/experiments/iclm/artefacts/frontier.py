@@ -188,14 +188,16 @@ def _mirrored(ax, profile: str | None) -> list[str]:
     found, told = points(profile), []
     for one, (_, ranks) in SIDES.items():
         colour, marker = LOOKS[one]
+        used = chosen()[one]
         for rank, line in zip(ranks, (":", "-"), strict=True):
             names = [f"{one}_r{rank}_{rate}" for rate in RATES]
             inside, shifted = zip(*(found[name] for name in names), strict=True)
             look = {"color": COLOURS[colour], "marker": marker, "linestyle": line}
             ax.plot(inside, shifted, label=f"{NAMES[one]}, rank {rank}", **look)
-            for rate, *place in zip(RATES, inside, shifted, strict=True):
-                ax.annotate(rate, place, (3, 3), textcoords="offset points", fontsize=text_size(6))
-        used = chosen()[one]
+            for rate, name in zip(RATES, names, strict=True):
+                if name in (names[0], names[-1], used):
+                    place = tuple(found[name])
+                    ax.annotate(rate, place, (3, 3), textcoords="offset points", fontsize=text_size(6))
         ax.scatter(*found[used], s=120, facecolors="none", edgecolors=COLOURS[colour], linewidths=1.4)
         told.append(
             f"{NAMES[one]}: used {used.replace('_', ' ')}, i.i.d. {found[used][0]:.3f}, shifted "
