@@ -28,7 +28,7 @@ MAY = {
     "tasks": SHARED | {"network", "tasks", "writing"},
     "apps": SHARED | {"apps", "lab", "tasks", "attention", "cards", "checkpoints", "wrapping", *ROOMS},
 }
-MAY["course"] = SHARED | {"course", "lab"}
+MAY["course"] = SHARED | {"course", "lab", "apps"}  # the site has a page of the court's cards
 MAY["experiments"] = MAY["apps"] | {"experiments"}
 MAY["cli"] = MAY["__main__"] = MAY["experiments"] | {"cli", "course"}
 

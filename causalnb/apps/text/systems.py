@@ -88,16 +88,25 @@ class System:
         """Encoded rows: ids of prompt and answer, what marks them, and `at`.
 
         A prompt is what tokenizer(prompt) gives, without an end; an answer follows a space, and ends.
-        DataError for a row that is too long, or whose answer has no token.
+        DataError for a row that is too long, or whose answer has no token or an unknown one.
         """
         prompts, answers = self.encoded(rows, tokenizer)
-        ends = {tokenizer.eos_token_id, tokenizer.sep_token_id}
+        ends, unknown = {tokenizer.eos_token_id, tokenizer.sep_token_id}, tokenizer.unk_token_id
         made = []
         for i, row in enumerate(rows):
             if not answers["input_ids"][i]:
                 raise DataError(
                     f"{row['at']}: the tokenizer of {self.settings.base_model} makes nothing of its answer "
                     f"{row['answer'][:40]!r}: choose a base that knows its words."
+                )
+            if unknown is not None and unknown in answers["input_ids"][i]:
+                words = row["answer"].split()
+                each = tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
+                strange = (word for word, ids in zip(words, each, strict=True) if unknown in ids)
+                raise DataError(
+                    f"{row['at']}: the tokenizer of {self.settings.base_model} does not know "
+                    f"{next(strange, row['answer'])[:40]!r} of its answer: choose a base that knows its "
+                    "words."
                 )
             prompt, answer = prompts["input_ids"][i], answers["input_ids"][i] + [tokenizer.eos_token_id]
             prompt = prompt[:-1] if len(prompt) > 1 and prompt[-1] in ends else prompt

@@ -600,7 +600,7 @@ for task, guided, others, seeds, more in (
 ):
     add(
         f"c2dlm.parts.{task}",
-        f"C2DLM without one of its parts, trained to competence: {task}",
+        f"C2DLM without one of its parts: {task}",
         task,
         others | {name: {"graph": "causal", **changes} for name, changes in guided.items()},
         seeds,

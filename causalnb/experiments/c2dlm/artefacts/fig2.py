@@ -176,8 +176,8 @@ def pipeline_figure(one: Chain | None = None, model=None):
     plus, minus = (int((mask == sign).sum()) for sign in (1, -1))
     headline(
         fig,
-        f"The graph asks for {plus} entries of A, against {minus}: loss {found['total']:.2f} = diffusion "
-        f"{found['diffusion']:.2f} + γ {GAMMA:g} × rows' mean {found['reattention']:.2f}",
+        f"M asks for {plus} entries of A, against {minus} others: loss {found['total']:.2f} = "
+        f"diffusion {found['diffusion']:.2f} + γ {GAMMA:g} × rows' mean {found['reattention']:.2f}",
     )
     edges = "; ".join(f"{effect} from {' and '.join(causes)}" for effect, causes in one.graph.edges.items())
     low, high = float(found["norms"].min()), float(found["norms"].max())
