@@ -165,11 +165,14 @@ def cost_figure(profile: str | None = None):
         look, label = {"color": COLOURS[colour]}, VERSIONS[version]
         left.hlines(places + shift, stated, values, linestyle=line, linewidth=1, zorder=1, **look)
         left.scatter(values, places + shift, marker=marker, s=45, label=label, zorder=2, **look)
-        totals.append(f"{label} {values[-1]:.1f} million")
+        totals.append(f"{values[-1]:.1f} ({label})")
         shares = [counts.loc[version, f"flops_total_{count}"] for count in tokens]
         right.plot(tokens, shares, linestyle=line, marker=marker, **look)
-        ends.append(f"{label} {shares[0]:.2f} % at {tokens[0]} tokens and {shares[-1]:.2f} % at {tokens[-1]}")
-    headline(fig, f"Added parameters: {printed['Total']:.0f} million printed, {', '.join(totals)}")
+        ends.append(
+            f"{label}: {shares[0]:.2f} % at {tokens[0]} tokens and {shares[-1]:.2f} % at {tokens[-1]}"
+        )
+    told = f"{printed['Total']:.0f} (printed), {', '.join(totals)}"
+    headline(fig, f"Millions of added parameters: {told}")
     left.set_yticks(places, names.values())
     left.set(xscale="log", xlabel="added parameters (millions)", ylim=(-0.5, len(names) - 0.5))
     left.xaxis.set_major_formatter("{x:g}")
@@ -182,8 +185,8 @@ def cost_figure(profile: str | None = None):
     right.yaxis.set_major_formatter("{x:g}")
     return fig, (
         "Left, added parameters by component on a logarithmic axis, with a black bar where the guide's "
-        f"number is; totals: printed {printed['Total']:.0f} million, {', '.join(totals)}. Right, added "
-        f"FLOPs against prompt length, with the guide's 15 to 20 % as a grey band: {'; '.join(ends)}."
+        f"number is; totals in millions: {told}. Right, added FLOPs against prompt length, with the guide's "
+        f"15 to 20 % as a grey band: {'; '.join(ends)}."
     )
 
 
