@@ -269,9 +269,9 @@ def draw_board(cards: Sequence[dict]):
 def board_table(cards: Sequence[dict]) -> str:
     """The cards as a table in Markdown, a line for each method and task."""
     lines = [
-        "| method | task | verdict | method - plain, points | - same labels as rows | i.i.d. - plain | "
-        "seconds, times plain's | measured |",
-        "|---|---|---|---|---|---|---|---|",
+        "| method | task | verdict | method - plain, points | - same labels as rows | - placebo | "
+        "i.i.d. - plain | seconds, times plain's | measured |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for card in cards:
         for name, task in card["tasks"].items():
@@ -283,6 +283,7 @@ def board_table(cards: Sequence[dict]) -> str:
                 task["verdict"],
                 _interval(arms["plain"]["difference"], True),
                 _interval(arms["informed"]["difference"], True),
+                _interval(arms["placebo"]["difference"], True),
                 _interval(arms["plain"]["difference_iid"], True),
                 f"{arms['method']['seconds'] / arms['plain']['seconds']:.2f}",
                 measured,
