@@ -423,7 +423,7 @@ def test_alternative_texts_tell_the_numbers(stored):
     _, agreement = theorem.theorem_figure("quick")
     for arm in table1.LOOKS:
         total = mean("sci.overhead", arm, "parameters_total")
-        assert f"{table1.VERSIONS[arm]} {total:.1f} million" in cost
+        assert f"{total:.1f} ({table1.VERSIONS[arm]})" in cost
     long, brief = "sci.identifiability", "sci.identifiability.brief"
     stages = [mean(id, arm, "mcc") for id, arm in ((long, "scan_untrained"), (brief, "scan"), (long, "scan"))]
     assert f"MCC across seeds {', '.join(f'{value:.2f}' for value in stages)}" in agreement

@@ -122,6 +122,7 @@ every = Report(
 def search_figure(profile: str | None = None):
     """(figure, alt): the challenge score of every try, a column for each arm; those used are filled."""
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
 
     from causalnb.lab.figures import COLOURS, headline
 
@@ -141,8 +142,7 @@ def search_figure(profile: str | None = None):
         ax.set(title=words)
     headline(fig, f"Settings alone move an arm by up to {max(apart):.0f} points on the challenge")
     axes[0].set_ylabel("challenge, %")
-    axes[-1].plot([], [], "o", fillstyle="full", label="used in Table 1", **look)
-    axes[-1].legend(loc="best")
+    axes[-1].legend(handles=[Line2D([], [], marker="o", label="used in Table 1", **look)], loc="best")
     return fig, (
         "Two panels, a column of dots for each arm: the challenge score of every try in %, filled "
         f"where Table 1 uses the settings. {'; '.join(told)}."
