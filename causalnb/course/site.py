@@ -268,7 +268,7 @@ def _court(pictures: Path) -> str:
         (pictures / "board.svg").write_bytes(figures.render(figure, "svg"))
     parts = [
         "# Before one court\n",
-        "The four systems and four older methods on four tasks, each beside controls that the program makes. "
+        "The four systems on four tasks, each beside controls that the program makes. "
         "[Notebook 51](notebooks/51_before_the_court.ipynb) says what for, "
         "[notebook 61](notebooks/61_what_the_four_share.ipynb) what came of it.\n",
         f'<img src="_static/court/board.svg" alt="{escape(alt)}">\n',

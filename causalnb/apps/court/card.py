@@ -152,6 +152,9 @@ def _summary(bounds: list, n: int) -> Summary:
 
 
 def _interval(bounds: list, sign: bool = False) -> str:
+    """Of a difference with its sign, of a score within 0 and 100."""
+    if not sign:
+        bounds = [value if value is None else min(max(value, 0.0), 100.0) for value in bounds]
     form = "{:+.1f}" if sign else "{:.1f}"
     mean, low, high = ("" if value is None else form.format(value) for value in bounds)
     return f"{mean} [{low}, {high}]" if low else mean
@@ -169,7 +172,7 @@ def _markdown(card: dict, cases: Mapping[str, Case], alt: str, again: str) -> st
             "",
             f"{one.about[0].upper()}{one.about[1:]} (part {one.part} of the course); told: the {one.label} "
             "of a row. "
-            f"{task['why'][0].upper()}{task['why'][1:]}.",
+            f"{task['why'][0].upper()}{task['why'][1:].rstrip('.')}.",
             "",
             "| arm | i.i.d., % | challenge, % | method - arm, points | seconds | parameters | trained |",
             "|---|---|---|---|---|---|---|",
@@ -191,7 +194,8 @@ def _markdown(card: dict, cases: Mapping[str, Case], alt: str, again: str) -> st
         lines.append("")
     seeds = max(task["seeds"] for task in card["tasks"].values())
     lines += [
-        f"Means over {seeds} seeds with their 95 % intervals (Student's t). Seconds are those of one core. A "
+        f"Means over {seeds} seeds with their 95 % intervals (Student's t; of scores cut to 0 and 100). "
+        "Seconds are those of one core. A "
         "verdict compares the challenge only where plain tuning does the task: at least "
         f"{100 * FLOOR:g} % i.i.d., and under {100 * RISING:g} point more in twice the steps.",
         "",

@@ -293,7 +293,7 @@ def forget(slurm):
     from submitit import SlurmJob
 
     (slurm.bin / "sacct").write_text("#!/bin/sh\n", encoding="utf-8")
-    SlurmJob.watcher.clear()
+    SlurmJob.watcher = type(SlurmJob.watcher)()  # a question that is under way fills the one before
 
 
 def kill(slurm):
