@@ -464,3 +464,15 @@ def test_the_board_of_the_course_is_drawn_with_its_verdicts(tmp_path):
     assert (
         "causes: plain" in alt and alt.count("(no verdict)") == 4 and "irm" not in alt.partition("causes:")[2]
     )
+
+
+def test_a_placebo_that_changes_nothing_on_the_first_seed_is_not_made_again(tmp_path):
+    """Else it is: a method that is told of its rows has one for each seed."""
+    deaf = written(tmp_path, f'ON = "causes"\n{PLAIN}', "deaf.py")
+    for file, made in ((deaf, [0]), (method_file("c2dlm"), [0, 1])):
+        found = judge(Asked(file, seeds=2, profile="quick"), tmp_path / "court")["causes"]
+        kept = sorted(path.name for path in (tmp_path / "court" / file.stem).glob("causes-placebo-*"))
+        assert kept == [f"causes-placebo-{seed}.json" for seed in made]
+        same = [found["placebo"][i]["weights"] == found["method"][i]["weights"] for i in range(2)]
+        assert same == [file is deaf] * 2
+    assert found["placebo"][1]["arm"] == "placebo"
