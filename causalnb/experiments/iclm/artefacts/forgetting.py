@@ -196,13 +196,18 @@ def forgetting_figure(profile: str | None = None):
 
 def _message(scores: dict[tuple[str, str], dict[str, dict[int, float]]]) -> str:
     """What RAVEN costs ICLM of ACRE, and the part that alone brings most of it back; scores: `forgetting`."""
-    told = []
+    told, each_lost = [], []
     for format in FORMATS:
+        before, after = (scores["iclm", format][when] for when in ("before", "after"))
+        each_lost += [100 * (before[seed] - after[seed]) for seed in before]
         score = {when: 100 * sum(each.values()) / len(each) for when, each in scores["iclm", format].items()}
         best = max(BACK, key=lambda part: score[f"{part}_back"])
         back = score[f"{best}_back"] - score["after"]
         told.append(f"{format} {score['after'] - score['before']:+.0f}, {back:+.0f} ({BACK[best]})")
-    said = f"{ARMS['iclm']} on ACRE after RAVEN, points, and with the part put back that regains most"
+    said = (
+        f"{ARMS['iclm']} on ACRE after RAVEN, mean points (seeds lose {min(each_lost):.0f} to "
+        f"{max(each_lost):.0f}), and with the part put back that regains most"
+    )
     return f"{said}: {'; '.join(told)}"
 
 
