@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from causalnb.attention import Record, tap
+from causalnb.parallel import shared_average
 from causalnb.wrapping import check_counts
 
 from .forms import MASS_ATTENTION, ConceptMass, RowLossSum, Rows, choose_form, map_of, mask_lines
@@ -158,8 +159,9 @@ class Form:
     def loss(self) -> ReattentionOutput:
         """The loss; ValueError when the attention did not reach it."""
         rows, means = self.counted.valid.sum(), []
+        shared = shared_average(rows)
         for sums in self.sums():
-            averages = (part / rows.clamp(min=1) for part in sums[:4])
+            averages = (part / torch.where(shared > 0, shared, 1) for part in sums[:4])
             means.append((*averages, sums.satisfied / sums.has_ratio.clamp(min=1)))
         if not means:
             raise ValueError(

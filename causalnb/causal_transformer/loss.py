@@ -7,6 +7,8 @@ from numbers import Integral
 import torch
 from torch import Tensor, nn
 
+from causalnb.parallel import shared_average
+
 from .measure import SELF_LOOPS, checked_map, excess, excess_bounds, no_loop, sinkhorn
 
 PRINTED = "paper"
@@ -141,13 +143,15 @@ class MarkovBlanketLoss(nn.Module):
         broken = self.violation(rows, columns, valid, causal)  # (2, B, H, T)
         if self.mode == "hinge":
             weights = broken.new_tensor(self.gammas)[:, None, None, None]
-            return (weights * broken.relu() * real * self._in_force(broken)).sum() / real.sum()
+            return (weights * broken.relu() * real * self._in_force(broken)).sum() / shared_average(
+                real.sum()
+            )
         each = broken.relu() * real * self._in_force(broken)
-        square, g = (each * broken).sum() / real.sum(), self._by_side(each, real)
+        square, g = (each * broken).sum() / shared_average(real.sum()), self._by_side(each, real)
         if multipliers is None:
             multipliers = self.multipliers.clone()
             if self.training:
-                self.ascend(g)
+                self.ascend(shared_average(g))
         return (multipliers.to(g.device) * g).mean(1).sum() + self.rho / 2 * square
 
     def missed(
@@ -222,8 +226,8 @@ class MarkovBlanketLoss(nn.Module):
                 f"{each.shape[2]}: build it with heads=1, or with the map's"
             )
         if self.heads == 1:
-            return each.sum((1, 2, 3))[:, None] / real.sum()  # (2, 1)
-        return each.sum((1, 3)) / real.sum((0, 2))  # (2, H)
+            return each.sum((1, 2, 3))[:, None] / shared_average(real.sum())  # (2, 1)
+        return each.sum((1, 3)) / shared_average(real.sum((0, 2)))  # (2, H)
 
 
 def _real(rows: Tensor, valid: Tensor | None) -> Tensor:

@@ -10,6 +10,7 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 from causalnb.cards import write_card
 from causalnb.checkpoints import whole
+from causalnb.parallel import shared_average
 
 from .configuration import CausalTransformerConfig
 from .fused import Visible
@@ -293,6 +294,8 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
             task = F.cross_entropy(
                 wide(logits).flatten(0, 1), labels.flatten(), label_smoothing=self.config.label_smoothing
             )
+            counted = (labels != IGNORED).sum()
+            task = task * (counted / shared_average(counted))
             parts = self._parts(task, dict(encoder=encoder_outputs, decoder=out))
         return CausalTransformerOutput(
             **parts,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback
 
 from causalnb.attention import Record, tap
+from causalnb.parallel import shared_average
 from causalnb.wrapping import check_finite
 
 from .loss import MarkovBlanketLoss
@@ -51,7 +52,8 @@ class MarkovBlanketPenalty:
         if not self._asked and self.criterion.mode == "auglag":
             self._multipliers = self.criterion.multipliers.clone()
             if self._trains and self.criterion.training:
-                self.criterion.ascend(torch.stack([self.criterion.missed(*one) for one in seen]).mean(0))
+                missed = torch.stack([self.criterion.missed(*one) for one in seen]).mean(0)
+                self.criterion.ascend(shared_average(missed))
         self._asked = True
         return torch.stack(
             [self.criterion.of_excess(*one, multipliers=self._multipliers) for one in seen]

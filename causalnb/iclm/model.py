@@ -18,6 +18,7 @@ from transformers import DynamicCache, GenerationMixin
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput, can_return_tuple
 
+from causalnb.parallel import own_rows, processes, shared_mean, shared_rows
 from causalnb.wrapping import DecoderWrapper, decoder_layers
 
 from .adapters import Rows, adapt
@@ -74,13 +75,20 @@ class Pass:
     """One pass through the base, in which a row of each input becomes one for each module that runs on it.
 
     The routing is settled before, or by the shared layers' states where prompt (B, T) is. everyone: whether
-    all domain modules run.
+    all domain modules run. whole: where processes share a batch, the routing of all of it.
     """
 
     inputs: int
     everyone: bool
     routing: Routing | None
     prompt: Tensor | None
+    whole: Routing | None = None
+
+    def settle(self, whole: Routing) -> None:
+        """Take this process's part of the routing of all inputs."""
+        module, loss, weights = whole
+        weights = None if weights is None else own_rows(weights, self.inputs)
+        self.routing, self.whole = Routing(own_rows(module, self.inputs), loss, weights), whole
 
     def repeated(self, value, modules: int):
         """A tensor of one row for each input, once for every module; what has no such rows stays as it is."""
@@ -316,14 +324,17 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         return prompt if self.config.router_over == "prompt" else torch.ones_like(prompt)
 
     def _routed(self, states: Tensor) -> Routing:
-        """Routing of pooled states (B, D); ValueError where the router in place has other modules."""
+        """Routing of the pooled states (B, D) of all processes that share a batch.
+
+        Raises ValueError where the router in place has other modules.
+        """
         known = len(self.router.choose.codebook)
         if known != self.config.num_modules:
             raise ValueError(
                 f"the router knows {known} modules and the model {self.config.num_modules}: "
                 "build both with one num_modules"
             )
-        return self.router(states)
+        return self.router(*shared_rows(states))
 
     def _route(
         self, routing, router_states, input_ids, attention_mask, labels, prompt_mask, position_ids
@@ -332,12 +343,13 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         read = input_ids, attention_mask, labels, prompt_mask
         late = routing is None and router_states is None and self.config.shared_layers
         prompt = self._router_mask(*read) if late else None
+        everyone = labels is not None and self.config.information == "all"
+        now = Pass(len(input_ids), everyone, routing, prompt)
         if routing is None and not late:
             ask = self.router_states
             states = ask(*read, position_ids=position_ids) if router_states is None else router_states
-            routing = self._routed(states)
-        everyone = labels is not None and self.config.information == "all"
-        return Pass(len(input_ids), everyone, routing, prompt)
+            now.settle(self._routed(states))
+        return now
 
     # Running
 
@@ -388,7 +400,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             return None
         if now.routing is None:
             hidden = given[0] if given else named["hidden_states"]
-            now.routing = self._routed(mean_pooled(hidden.detach(), now.prompt))
+            now.settle(self._routed(mean_pooled(hidden.detach(), now.prompt)))
         modules = self._assigned(now)
         self.rows.module = modules.flatten()
 
@@ -462,7 +474,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         return (
             self._continued(now.routing, states, cached, attention_mask, grown, logits_to_keep)
             if labels is None
-            else self._with_losses(now.routing, states, labels, answers_only)
+            else self._with_losses(now, states, labels, answers_only)
         )
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *arguments, **keywords):
@@ -494,9 +506,14 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         states, weights = (states, weights) if rows is None else (states[:, rows], weights[:, rows])
         return self.get_output_embeddings()(_mixed(states, weights))
 
-    def _with_losses(
-        self, routing: Routing, states: Tensor, labels: Tensor, answers_only: bool
-    ) -> ICLMOutput:
+    def _with_losses(self, now: Pass, states: Tensor, labels: Tensor, answers_only: bool) -> ICLMOutput:
+        routing = now.routing
+        if processes() > 1:  # the losses are of all rows together
+            if now.whole is None:
+                weights = None if routing.weights is None else shared_rows(routing.weights)[0]
+                now.whole = Routing(*shared_rows(routing.module), routing.loss, weights)
+            by_input, labels = shared_rows(states.transpose(0, 1), labels)
+            routing, states = now.whole, by_input.transpose(0, 1)
         where, targets = _label_rows(labels)
         tokens, weights = labels.shape[1], _domain_weights(routing)
         chosen, everyone = states[:, where[0], where[1]], None  # (M, n, D)
@@ -524,8 +541,13 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                 "step where it began"
             )
         if not (answers_only or self.training):
-            logits = self._answered(routing, states, 0)  # unprobed: without answers_only alone
-        return ICLMOutput(total, logits, {name: loss.detach() for name, loss in losses.items()}, routing)
+            logits = own_rows(
+                self._answered(routing, states, 0), now.inputs
+            )  # unprobed: without answers_only
+        elif processes() > 1:
+            inputs = own_rows(torch.arange(len(labels), device=labels.device), now.inputs)
+            logits = logits[torch.isin(where[0], inputs)]
+        return ICLMOutput(total, logits, {name: loss.detach() for name, loss in losses.items()}, now.routing)
 
     def _module_losses(self, routing, states, everyone, weights, owner, targets) -> dict[str, Tensor]:
         """Cross-entropy of the modules' own logits, and the mutual information, from states (M, n, D).
@@ -572,7 +594,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             return ICLMOutput(logits=head(states), past_key_values=out.past_key_values)
         where, targets = _label_rows(labels)
         logits = head(states[where])
-        loss = _surprise(logits, targets)
+        loss = shared_mean(_surprise(logits, targets), labels)
         logits = logits if answers_only or self.training else head(states)
         return ICLMOutput(loss, logits, {"output": loss.detach()})
 

@@ -3,12 +3,12 @@
 import torch
 from transformers.utils import can_return_tuple
 
+from causalnb.parallel import shared_mean, shared_rows
 from causalnb.wrapping import DecoderWrapper
 
 from .configuration import SCIConfig
 from .contrastive import StructuralContrastiveLoss
 from .model import SCIOutput, prompt_before_labels
-from .parallel import shared_mean, shared_rows
 
 
 class ContrastiveDecoderConfig(SCIConfig):

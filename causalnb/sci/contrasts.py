@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.utils import can_return_tuple
 
+from causalnb.parallel import shared_mean, shared_rows
 from causalnb.wrapping import check_finite
 
 from .binding import SlotReader
 from .configuration import SCIConfig
 from .model import SCIOutput, SCITransformer
-from .parallel import shared_mean, shared_rows
 from .structure import Attention, StructuralEncoder
 
 

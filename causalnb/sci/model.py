@@ -10,13 +10,13 @@ from torch import nn
 from transformers import GenerationConfig
 from transformers.utils import ModelOutput, can_return_tuple
 
+from causalnb.parallel import shared_mean, shared_rows
 from causalnb.wrapping import DecoderWrapper, decoder_layers
 
 from .binding import BoundSlots, CausalBindingMechanism
 from .configuration import SCIConfig
 from .content import ContentEncoder
 from .contrastive import StructuralContrastiveLoss
-from .parallel import shared_mean, shared_rows
 from .structure import StructuralEncoder
 
 COLLATOR = "causalnb.lab.training.PromptAnswerCollator"

@@ -16,12 +16,12 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.utils import can_return_tuple
 
+from causalnb.parallel import shared_mean, shared_rows
 from causalnb.wrapping import check_finite
 
 from .configuration import SCIConfig
 from .content import ContentEncoder
 from .model import SCIOutput, SCITransformer
-from .parallel import shared_mean, shared_rows
 from .structure import AbstractionLayer, StructuralEncoder
 
 

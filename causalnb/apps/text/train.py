@@ -20,7 +20,6 @@ from .systems import KINDS, SCORED
 
 TRAINED = "rows.json"  # short hashes of the rows that were trained on
 REPORTS = ("none", "trackio", "tensorboard")
-SHARED = {"sci"}  # systems whose losses are the same however many processes share a batch
 
 
 def with_graphs(rows: list[dict], source: str) -> list[dict]:
@@ -89,11 +88,6 @@ def prepare(settings: Settings, rows: list[dict], processes: int = 1) -> Prepare
 
     from causalnb.cards import card
 
-    if processes > 1 and settings.system not in SHARED:
-        raise LabError(
-            f"{settings.system} has losses over a whole batch, which {processes} processes do not share: "
-            "start it without accelerate launch."
-        )
     if settings.batch_size % processes:
         raise LabError(
             f"--batch-size {settings.batch_size} cannot be shared evenly by {processes} processes: give a "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,
@@ -487,10 +488,34 @@ def test_a_report_needs_its_package(files, tmp_path):
         train_text(settings, tmp_path / "out", report_to="paper")
 
 
-def test_processes_share_what_they_can(files, tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(LabError, match="iclm has losses over a whole batch, which 2 processes do not share"):
-        train_text(settings_of("iclm", files), tmp_path / "out")
+@pytest.mark.parametrize("system", ["iclm", "c2dlm", "causal-transformer"])
+def test_two_processes_train_as_one(system, files, tmp_path, monkeypatch):
+    """accelerate's two processes have the losses and the weights of one, without dropout."""
+    monkeypatch.setattr(F, "dropout", lambda states, *_, **__: states)  # each process draws its own
+    settings = settings_of(system, files)
+    train_text(settings, tmp_path / "one", device="cpu")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "import torch.nn.functional as F\n"
+        "from causalnb.apps.text import Settings, train_text\n"
+        "F.dropout = lambda states, *_, **__: states\n"
+        f"train_text(Settings(**{settings.__dict__!r}), Path({str(tmp_path / 'two')!r}))\n",
+        encoding="utf-8",
+    )
+    launch = "accelerate.commands.launch --multi_gpu --num_processes 2 --main_process_port 0"
+    done = subprocess.run(
+        [sys.executable, "-m", *launch.split(), str(script)], timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    folders = tmp_path / "one", tmp_path / "two"
+    one, two = (
+        json.loads((folder / "training.json").read_text(encoding="utf-8"))["history"] for folder in folders
+    )
+    assert [entry["loss"] for entry in two] == pytest.approx([entry["loss"] for entry in one], rel=1e-5)
+    weights, others = (load_file(folder / "model.safetensors") for folder in folders)
+    torch.testing.assert_close(others, weights, rtol=1e-3, atol=1e-4)
 
 
 def test_folders_of_the_quick_start_and_of_own_rows_are_told_apart(trained, tmp_path):

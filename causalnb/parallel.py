@@ -38,3 +38,21 @@ def shared_rows(*rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
             own.register_hook(lambda gradient: gradient * count)
         shared.append(torch.cat(parts))
     return tuple(shared)
+
+
+def own_rows(rows: torch.Tensor, count: int) -> torch.Tensor:
+    """This process's `count` rows among those of all processes, as `shared_rows` put them together."""
+    return rows if len(rows) == count else rows[dist.get_rank() * count :][:count]
+
+
+def shared_average(value: torch.Tensor) -> torch.Tensor:
+    """The mean of a value over processes, without gradient.
+
+    A sum over this process's rows divided by the average count of rows is, averaged over processes, the mean
+    over all rows.
+    """
+    if (count := processes()) == 1:
+        return value
+    total = value.detach().clone()
+    dist.all_reduce(total)
+    return total / count

@@ -1,12 +1,18 @@
-"""What processes share equals one process with all of it; the processes here take turns."""
+"""What processes share equals one process with all of it."""
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from causalnb.sci import StructuralContrastiveLoss, parallel
+from causalnb import parallel
+from causalnb.sci import StructuralContrastiveLoss
+
+HALVES = Path(__file__).with_name("halves.py")
 
 
 @pytest.fixture
@@ -83,3 +89,23 @@ def test_an_evaluation_is_not_shared(turn):
         assert parallel.processes() == 1
         assert parallel.shared_rows(rows)[0] is rows and parallel.shared_mean(loss, labels) is loss
     assert parallel.processes() == 2
+
+
+def test_models_in_two_processes_are_one_model(tmp_path):
+    """Losses, gradients and buffers of halves of a batch, averaged, are those of the batch, for each loss."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(HALVES), str(rank), str(tmp_path)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+        ) for rank in (0, 1)
+    ]  # fmt: skip
+    try:
+        said = [rank.communicate(timeout=240) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    for (out, errors), rank in zip(said, ranks, strict=True):
+        assert rank.returncode == 0, errors
+        assert len(out.splitlines()) == 15 and all(line.endswith(" is equal") for line in out.splitlines()), (
+            out
+        )
