@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from causalnb.errors import LabError
+from causalnb.paths import moved
 
 TINY = re.compile(r"tiny(?::([0-9]{1,9}))?")
 
@@ -20,22 +22,33 @@ def tiny_depth(name: str) -> int | None:
     return depth
 
 
+def mirrored(name: str) -> str:
+    """The folder that $CAUSALNB_BASES has under a name, else the name."""
+    mirror = moved("CAUSALNB_BASES")
+    return str(mirror / name) if mirror and not Path(name).is_dir() and (mirror / name).is_dir() else name
+
+
 def loaded(name: str, load: Callable, what: str = "language model", by: str = "--base-model"):
-    """(model, tokenizer) of a folder or name on the hub; LabError for what cannot be loaded or padded."""
+    """(model, tokenizer) of a folder, or of a name in $CAUSALNB_BASES or on the hub.
+
+    Raises LabError for what cannot be loaded or padded.
+    """
     from transformers.utils import logging
 
     from causalnb import checkpoints
 
     logging.disable_progress_bar()
+    where = mirrored(name)
     try:
-        tokenizer = checkpoints.tokenizer(name)
-        model = load(name)
+        tokenizer = checkpoints.tokenizer(where)
+        model = load(where)
+        model.name_or_path = model.config.name_or_path = name  # as cards and configurations tell it
     except Exception as error:  # whatever a half-copied folder makes transformers raise
         tiny = "tiny, " if by == "--base-model" else ""
         why = (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".")
         raise LabError(
             f"no {what} could be loaded from {by} {name!r} ({why}): give {tiny}a folder that transformers "
-            "saved, or, with a network, a name on the Hugging Face hub."
+            "saved, or a name in the folder CAUSALNB_BASES or, with a network, on the Hugging Face hub."
         ) from error
     return model, tokenizer
 
@@ -68,6 +81,33 @@ def check_ids(base, tokenizer, ids: Sequence[int], name: str) -> None:
         first = base.eval()(torch.tensor([[*ids[:4]], [*ids[:3], other]])).logits[:, 0]
     if not torch.allclose(*first, rtol=1e-4, atol=1e-5):
         raise LabError(f"{name!r} sees the words that follow: choose a causal decoder as --base-model.")
+
+
+def admit(model, ids: Sequence[int], name: str) -> None:
+    """Show on ids that the tap reproduces a base of a kind that it does not know; LabError where it does not.
+
+    Gradients are compared in weights of one dimension, norms and biases, which stand in all layers.
+    """
+    import torch
+
+    from causalnb import attention
+
+    if model.config.model_type in attention.TESTED:
+        return
+    trained = {weight: weight.requires_grad for weight in model.parameters()}
+    try:
+        for weight in trained:
+            weight.requires_grad_(weight.dim() == 1)
+        inputs = {"input_ids": torch.tensor([[*ids]], device=model.device)}
+        attention.verify(model.eval(), inputs)
+    except ValueError as error:
+        raise LabError(
+            f"the attention of {name!r} cannot be read ({error}): choose another base, such as a "
+            f"{', '.join(attention.TESTED)}."
+        ) from error
+    finally:
+        for weight, asked in trained.items():
+            weight.requires_grad_(asked)
 
 
 def with_lora(model, rank: int, **more):

@@ -57,6 +57,17 @@ MODELS = {
         dict(vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4),
     ),
     "marian": ("MarianMTModel", "MarianConfig", MARIAN),
+    "gemma3_text": (
+        "Gemma3ForCausalLM",
+        "Gemma3TextConfig",
+        DECODER
+        | dict(
+            head_dim=8,
+            query_pre_attn_scalar=4,
+            sliding_window=4,
+            layer_types=["sliding_attention", "full_attention"],
+        ),
+    ),
     "gemma2": (
         "Gemma2ForCausalLM",
         "Gemma2Config",

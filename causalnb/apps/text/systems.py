@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError, LabError, sentence
 
-from ..bases import check_ids, decoder_of, loaded, tiny_depth, with_lora
+from ..bases import admit, check_ids, decoder_of, loaded, tiny_depth, with_lora
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -314,6 +314,8 @@ class C2DLM(System):
             base.resize_token_embeddings(words)
         options = self.settings.options
         guided = ReattentionLoss(options["alpha"], options["lam"]) if options["graphs"] else None
+        if guided:
+            admit(base, tokenizer(rows[0]["prompt"])["input_ids"], self.settings.base_model)
         try:
             model = MaskedDiffusionModel.from_base(
                 self.adapted(base), tokenizer.mask_token_id, guided, gamma=options["gamma"]
@@ -428,7 +430,7 @@ class CausalTransformer(System):
         }
         name = self.settings.base_model
         if not (depth := tiny_depth(name)):
-            return self._encoder(name, names)
+            return self._encoder(name, names, rows)
         texts = [text for row in rows for text in (row["prompt"], row.get("second", ""))]
         tokenizer = word_tokenizer(texts, pairs=True)
         ids = {f"{kind}_token_id": getattr(tokenizer, f"{kind}_token_id") for kind in ("pad", "bos", "eos")}
@@ -445,7 +447,7 @@ class CausalTransformer(System):
         )
         return CausalTransformerForSequenceClassification(config), tokenizer
 
-    def _encoder(self, name: str, names: dict):
+    def _encoder(self, name: str, names: dict, rows: list[dict]):
         import torch
 
         from causalnb import checkpoints
@@ -460,6 +462,7 @@ class CausalTransformer(System):
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         model.config.pad_token_id = tokenizer.pad_token_id
+        admit(model, tokenizer(rows[0]["prompt"])["input_ids"], name)
         if rank := self.settings.lora:
             model = with_lora(model, rank, task_type="SEQ_CLS")
         return model, tokenizer

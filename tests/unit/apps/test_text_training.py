@@ -25,6 +25,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from causalnb import attention
 from causalnb.apps import records
 from causalnb.apps.text import Settings, columns, evaluate_text, load_text, train_text
 from causalnb.apps.text.data import rows_of
@@ -282,6 +283,34 @@ def test_any_checkpoint_is_a_base(system, base, lora, bases, files, tmp_path):
     assert evaluate_text(tmp_path / "out", settings.data)["data"]["rows"] == 6
     if system == "causal-transformer":
         assert "of the nodes outside the bounds" in told[-1]
+
+
+def test_a_base_is_found_by_its_name_where_bases_lie(bases, files, tmp_path, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_BASES", str(bases.parent))
+    name = f"{bases.name}/gpt2"
+    settings = replace(settings_of("sci", files), base_model=name, lora=2, max_steps=2)
+    train_text(settings, tmp_path / "out")
+    saved = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert saved.config.base_config.name_or_path == name
+    assert f"base_model: {name}\n" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("system", ["c2dlm", "causal-transformer"])
+def test_a_base_of_another_kind_is_shown_to_be_read_right(system, bases, files, tmp_path, monkeypatch):
+    monkeypatch.setattr(attention, "_VERIFIED", set())
+    monkeypatch.setattr(attention, "TESTED", ())
+    base = "gpt2" if system == "c2dlm" else "bert"
+    settings = replace(settings_of(system, files), base_model=str(bases / base), max_steps=2)
+    train_text(settings, tmp_path / "out")
+    assert [kind.__name__ for kind in attention._VERIFIED] == [
+        "GPT2Model" if system == "c2dlm" else "BertModel"
+    ]
+    assert all(weight.requires_grad for weight in load_text(tmp_path / "out")[1].parameters())
+    monkeypatch.setattr(attention, "_VERIFIED", set())
+    monkeypatch.setattr(attention.Record, "attention", lambda record: record.query)
+    with pytest.raises(LabError, match="the attention of .* cannot be read .*: choose another base"):
+        train_text(settings, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
 
 
 @pytest.mark.parametrize("system, base, sentence", [
