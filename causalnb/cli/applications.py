@@ -143,6 +143,13 @@ def train_iclm(
     base_model: BaseModel = "tiny",
     columns: Columns = None,
     num_modules: Annotated[int, typer.Option(help="Domain modules, beside the invariant one.")] = 2,
+    aggregation: Annotated[
+        str,
+        typer.Option(
+            help="How modules answer together: latent, by a new head, twice as large as the base's; logit or "
+            "probability, through the base's own."
+        ),
+    ] = "latent",
     epochs: Epochs = None,
     learning_rate: Rate = None,
     batch_size: BatchSize = None,
@@ -156,7 +163,7 @@ def train_iclm(
     report_to: ReportTo = "none",
 ) -> None:
     """ICLM's modules on a frozen decoder and your own data; interrupted, the same command resumes."""
-    _train("iclm", locals(), "num_modules")
+    _train("iclm", locals(), "num_modules", "aggregation")
 
 
 @train.command("c2dlm")

@@ -672,7 +672,10 @@ def own(monkeypatch):
                 "options": {"separated": True, "structure_level": "pos", "cbm_layers": [1, 2]},
             },
         ),
-        ("iclm --num-modules 3 --lora 16 --bf16", {"lora": 16, "bf16": True, "options": {"num_modules": 3}}),
+        (
+            "iclm --num-modules 3 --aggregation logit --lora 16 --bf16",
+            {"lora": 16, "bf16": True, "options": {"num_modules": 3, "aggregation": "logit"}},
+        ),
         (
             "c2dlm --graphs g.jsonl --gamma 0.5 --seed 4",
             {"seed": 4, "options": {"graphs": "g.jsonl", "gamma": 0.5}},

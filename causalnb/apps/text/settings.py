@@ -17,7 +17,7 @@ OPTIONS = {  # of a system alone, with their defaults
         "cbm_layers": None,
         "scl_weight": 0.1,
     },
-    "iclm": {"num_modules": 2},
+    "iclm": {"num_modules": 2, "aggregation": "latent"},
     "c2dlm": {"graphs": None, "alpha": 3.0, "lam": 1.0, "gamma": 1.0},
     "causal-transformer": {"causal_weight": 0.1},
 }

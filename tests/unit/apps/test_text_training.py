@@ -194,6 +194,16 @@ def test_what_was_saved_is_evaluated_with_intervals(system, files, trained):
     assert [entry["step"] for entry in record["history"]] == [2, 4] and record["finished"]
 
 
+def test_modules_may_answer_through_the_head_of_the_base(files, tmp_path):
+    settings = settings_of("iclm", files, aggregation="probability")
+    train_text(settings, tmp_path / "out")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert model.config.aggregation == "probability"
+    assert not any(weight.requires_grad for weight in model.get_output_embeddings().parameters())
+    with pytest.raises(LabError, match="aggregation is 'mean': choose 'latent', 'logit', 'probability'"):
+        train_text(settings_of("iclm", files, aggregation="mean"), tmp_path / "other")
+
+
 def test_it_learns_the_commands(files, tmp_path):
     settings = Settings(
         "sci", str(files / "commands.jsonl"), max_steps=60, epochs=60, evaluate_every=15, batch_size=20
