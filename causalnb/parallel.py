@@ -40,6 +40,13 @@ def shared_rows(*rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tuple(shared)
 
 
+def widest(tokens: int, device: torch.device) -> int:
+    """The most tokens that any process has in a row."""
+    most = torch.tensor(tokens, device=device)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    return int(most)
+
+
 def own_rows(rows: torch.Tensor, count: int) -> torch.Tensor:
     """This process's `count` rows among those of all processes, as `shared_rows` put them together."""
     return rows if len(rows) == count else rows[dist.get_rank() * count :][:count]
@@ -53,6 +60,6 @@ def shared_average(value: torch.Tensor) -> torch.Tensor:
     """
     if (count := processes()) == 1:
         return value
-    total = value.detach().clone()
-    dist.all_reduce(total)
-    return total / count
+    total = value.detach().clone()  # unprobed: runs have one process
+    dist.all_reduce(total)  # unprobed: runs have one process
+    return total / count  # unprobed: runs have one process

@@ -1,12 +1,14 @@
 """The base model that a user names, and its tokenizer: whole, causal where needed, fitting each other."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from causalnb.errors import LabError
 from causalnb.paths import moved
 
+SHOWN = 8  # tokens on which a base of an unknown kind is tapped
 TINY = re.compile(r"tiny(?::([0-9]{1,9}))?")
 
 
@@ -83,31 +85,60 @@ def check_ids(base, tokenizer, ids: Sequence[int], name: str) -> None:
         raise LabError(f"{name!r} sees the words that follow: choose a causal decoder as --base-model.")
 
 
-def admit(model, ids: Sequence[int], name: str) -> None:
-    """Show on ids that the tap reproduces a base of a kind that it does not know; LabError where it does not.
+def admit(model, tokenizer, text: str, name: str) -> None:
+    """Show on a text that the tap reproduces a base of a kind that it does not know; LabError where not.
 
     Gradients are compared in weights of one dimension, norms and biases, which stand in all layers.
     """
-    import torch
-
     from causalnb import attention
 
     if model.config.model_type in attention.TESTED:
         return
     trained = {weight: weight.requires_grad for weight in model.parameters()}
+    with _read_right(name):
+        try:
+            for weight in trained:
+                weight.requires_grad_(weight.dim() == 1)
+            attention.verify(model.eval(), _shown(model, tokenizer, text))
+        finally:
+            for weight, asked in trained.items():
+                weight.requires_grad_(asked)
+
+
+def check_maps(model, tokenizer, text: str, name: str, read: Callable) -> None:
+    """LabError unless the maps that `read` makes of a tapped model's records are its own, on a text."""
+    import torch
+
+    from causalnb import attention
+
+    with _read_right(name):
+        with torch.no_grad(), attention.tap(model.eval()) as records:
+            model(**_shown(model, tokenizer, text))
+        if not all(torch.allclose(read(one), one.attention().float(), 1e-4, 1e-5) for one in records):
+            raise ValueError("its maps are not softmax(q k^T s + mask)")
+
+
+def _shown(model, tokenizer, text: str) -> dict:
+    """SHOWN tokens of a text, and an end where there is one."""
+    import torch
+
+    ids = (tokenizer(text, add_special_tokens=False)["input_ids"] or [0]) * SHOWN
+    end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    return {"input_ids": torch.tensor([[*ids[:SHOWN], *end]], device=model.device)}
+
+
+@contextmanager
+def _read_right(name: str) -> Iterator[None]:
     try:
-        for weight in trained:
-            weight.requires_grad_(weight.dim() == 1)
-        inputs = {"input_ids": torch.tensor([[*ids]], device=model.device)}
-        attention.verify(model.eval(), inputs)
-    except ValueError as error:
+        yield
+    except Exception as error:  # whatever a model of another kind makes of the inputs
+        from causalnb.attention import TESTED
+
+        why = (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".:")
         raise LabError(
-            f"the attention of {name!r} cannot be read ({error}): choose another base, such as a "
-            f"{', '.join(attention.TESTED)}."
+            f"the attention of {name!r} cannot be read as it is ({why}): choose another base, such as a "
+            f"{', '.join(TESTED)}."
         ) from error
-    finally:
-        for weight, asked in trained.items():
-            weight.requires_grad_(asked)
 
 
 def with_lora(model, rank: int, **more):

@@ -146,8 +146,8 @@ def train_iclm(
     aggregation: Annotated[
         str,
         typer.Option(
-            help="How modules answer together: latent, by a new head, twice as large as the base's; logit or "
-            "probability, through the base's own."
+            help="How modules answer together: latent, by a new head, twice as large as the base's; logit, "
+            "through the base's own; probability, too, where no word is over 9 times as likely as another."
         ),
     ] = "latent",
     epochs: Epochs = None,

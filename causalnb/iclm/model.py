@@ -18,7 +18,7 @@ from transformers import DynamicCache, GenerationMixin
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput, can_return_tuple
 
-from causalnb.parallel import own_rows, processes, shared_mean, shared_rows
+from causalnb.parallel import own_rows, processes, shared_mean, shared_rows, widest
 from causalnb.wrapping import DecoderWrapper, decoder_layers
 
 from .adapters import Rows, adapt
@@ -509,11 +509,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
     def _with_losses(self, now: Pass, states: Tensor, labels: Tensor, answers_only: bool) -> ICLMOutput:
         routing = now.routing
         if processes() > 1:  # the losses are of all rows together
-            if now.whole is None:
-                weights = None if routing.weights is None else shared_rows(routing.weights)[0]
-                now.whole = Routing(*shared_rows(routing.module), routing.loss, weights)
-            by_input, labels = shared_rows(states.transpose(0, 1), labels)
-            routing, states = now.whole, by_input.transpose(0, 1)
+            routing, states, labels = _of_all(now, states, labels)  # unprobed: runs have one process
         where, targets = _label_rows(labels)
         tokens, weights = labels.shape[1], _domain_weights(routing)
         chosen, everyone = states[:, where[0], where[1]], None  # (M, n, D)
@@ -541,12 +537,10 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                 "step where it began"
             )
         if not (answers_only or self.training):
-            logits = own_rows(
-                self._answered(routing, states, 0), now.inputs
-            )  # unprobed: without answers_only
+            logits = self._answered(routing, states, 0)  # unprobed: without answers_only alone
+            logits = own_rows(logits, now.inputs)  # unprobed: the same
         elif processes() > 1:
-            inputs = own_rows(torch.arange(len(labels), device=labels.device), now.inputs)
-            logits = logits[torch.isin(where[0], inputs)]
+            logits = logits[_own(where[0], now.inputs, len(labels))]  # unprobed: runs have one process
         return ICLMOutput(total, logits, {name: loss.detach() for name, loss in losses.items()}, now.routing)
 
     def _module_losses(self, routing, states, everyone, weights, owner, targets) -> dict[str, Tensor]:
@@ -606,6 +600,23 @@ _WEIGHT_OF = {
     "mutual_information": "epsilon",
     "alignment": "delta",
 }
+
+
+def _of_all(now: Pass, states: Tensor, labels: Tensor) -> tuple[Routing, Tensor, Tensor]:
+    """Routing, states (M, B, T, D) and labels (B, T) of the inputs of all processes, padded to one width."""
+    if now.whole is None:  # it was given, and settled by no router
+        module, loss, weights = now.routing
+        weights = None if weights is None else shared_rows(weights)[0]
+        now.whole = Routing(*shared_rows(module), loss, weights)
+    more = widest(labels.shape[1], labels.device) - labels.shape[1]
+    states, labels = F.pad(states, (0, 0, 0, more)), F.pad(labels, (0, more), value=-100)
+    by_input, labels = shared_rows(states.transpose(0, 1).contiguous(), labels)
+    return now.whole, by_input.transpose(0, 1), labels
+
+
+def _own(owner: Tensor, inputs: int, everyone: int) -> Tensor:
+    """Whether this process has the input owner (n,), one of everyone's."""
+    return torch.isin(owner, own_rows(torch.arange(everyone, device=owner.device), inputs))
 
 
 def _domain_weights(routing: Routing) -> Tensor:

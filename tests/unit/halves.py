@@ -46,7 +46,13 @@ def padded() -> tuple[torch.Tensor, torch.Tensor]:
     return ids * mask, mask
 
 
-def modules(name: str, only=None, routing=False, **settings):
+def narrowed(batch: dict) -> dict:
+    """A batch without the columns that are padding in all of its rows."""
+    wide = int(batch["attention_mask"].sum(1).max())
+    return {name: value[:, :wide] for name, value in batch.items()}
+
+
+def modules(name: str, only=None, routing=False, narrow=False, **settings):
     """An ICLM, and answers that begin after three tokens."""
     torch.manual_seed(2)
     lora = {"r": 2, "dropout": 0.0}
@@ -59,6 +65,8 @@ def modules(name: str, only=None, routing=False, **settings):
     batch["labels"][:, :3] = -100
     if routing:
         batch["routing"] = torch.tensor([0, 1, 1, 1, 1, 1, 1, 0])
+    if narrow:
+        return f"iclm {name}", model, batch, lambda given: model(**narrowed(given)).loss
     if only is None:
         return f"iclm {name}", model, batch, lambda given: model(**given).loss
 
@@ -143,6 +151,8 @@ def cases() -> Iterator[tuple]:
         "shared layers, all modules", shared_layers=1, information="all", router_trainable=False, **data
     )
     yield modules("norm over tokens", norm_over="tokens", **data)
+    yield modules("parts of unlike widths", narrow=True)
+    yield modules("logits", aggregation="logit")
     yield modules("modules given", routing=True)
     yield modules("one module", only="invariant")
     yield guided("eager")

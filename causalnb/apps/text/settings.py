@@ -21,6 +21,7 @@ OPTIONS = {  # of a system alone, with their defaults
     "c2dlm": {"graphs": None, "alpha": 3.0, "lam": 1.0, "gamma": 1.0},
     "causal-transformer": {"causal_weight": 0.1},
 }
+AGGREGATIONS = ("latent", "logit", "probability")
 LEVELS = ("column", "grammar", "pos", "dependency")
 
 
@@ -73,6 +74,10 @@ class Settings:
         for name in ("scl_weight", "alpha", "lam", "gamma", "causal_weight"):
             if name in self.options and not 0 <= self.options[name] < math.inf:
                 raise LabError(f"{option(name)} is {self.options[name]}: give 0 or more, and finite.")
+        if self.options.get("aggregation", AGGREGATIONS[0]) not in AGGREGATIONS:
+            raise LabError(
+                f"--aggregation is {self.options['aggregation']!r}: choose one of {', '.join(AGGREGATIONS)}."
+            )
         if self.options.get("structure_level", LEVELS[0]) not in LEVELS:
             raise LabError(
                 f"--structure-level is {self.options['structure_level']!r}: choose one of "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError, LabError, sentence
 
-from ..bases import admit, check_ids, decoder_of, loaded, tiny_depth, with_lora
+from ..bases import admit, check_ids, check_maps, decoder_of, loaded, tiny_depth, with_lora
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -306,6 +306,7 @@ class C2DLM(System):
     def start(self, rows):
         """(MaskedDiffusionModel, tokenizer), a mask token added to both where there is none."""
         from causalnb.c2dlm import MaskedDiffusionModel, ReattentionLoss
+        from causalnb.c2dlm.forms import map_of
 
         base, tokenizer = self.base(rows)
         if tokenizer.mask_token_id is None:
@@ -314,14 +315,16 @@ class C2DLM(System):
             base.resize_token_embeddings(words)
         options = self.settings.options
         guided = ReattentionLoss(options["alpha"], options["lam"]) if options["graphs"] else None
-        if guided:
-            admit(base, tokenizer(rows[0]["prompt"])["input_ids"], self.settings.base_model)
+        shown = tokenizer, rows[0]["prompt"], self.settings.base_model
+        admit(base, *shown)
         try:
             model = MaskedDiffusionModel.from_base(
                 self.adapted(base), tokenizer.mask_token_id, guided, gamma=options["gamma"]
             )
         except ValueError as error:
             raise LabError(f"{sentence(error)}.") from error
+        if guided:
+            check_maps(model.base, *shown, map_of)
         longest = max(
             map(len, tokenizer([f" {r['answer']}" for r in rows], add_special_tokens=False)["input_ids"])
         )
@@ -462,7 +465,8 @@ class CausalTransformer(System):
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         model.config.pad_token_id = tokenizer.pad_token_id
-        admit(model, tokenizer(rows[0]["prompt"])["input_ids"], name)
+        model.accepts_loss_kwargs = False  # its loss is a mean, however many processes have a batch
+        admit(model, tokenizer, rows[0]["prompt"], name)
         if rank := self.settings.lora:
             model = with_lora(model, rank, task_type="SEQ_CLS")
         return model, tokenizer

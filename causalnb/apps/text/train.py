@@ -83,7 +83,7 @@ def command(settings: Settings) -> str:
 
 
 def prepare(settings: Settings, rows: list[dict], processes: int = 1) -> Prepared:
-    """Model, rows and batches of the settings."""
+    """Model, rows and batches of the settings; a smaller batch is filled up to be shared, by its own rows."""
     from transformers import set_seed
 
     from causalnb.cards import card
@@ -128,7 +128,10 @@ def prepare(settings: Settings, rows: list[dict], processes: int = 1) -> Prepare
             ).content
         return model, beside
 
-    sequence, batches = system.sequence(trained, system.batches(trained, steps))
+    batches = system.batches(trained, steps)
+    if processes > 1:
+        batches = [batch + batch[: -len(batch) % processes] for batch in batches]
+    sequence, batches = system.sequence(trained, batches)
     return Prepared(
         model,
         tokenizer,
