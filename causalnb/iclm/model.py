@@ -334,7 +334,8 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                 f"the router knows {known} modules and the model {self.config.num_modules}: "
                 "build both with one num_modules"
             )
-        return self.router(*shared_rows(states))
+        states = shared_rows(states)[0] if processes() > 1 else states
+        return self.router(states)
 
     def _route(
         self, routing, router_states, input_ids, attention_mask, labels, prompt_mask, position_ids
@@ -588,7 +589,9 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             return ICLMOutput(logits=head(states), past_key_values=out.past_key_values)
         where, targets = _label_rows(labels)
         logits = head(states[where])
-        loss = shared_mean(_surprise(logits, targets), labels)
+        loss = _surprise(logits, targets)
+        if processes() > 1:
+            loss = shared_mean(loss, labels)  # unprobed: runs have one process
         logits = logits if answers_only or self.training else head(states)
         return ICLMOutput(loss, logits, {"output": loss.detach()})
 

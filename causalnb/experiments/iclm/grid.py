@@ -235,7 +235,7 @@ TABLE_1 = {
     "no_invariant_head": {"invariant": False},
     "oracle": {**ALONE, "num_modules": 2, "routed_by": "format"},
 }
-CLAIMED = dict.fromkeys(("iclm", "finetuned", "oracle"), 5)  # the arms that claims compare
+CLAIMED = dict.fromkeys(("iclm", "finetuned", "oracle"), 8)  # the arms that claims compare
 VARIANTS = {
     "weighted": {"router": "distance", "router_settings": {}},
     "kmeans": {"router": "kmeans", "router_settings": {}, "router_trainable": False},
