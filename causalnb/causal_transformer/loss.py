@@ -226,7 +226,7 @@ class MarkovBlanketLoss(nn.Module):
                 f"{each.shape[2]}: build it with heads=1, or with the map's"
             )
         if self.heads == 1:
-            return each.sum((1, 2, 3))[:, None] / shared_average(real.sum())  # (2, 1)
+            return each.sum((1, 2, 3))[:, None] / shared_average(real.sum())  # unprobed: one a head
         return each.sum((1, 3)) / shared_average(real.sum((0, 2)))  # (2, H)
 
 

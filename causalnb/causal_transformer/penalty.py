@@ -52,8 +52,8 @@ class MarkovBlanketPenalty:
         if not self._asked and self.criterion.mode == "auglag":
             self._multipliers = self.criterion.multipliers.clone()
             if self._trains and self.criterion.training:
-                missed = torch.stack([self.criterion.missed(*one) for one in seen]).mean(0)
-                self.criterion.ascend(shared_average(missed))
+                missed = [self.criterion.missed(*one) for one in seen]  # unprobed: real bases have a hinge
+                self.criterion.ascend(shared_average(torch.stack(missed).mean(0)))  # unprobed: the same
         self._asked = True
         return torch.stack(
             [self.criterion.of_excess(*one, multipliers=self._multipliers) for one in seen]
