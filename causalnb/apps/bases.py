@@ -105,7 +105,7 @@ def admit(model, tokenizer, text: str, name: str) -> None:
                 weight.requires_grad_(asked)
 
 
-def check_maps(model, tokenizer, text: str, name: str, read: Callable) -> None:
+def same_maps(model, tokenizer, text: str, name: str, read: Callable) -> None:
     """LabError unless the maps that `read` makes of a tapped model's records are its own, on a text."""
     import torch
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError, LabError, sentence
 
-from ..bases import admit, check_ids, check_maps, decoder_of, loaded, tiny_depth, with_lora
+from ..bases import admit, check_ids, decoder_of, loaded, same_maps, tiny_depth, with_lora
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class C2DLM(System):
         except ValueError as error:
             raise LabError(f"{sentence(error)}.") from error
         if guided:
-            check_maps(model.base, *shown, map_of)
+            same_maps(model.base, *shown, map_of)
         longest = max(
             map(len, tokenizer([f" {r['answer']}" for r in rows], add_special_tokens=False)["input_ids"])
         )
