@@ -12,7 +12,8 @@ from tests.repo.tree import PROFILES, ROOT, imports, python, sources
 ROOMS = ("causal_transformer", "sci", "iclm", "c2dlm")
 SHARED = {"paths", "errors"}
 MAY = {
-    room: {room, "attention", "cards", "checkpoints", "network", "wrapping", "writing"} for room in ROOMS
+    room: {room, "attention", "cards", "checkpoints", "network", "parallel", "wrapping", "writing"}
+    for room in ROOMS
 } | {
     "attention": {"attention"},
     "__init__": {"registration"},
@@ -21,6 +22,7 @@ MAY = {
     "registration": {"registration"},
     "wrapping": {"cards", "checkpoints", "wrapping"},
     "network": {"network"},
+    "parallel": {"parallel"},
     "writing": {"writing"},
     "paths": SHARED,
     "errors": SHARED,
