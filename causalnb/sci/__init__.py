@@ -14,7 +14,14 @@ from .contrastive import (
 )
 from .contrasts import ConstructionTransformer, SlotDecoder
 from .model import SCIOutput, SCITransformer
-from .separated import SeparatedSCI, SeparatedSCIConfig, aligned_invariance, kinship, within_classes
+from .separated import (
+    SeparatedSCI,
+    SeparatedSCIConfig,
+    aligned_invariance,
+    company,
+    kinship,
+    within_classes,
+)
 from .structure import AbstractionLayer, EdgePredictor, StructuralEncoder, StructuralGNN, acyclicity
 
 __all__ = [
@@ -37,6 +44,7 @@ __all__ = [
     "StructureBalancedBatches",
     "acyclicity",
     "aligned_invariance",
+    "company",
     "generate_structural_pairs",
     "kinship",
     "structure_ids",

@@ -4,10 +4,12 @@ The guide makes the encoder invariant and leaves the decoder as it is, which goe
 themselves. Here every token, of prompt and answer, enters the decoder through the abstraction layer, tokens
 in the same place of the same structure are pulled together there, a little noise closes what distance is
 left. The words' content reaches the logits through bound slots alone, and there it chooses among words of
-one structural class only: which class comes next, the end included, is for structure to say.
+one structural class only: which class comes next, the end included, is for structure to say. A slot is one
+of K that read the prompt, or a token of it; of the former one may come to read two words of a class by
+halves, and then cannot tell them apart.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby, pairwise
 
@@ -24,12 +26,16 @@ from .content import ContentEncoder
 from .model import SCIOutput, SCITransformer
 from .structure import AbstractionLayer, StructuralEncoder
 
+SLOTS = ("structural", "tokens")
+
 
 class SeparatedSCIConfig(SCIConfig):
     """SCIConfig without cbm_layers; invariance_weight, content_scale and two widths in standard deviations.
 
-    abstraction_noise is added to abstracted features in training; class_width > 0 is the distance, per
-    feature, within which two tokens count as one structural class. All are finite, 0 or more.
+    content_slots is what content is bound to: "structural", the encoder's n_structural_slots, which choose
+    what they read, or "tokens", those of the prompt, a slot each. abstraction_noise is added to abstracted
+    features in training; class_width > 0 is the distance, per feature, within which two tokens count as one
+    structural class. All are finite, 0 or more.
     """
 
     model_type = "sci_separated"
@@ -41,6 +47,7 @@ class SeparatedSCIConfig(SCIConfig):
         abstraction_noise: float = 0.1,
         class_width: float = 0.1,
         content_scale: float = 10.0,
+        content_slots: str = "structural",
         **kwargs,
     ):
         check_finite(
@@ -56,7 +63,12 @@ class SeparatedSCIConfig(SCIConfig):
                 f"cbm_layers is {kwargs['cbm_layers']}: leave it out, content meets the output alone here"
             )
         self.invariance_weight, self.abstraction_noise = invariance_weight, abstraction_noise
-        self.class_width, self.content_scale = class_width, content_scale
+        if content_slots not in SLOTS:
+            raise ValueError(
+                f"content_slots is {content_slots!r}: choose 'structural' (n_structural_slots of them) or "
+                "'tokens' (one for each of the prompt)"
+            )
+        self.class_width, self.content_scale, self.content_slots = class_width, content_scale, content_slots
         super().__init__(base_config, **kwargs | {"cbm_layers": []})
 
 
@@ -66,7 +78,7 @@ class SeparatedSlots:
 
     content (B, K, d_s) holds the slots' bound content, weights (B, K, P) the prompt tokens it came from,
     table (V, D) the abstracted output embeddings and kinship (V, V), in [0, 1], how far two tokens are one
-    structural class, in float32 at least.
+    structural class, in float32 at least. What `filled` (B, K) leaves out is not read; None: all are.
     """
 
     keys: torch.Tensor
@@ -75,6 +87,7 @@ class SeparatedSlots:
     weights: torch.Tensor
     table: torch.Tensor
     kinship: torch.Tensor
+    filled: torch.Tensor | None = None
 
     def expand(self, batch: int) -> "SeparatedSlots":
         """Repeat rows for their beams or samples, up to `batch` rows; ValueError when they do not divide."""
@@ -83,8 +96,12 @@ class SeparatedSlots:
             return self
         if batch % rows:
             raise ValueError(f"slots were prepared for {rows} prompts, but the model runs {batch} rows")
-        repeated = (part.repeat_interleave(batch // rows, 0) for part in (self.keys, self.values))
-        return SeparatedSlots(*repeated, self.content, self.weights, self.table, self.kinship)
+        repeated = {  # unprobed: runs decode without beams
+            name: part.repeat_interleave(batch // rows, 0)
+            for name in ("keys", "values", "filled")
+            if (part := getattr(self, name)) is not None
+        }
+        return replace(self, **repeated)  # unprobed: the same
 
 
 @dataclass
@@ -115,13 +132,29 @@ def kinship(table: torch.Tensor, class_width: float) -> torch.Tensor:
         return torch.exp(-apart / (2 * class_width**2 * spread))
 
 
+def check_kinship(kin: torch.Tensor) -> None:
+    """Raise ValueError for kinship with NaN or infinity, and for what is no square."""
+    if kin.dim() != 2 or kin.shape[0] != kin.shape[1]:
+        raise ValueError(f"kin has shape {tuple(kin.shape)}: give the table of `kinship`, (V, V)")
+    if not kin.isfinite().all():
+        raise ValueError("kin has NaN or infinity: give the table of `kinship` of finite tokens")
+
+
+def company(kin: torch.Tensor) -> torch.Tensor:
+    """1 - 1 / sum_w M_uw (V,) of kinship M (V, V): 0 for a token without kin, near 1 in a large class.
+
+    Without gradient: it is not what the classes are made for. ValueError for NaN and infinity.
+    """
+    check_kinship(kin)
+    return 1 - 1 / kin.detach().sum(-1)
+
+
 def within_classes(votes: torch.Tensor, kin: torch.Tensor) -> torch.Tensor:
     """votes - log(exp(votes) kin): log-probabilities within a token's class; votes (..., V), kin (V, V).
 
     Where the product underflows it is its own lower bound, exp(votes), since kin has ones on its diagonal.
     """
-    if not kin.isfinite().all():
-        raise ValueError("kin has NaN or infinity: give the table of `kinship` of finite tokens")
+    check_kinship(kin)
     wide = torch.promote_types(votes.dtype, torch.float32)
     tiny = torch.finfo(wide).tiny
     with torch.autocast(votes.device.type, enabled=False):
@@ -215,11 +248,14 @@ class SeparatedSCI(SCITransformer):
     """A decoder that sees abstracted tokens, and whose content passes from the prompt to the logits by slots.
 
     logits = h A(W)^T + v - log(e^v M) with the votes v = s softmax(q(h) k(S)^T / sqrt(d)) B C[x] C^T: A
-    abstracts embeddings, W are the output embeddings, S the structural slots, B (K, P) their binding to the
-    prompt's tokens x (query and key structural), C (V, d_s) unit content vectors from an embedding of their
-    own, M (V, V) the kinship of tokens. So the probability of a class is structure's, and that of a word
-    within it content's. The kinship takes V^2 numbers: for vocabularies of some thousands. do={slot: (B,
-    d_s)} replaces what is bound to a slot.
+    abstracts embeddings, W are the output embeddings, S the slots, B (K, P) their binding to the prompt's
+    tokens x, C (V, d_s) unit content vectors from an embedding of their own, M (V, V) the kinship of tokens.
+    Where each token is a slot, B C[x] is chi[x] C[x] with the `company` chi: a word without kin has nothing
+    to say within its class, and could learn what its neighbours say instead.
+
+    So the probability of a class is structure's, and that of a word within it content's. The kinship takes
+    V^2 numbers: for vocabularies of some thousands. do={slot: (B, d_s)} replaces what is bound to a slot; of
+    tokens that is the n-th of the columns that hold prompt in any row.
     """
 
     config_class = SeparatedSCIConfig
@@ -238,7 +274,8 @@ class SeparatedSCI(SCITransformer):
         )
         self.content_embedding = nn.Embedding(config.base_config.vocab_size, width)
         self.content_encoder = ContentEncoder(width, "none")
-        self.slot_query, self.prompt_key = nn.Linear(width, width), nn.Linear(width, width)
+        if config.content_slots == "structural":
+            self.slot_query, self.prompt_key = nn.Linear(width, width), nn.Linear(width, width)
         self.token_query = nn.Linear(hidden, width, bias=False)
         self.slot_key = nn.Linear(width, width, bias=False)
         self.content_scale = nn.Parameter(torch.tensor(float(config.content_scale)))
@@ -283,7 +320,10 @@ class SeparatedSCI(SCITransformer):
     @staticmethod
     def reads(hidden: torch.Tensor, bound: SeparatedSlots) -> torch.Tensor:
         """The share (B, T, K) of each slot in what tokens (B, T, D) read; rows sum to one."""
-        return (hidden @ bound.keys.transpose(1, 2)).softmax(-1)
+        scores = hidden @ bound.keys.transpose(1, 2)
+        if bound.filled is not None:
+            scores = scores.masked_fill(~bound.filled[:, None], float("-inf"))
+        return scores.softmax(-1)
 
     def _noisy(self, states: torch.Tensor, spread: torch.Tensor) -> torch.Tensor:
         if not self.training or not self.config.abstraction_noise:
@@ -301,6 +341,13 @@ class SeparatedSCI(SCITransformer):
     def content_of(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Unit content vectors (..., d_s) of tokens (...): what do() may bind to a slot."""
         return self.content_table()[input_ids]
+
+    def _chosen(self, structure, tokens, mask) -> torch.Tensor:
+        """The binding (B, K, P) of structural slots to the tokens that their queries choose."""
+        scores = (
+            self.slot_query(structure) @ self.prompt_key(tokens).transpose(1, 2) / tokens.shape[-1] ** 0.5
+        )
+        return scores.masked_fill(~mask[:, None], float("-inf")).softmax(-1)
 
     def bind(self, embeddings, input_ids, prompt_mask, do=None):
         """Bound slots, structure (B, K, d_s), edges (B, K, K), variance of an input feature, table (V, D).
@@ -321,12 +368,13 @@ class SeparatedSCI(SCITransformer):
         structure = encoder.fill(tokens, mask)
         edges = encoder.edge_predictor(structure)
         structure = encoder.structural_gnn(structure, edges)
-        scores = (
-            self.slot_query(structure) @ self.prompt_key(tokens).transpose(1, 2) / tokens.shape[-1] ** 0.5
-        )
-        weights = scores.masked_fill(~mask[:, None], float("-inf")).softmax(-1)  # (B, K, P)
+        kin, prompt = kinship(table, self.config.class_width), input_ids[:, columns]
+        if self.config.content_slots == "tokens":
+            slots, weights, filled = tokens, torch.diag_embed(mask.to(tokens.dtype)), mask
+        else:
+            slots, weights, filled = structure, self._chosen(structure, tokens, mask), None
         contents = self.content_table()
-        content = weights @ contents[input_ids[:, columns]]
+        content = weights @ contents[prompt]  # (B, K, d_s)
         for slot, value in (do or {}).items():
             if not 0 <= slot < content.shape[1] or value.shape != content[:, 0].shape:
                 raise ValueError(
@@ -336,9 +384,10 @@ class SeparatedSCI(SCITransformer):
             held = torch.arange(content.shape[1], device=content.device)[:, None] == slot
             content = torch.where(held, value[:, None].to(content), content)
         votes = self.content_scale * content @ contents.T
-        keys = self.slot_key(structure) @ self.token_query.weight / tokens.shape[-1] ** 0.5
-        kin = kinship(table, self.config.class_width)
-        bound = SeparatedSlots(keys, votes, content, weights, self._noisy(table, spread), kin)
+        if filled is not None:
+            votes = votes * company(kin).to(votes)[prompt, None]
+        keys = self.slot_key(slots) @ self.token_query.weight / tokens.shape[-1] ** 0.5
+        bound = SeparatedSlots(keys, votes, content, weights, self._noisy(table, spread), kin, filled)
         return bound, structure, edges, read, table
 
     @can_return_tuple

@@ -11,13 +11,17 @@ from such labels has to be compared with.
 
 Often nobody has to be told: rows that agree in all words but one mostly share their structure. In SCAN the
 same swaps are found with one label for all rows; in `verb_final` these, and at most a few of determiners.
+
+Where rows are few, few of them differ in one word. `by_places` does without such pairs: which word of the
+answer follows which of the prompt is told by their counts, and which words may stand for each other by the
+labels, in whose structures they have one place.
 """
 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from causalnb.errors import DataError
@@ -42,8 +46,7 @@ def find(pairs: Sequence[tuple[str, str]], structures: Sequence[str]) -> list[Sw
     A word that goes with different words of the answer in different rows has the pair most rows show, and
     none where two are shown equally often. DataError where there is not one structure a pair.
     """
-    if len(pairs) != len(structures):
-        raise DataError(f"{len(structures)} structures for {len(pairs)} pairs: give one a pair.")
+    _count(pairs, structures)
     groups: dict[tuple, dict[str, str]] = defaultdict(dict)
     for (prompt, answer), structure in zip(pairs, structures, strict=True):
         words = prompt.split()
@@ -63,6 +66,11 @@ def find(pairs: Sequence[tuple[str, str]], structures: Sequence[str]) -> list[Sw
     return sorted(found)
 
 
+def _count(pairs: Sequence, structures: Sequence) -> None:
+    if len(pairs) != len(structures):
+        raise DataError(f"{len(structures)} structures for {len(pairs)} pairs: give one a pair.")
+
+
 def _differing(answer: str, instead: str) -> tuple[str, str] | None:
     """The one pair of words in which two answers of equal length differ; None without or with several."""
     one, two = answer.split(), instead.split()
@@ -78,16 +86,65 @@ def swapped(pair: tuple[str, str], swaps: Sequence[Swap]) -> tuple[str, str]:
     return " ".join(words.get(one, one) for one in prompt), " ".join(answers.get(one, one) for one in answer)
 
 
+def lexicon(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The word of answers that goes with each word of prompts: of the greatest Dice coefficient.
+
+    2 n(w, a) / (n(w) + n(a)), n counting the different pairs that have the prompt's word w, the answer's a,
+    or both. A word whose greatest is shared by two words of answers has none.
+    """
+    said, both = Counter(), Counter()
+    asked: Counter[str] = Counter()
+    for prompt, answer in set(pairs):
+        words, answers = set(prompt.split()), set(answer.split())
+        asked.update(words)
+        said.update(answers)
+        both.update((word, one) for word in words for one in answers)
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for (word, one), count in both.items():
+        found[word][one] = 2 * count / (asked[word] + said[one])
+    best = {word: max(values.values()) for word, values in found.items()}
+    kept = {word: [one for one in found[word] if found[word][one] == best[word]] for word in sorted(found)}
+    return {word: ones[0] for word, ones in kept.items() if len(ones) == 1}
+
+
+def by_places(pairs: Sequence[tuple[str, str]], structures: Sequence[str]) -> list[Swap]:
+    """The swaps of words that have one place in some structure, each with its word of `lexicon`, sorted.
+
+    Places are carried on: words that share one with a third may stand for each other. DataError as find.
+    """
+    _count(pairs, structures)
+    known, kin = lexicon(pairs), {}  # kin: word -> the set of its class
+    places: dict[tuple[str, int], str] = {}
+    for (prompt, _), structure in zip(pairs, structures, strict=True):
+        for place, word in enumerate(prompt.split()):
+            own = kin.setdefault(word, {word})
+            other = kin[places.setdefault((structure, place), word)]
+            if own is not other:
+                other |= own
+                kin |= dict.fromkeys(own, other)
+    return sorted(
+        Swap(word, other, known[word], known[other])
+        for word in known
+        for other in kin[word] & known.keys()
+        if known[word] != known[other]
+    )
+
+
 @counted(copies=0)
 def augmented(
-    pairs: Sequence[tuple[str, str]], structures: Sequence[str], seed: int, copies: int = 1
+    pairs: Sequence[tuple[str, str]],
+    structures: Sequence[str],
+    seed: int,
+    copies: int = 1,
+    found: Callable = find,
 ) -> list[tuple[str, str]]:
     """Of each pair so many more: each of its words with swaps is kept or swapped, all choices equally likely.
 
-    Pairs without such a word have none; DataError as find, and for a number of copies below 0.
+    found: `find` or `by_places`, which swaps there are. Pairs without such a word have none; DataError as
+    find, and for a number of copies below 0.
     """
     known, draw = defaultdict(list), random.Random(seed)
-    for swap in find(pairs, structures):
+    for swap in found(pairs, structures):
         known[swap.word].append(swap)
     more = []
     for _ in range(copies):

@@ -222,6 +222,7 @@ CALLS: dict[str, tuple[Callable, Mapping]] = {  # what is called, and arguments 
         sci.aligned_invariance,
         {"tokens": normal(4, 3, 8), "mask": torch.ones(4, 3), "structure_ids": torch.tensor([0, 0, 1, 1])},
     ),
+    "sci.company": (sci.company, {"kin": attention(5, 5) + 0.1}),
     "sci.kinship": (sci.kinship, {"table": normal(5, 4), "class_width": 0.1}),
     "sci.within_classes": (sci.within_classes, {"votes": normal(2, 5), "kin": attention(5, 5)}),
     "sci.StructuralContrastiveLoss": (sci.StructuralContrastiveLoss, {"temperature": 0.07}),

@@ -201,6 +201,8 @@ class SCI(System):
                 f"other: leave --separated out, or choose a base of at most {MOST_WORDS:,}."
             )
         try:
+            if separated:
+                options["content_slots"] = "tokens"  # prompts may have several words of a class
             kind = SeparatedSCI if separated else SCITransformer
             return kind.from_base(self.adapted(base), **options), tokenizer
         except ValueError as error:

@@ -17,6 +17,7 @@ from causalnb.tasks.structures import structures_from_text
 
 PAD, END = verb_final.VOCABULARY["<pad>"], verb_final.VOCABULARY["<eos>"]
 SLOTS = 16  # a sentence has up to twelve words of content
+SWAPPED_BY = {"pairs": swaps.find, "places": swaps.by_places}
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class EnglishSettings(ScanSettings):
     structures: int = 500
     contents: int = 12
     structural_slots: int = SLOTS
+    swapped_by: str = "pairs"  # that differ in one word; or "places" of structures, and a lexicon
     test_rows: int = 2000
 
 
@@ -55,7 +57,7 @@ def english_data(config: dict, seed: int) -> tuple[list[dict], list[dict], list[
     train = [pair for pair in train if pair not in taken]
     if config["swaps"]:
         told = [row["structure"] for row in translated(train, level)]
-        train += swaps.augmented(train, told, seed, config["swaps"])
+        train += swaps.augmented(train, told, seed, config["swaps"], SWAPPED_BY[config["swapped_by"]])
     return tuple(translated(part, level) for part in (train, held, test[: config["test_rows"]]))  # type: ignore[return-value]
 
 
@@ -126,6 +128,7 @@ ARMS = {
     "sci_dependency": {**SCAN_ARMS["sci"], "structure_level": "dependency"},
     "sci_soft": {"model": "sci_soft", "structure_level": "dependency"},
     "sci_separated": {"model": "sci_separated"},
+    "separated_tokens": {"model": "sci_separated", "content_slots": "tokens"},
 }
 register(
     Experiment(
@@ -144,3 +147,30 @@ register(
         at_most={"quick": {"swaps": 1}},
     )
 )
+COPIES = 16  # four times those of the full runs: rows are few
+FEW = {
+    "plain": ARMS["plain"],
+    "plain_swap": {**ARMS["plain"], "swaps": COPIES},
+    "plain_places": {**ARMS["plain"], "swaps": COPIES, "swapped_by": "places"},
+    "separated_tokens": ARMS["separated_tokens"],
+}
+for name, structures, contents, arms, seeds in (
+    ("few", 100, 6, FEW, 5),
+    ("fewer", 200, 2, {arm: FEW[arm] for arm in ("plain_places", "separated_tokens")}, 3),
+):
+    register(
+        Experiment(
+            id=f"sci.english.{name}",
+            title=f"English from few rows: sentences of {structures} structures, {contents} of each",
+            arms=arms,
+            run=run_english,
+            notebook="24_sci_english",
+            settings={
+                "laptop": EnglishSettings(structures=structures, contents=contents, validation_rows=150),
+                "quick": {**PROFILES["quick"], "structures": 30, "contents": 3},
+            },
+            seeds={"quick": 1, "laptop": seeds},
+            cost={"quick": 4, "laptop": 120},
+            at_most={"quick": {"swaps": 1}},
+        )
+    )

@@ -16,6 +16,7 @@ class ScanSettings:
     layers: int = 3
     heads: int = 4
     structural_slots: int = 4
+    content_slots: str = "structural"  # or "tokens"; of SCI separated
     cbm_layers: list = field(default_factory=lambda: [0, 1])
     scl_weight: float = 0.1
     ortho: str = "project"
@@ -104,12 +105,19 @@ SCAN_ARMS = {
     **{arm: {"model": arm} for arm in ("plain", "plain_labels", "sci")},
     "sci_separated": {"model": "sci_separated", "structural_slots": 8},
 }
+TOKENS = {**SCAN_ARMS["sci_separated"], "content_slots": "tokens"}
 THREE_ARMS = {arm: SCAN_ARMS[arm] for arm in ("plain", "sci", "sci_separated")}
 APPROACHES = ("information_bottleneck", "slot_attention", "relational_attention", "causal_vae")
 
 
 def scan_experiment(
-    name: str, title: str, split: str, arms: dict, laptop_seeds: int, **settings
+    name: str,
+    title: str,
+    split: str,
+    arms: dict,
+    laptop_seeds: int,
+    quick_seeds: int = 1,
+    **settings,
 ) -> Experiment:
     """Register sci.scan.<name>: `arms` on `split`, the shared settings under `settings`."""
     return register(
@@ -121,7 +129,7 @@ def scan_experiment(
             notebook="21_sci_scan",
             settings={**PROFILES, "laptop": ScanSettings(split=split, **settings)},
             seeds={
-                "quick": 2 if laptop_seeds == 5 else 1,
+                "quick": quick_seeds,
                 "laptop": laptop_seeds,
                 "paper": min(3, laptop_seeds),
             },
@@ -137,6 +145,7 @@ scan_experiment(
     "add_prim_jump",
     SCAN_ARMS,
     5,
+    quick_seeds=2,
 )
 scan_experiment(
     "add_prim_run",
@@ -144,6 +153,7 @@ scan_experiment(
     "add_prim_run",
     SCAN_ARMS,
     5,
+    quick_seeds=2,
 )
 scan_experiment(
     "renamed",
@@ -161,6 +171,7 @@ for name, title in (
 ):
     scan_experiment(name, f"SCAN {name}: {title}", name, THREE_ARMS, 3)
 SPLITS = "simple", "length", "add_prim_jump", "add_prim_run", "add_prim_turn_left", "template_around_right"
+MORE = {"template_around_right": 5}  # seeds, where three leave the difference of the two open
 SWAPPED = {arm: SCAN_ARMS[arm] for arm in ("plain", "sci")}
 for split in SPLITS:
     scan_experiment(
@@ -168,8 +179,16 @@ for split in SPLITS:
         f"SCAN {split}: and copies of the training rows, words swapped as SCI's labels tell",
         split,
         SWAPPED,
-        3,
+        MORE.get(split, 3),
         swaps=4,
+    )
+for split in SPLITS:
+    scan_experiment(
+        f"tokens_{split}",
+        f"SCAN {split}: SCI separated with content bound to the tokens of the prompt, a slot each",
+        split,
+        {"sci_separated": TOKENS},
+        MORE.get(split, 3),
     )
 scan_experiment(
     "swapped_search",

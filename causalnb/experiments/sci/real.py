@@ -110,6 +110,7 @@ def build_model(base, config: dict):
         adapted,
         invariance_weight=config["invariance_weight"],
         abstraction_noise=config["abstraction_noise"],
+        content_slots=config["content_slots"],
         **settings,
     )
 

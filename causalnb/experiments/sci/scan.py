@@ -76,6 +76,7 @@ def build_model(config: dict, spare: int = 0):
             base,
             invariance_weight=config["invariance_weight"],
             abstraction_noise=config["abstraction_noise"],
+            content_slots=config["content_slots"],
             **settings,
         )
     return SCITransformer.from_base(base, cbm_layers=config["cbm_layers"], ortho=config["ortho"], **settings)

@@ -170,6 +170,7 @@ def test_rows_are_what_the_tokenizer_gives_and_what_is_marked_in_them(name, file
     assert tokenizer.decode(ids[3:6]).split() == ["JUMP", "JUMP", "<eos>"]
     if name == "sci":
         assert row["word_ids"] == [-1, 0, 1, 2, 3, 4]
+        assert model.config.content_slots == "tokens"
     else:
         assert len(ids) == 3 + model.config.answer_tokens
         assert row["supervision"].dense()[3:5].tolist() == [[0, 1, 0, 0, 0]] * 2

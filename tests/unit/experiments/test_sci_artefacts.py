@@ -12,7 +12,15 @@ import pytest
 from causalnb.errors import LabError
 from causalnb.experiments.sci import components as findings
 from causalnb.experiments.sci.artefacts import ablations, components, extension, scan, search, table2
-from causalnb.experiments.sci.artefacts.names import ARMS, JUMP, MODELS, SWAPPED, WITH_OURS, means
+from causalnb.experiments.sci.artefacts.names import (
+    ARMS,
+    JUMP,
+    MODELS,
+    SWAPPED,
+    TOKENS,
+    WITH_OURS,
+    means,
+)
 from causalnb.experiments.sci.artefacts.verdicts import on, verdict_table
 from causalnb.lab import building, evidence, figures, registry, results
 from causalnb.lab.report import arm
@@ -148,11 +156,12 @@ def test_the_extension_table_holds_every_model_of_every_split_and_every_missing_
         sources += [(f"sci.scan.{split}", name, MODELS[name]) for _, name in wanted([split], MODELS)]
         some = ["plain", "sci"] if split != "renamed" else []
         sources += [(f"sci.scan.swapped_{split}", name, SWAPPED[f"{name}_swap"]) for name in some]
+        sources += [(f"sci.scan.tokens_{split}", "sci_separated", TOKENS["separated_tokens"])] if some else []
     assert any(name == "plain_labels" for _, name, _ in sources)
     sources += [("sci.ablations", name, title) for name, title in extension.PARTS.items()]
     for row, (id, name, title) in zip(rows, sources, strict=True):
         assert row[2:] == [measured(id, name, score) for score in SCORES[:3]]
-        split = id.removeprefix("sci.scan.").removeprefix("swapped_")
+        split = id.removeprefix("sci.scan.").removeprefix("swapped_").removeprefix("tokens_")
         assert row[0] == extension.SPLITS.get(split, extension.SPLITS["add_prim_jump"])
         assert row[1].endswith(title)
 
@@ -160,11 +169,17 @@ def test_the_extension_table_holds_every_model_of_every_split_and_every_missing_
 def test_what_the_labels_are_worth_without_sci_is_paired_by_seed(stored):
     rows = {row[0]: row[1:] for row in extension.swapped_table("quick").rows}
     assert [*rows] == [title for split, title in extension.SPLITS.items() if split != "renamed"]
-    ours, swapped = (
+    ours, swapped, tokens = (
         [number(f"sci.scan.{id}", name, seed, "exact_match") for seed in range(3)]
-        for id, name in (("length", "sci_separated"), ("swapped_length", "plain"))
+        for id, name in (
+            ("length", "sci_separated"),
+            ("swapped_length", "plain"),
+            ("tokens_length", "sci_separated"),
+        )
     )
-    assert rows[extension.SPLITS["length"]][1] == points(mean_ci(np.subtract(ours, swapped)))
+    found = rows[extension.SPLITS["length"]]
+    for place, (one, other) in {1: (ours, swapped), 2: (tokens, swapped), 3: (tokens, ours)}.items():
+        assert found[place] == points(mean_ci(np.subtract(one, other)))
 
 
 def test_the_tables_of_what_was_taken_apart_hold_the_means_of_each_arm(stored):
@@ -282,10 +297,10 @@ def test_the_figure_of_the_extension_shows_the_means_and_its_text_tells_them(sto
         mean = measured("sci.ablations", name, "exact_match").mean
         assert f"{title} {mean:.3f}" in alt and any(abs(x - mean) < 1e-12 for x in dots(right))
     for split, what in (("template_around_right", "a new phrase"), ("length", "longer answers")):
-        ours = measured(f"sci.scan.{split}", "sci_separated", "exact_match").mean
+        ours = measured(f"sci.scan.tokens_{split}", "sci_separated", "exact_match").mean
         swapped = measured(f"sci.scan.swapped_{split}", "plain", "exact_match").mean
         said = fig.get_suptitle().replace("\n", " ")
-        assert said.startswith("SCI separated, and plain + swapped words: a new verb ")
+        assert said.startswith("SCI separated, a slot a token, and plain + swapped words: a new verb ")
         assert f"{what} {ours:.2f}, {swapped:.2f}" in said
         assert f"plain + swapped words on {extension.SPLITS[split]} {swapped:.3f}" in alt
     assert [text.get_text() for text in left.get_yticklabels()] == list(extension.SPLITS.values())

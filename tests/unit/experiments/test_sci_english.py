@@ -84,14 +84,19 @@ def test_every_arm_reads_the_words_of_both_languages():
 @pytest.fixture
 def stored(monkeypatch, tmp_path):
     made_up.moved(monkeypatch, tmp_path)
-    made_up.everything(monkeypatch, {artefact.HOME: 3}, metrics)
+    made_up.everything(monkeypatch, dict.fromkeys((artefact.HOME, *artefact.FEW), 3), metrics)
     yield
     plt.close("all")
 
 
 def metrics(id: str, arm: str, seed: int) -> dict:
-    exact = 0.1 * [*runs.ARMS].index(arm) + 0.01 * seed
-    return {"": {"exact_match": exact, "greedy_exact_match": exact / 2}, "validation": {"exact_match": 0.9}}
+    arms = runs.ARMS if id == artefact.HOME else runs.FEW
+    exact = 0.1 * [*arms].index(arm) + 0.01 * seed
+    return {
+        "": {"exact_match": exact, "greedy_exact_match": exact / 2},
+        "validation": {"exact_match": 0.9},
+        "train": {"rows": 1000 + seed},
+    }
 
 
 def test_the_table_has_every_arm_and_differences_pair_seeds(stored):
@@ -106,8 +111,21 @@ def test_the_table_has_every_arm_and_differences_pair_seeds(stored):
     )
 
 
+def test_few_rows_are_told_for_both_sizes(stored):
+    rows = artefact.few_table("quick").rows
+    assert [row[1] for row in rows] == [artefact.MADE[arm] for arm in runs.FEW] + [
+        artefact.MADE[arm] for arm in ("plain_places", "separated_tokens")
+    ]
+    assert {row[2] for row in rows} == {"1,001"}
+    gaps = artefact.few_gains("quick").rows
+    assert [row[2] for row in gaps[:3]] == [f"+{n}.0 [+{n}.0, +{n}.0] (3)" for n in (30, 20, 10)]
+    assert len(gaps) == 4
+
+
 def test_the_figure_tells_the_means(stored):
     fig, alt = artefact.english_figure("quick")
     assert "SCI, how alike dependencies are 51.0 %" in alt and "plain decoder 1.0 %" in alt
-    assert "SCI separated (ours), grammar 61 %" in fig.get_suptitle().replace("\n", " ")
+    assert "few rows: plain decoder 1.0 %" in alt and "fewer rows: plain + words swapped as places" in alt
+    said = fig.get_suptitle().replace("\n", " ")
+    assert "SCI separated, a slot a token 31 %, plain 1 %, 11 % or 21 % with swapped words" in said
     assert all(file.is_file() for file in building.build(artefact.HOME, "quick"))

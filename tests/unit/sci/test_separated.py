@@ -25,6 +25,7 @@ from tests.unit.sci.tiny import (
 IDS = torch.tensor([4, 9, 4])
 PROMPTS = [torch.randint(3, VOCABULARY, (n,), generator=torch.Generator().manual_seed(n)) for n in (7, 3, 5)]
 every_base = pytest.mark.parametrize("name", BASES)
+both_slots = pytest.mark.parametrize("content_slots", ["tokens", "structural"])
 
 
 def separated(decoder=None, seed=1, **settings):
@@ -36,6 +37,7 @@ def separated(decoder=None, seed=1, **settings):
 
 def literal_logits(model, input_ids, prompt_mask):
     """The docstring's equation, a row, a token, a slot and a word at a time."""
+    chosen = model.config.content_slots == "structural"
     words = model.base.get_input_embeddings().weight
     head = model.base.get_output_embeddings().weight
     table = torch.stack([model.abstraction_layer(word) for word in head])
@@ -46,15 +48,19 @@ def literal_logits(model, input_ids, prompt_mask):
         hidden = model.base.base_model(inputs_embeds=abstracted[None]).last_hidden_state[0]
         prompt = model.down_norm(model.down_proj(abstracted[seen]))[None]
         everything = torch.ones(1, len(prompt[0]), dtype=torch.bool)
-        keys = model.prompt_key(model.structural_encoder.ordered(prompt, everything))[0]
-        structure = model.structural_encoder(prompt, everything)[0][0]
+        tokens = model.structural_encoder.ordered(prompt, everything)[0]
+        slots = model.structural_encoder(prompt, everything)[0][0] if chosen else tokens
         rows = []
         for state in hidden:
             query = model.token_query(state)
-            share = torch.stack([query @ model.slot_key(slot) for slot in structure]) / WIDTH**0.5
+            share = torch.stack([query @ model.slot_key(slot) for slot in slots]) / WIDTH**0.5
             votes = [torch.zeros(()) for _ in head]
-            for weight, slot in zip(share.softmax(0), structure, strict=False):
-                binding = (keys @ model.slot_query(slot) / WIDTH**0.5).softmax(0)
+            for place, (weight, slot) in enumerate(zip(share.softmax(0), slots, strict=True)):
+                if chosen:
+                    binding = (model.prompt_key(tokens) @ model.slot_query(slot) / WIDTH**0.5).softmax(0)
+                else:
+                    alone = 1 / sum(literal_kin(table[ids[seen][place]], table, total)).detach()
+                    binding = F.one_hot(torch.tensor(place), len(slots)) * (1 - alone)
                 bound = sum(
                     part * content_of(model, token) for part, token in zip(binding, ids[seen], strict=False)
                 )
@@ -66,11 +72,16 @@ def literal_logits(model, input_ids, prompt_mask):
     return torch.stack(found)
 
 
+def literal_kin(word, table, total, width=0.1):
+    """How far each word of the table is one class with this one."""
+    return [torch.exp(-((word - other) ** 2).sum() / (2 * width**2 * total)) for other in table]
+
+
 def literal_within(votes, table, total, width=0.1):
     """What each word's vote is worth among its kin, a pair of words at a time."""
     worth = []
     for vote, word in zip(votes, table, strict=False):
-        kin = [torch.exp(-((word - other) ** 2).sum() / (2 * width**2 * total)) for other in table]
+        kin = literal_kin(word, table, total, width)
         worth.append(vote - torch.log(sum(k * other.exp() for k, other in zip(kin, votes, strict=False))))
     return torch.stack(worth)
 
@@ -93,11 +104,12 @@ def literal_invariance(tokens, mask, ids):
 
 
 @pytest.mark.usefixtures("double")
-def test_logits_are_their_equation_with_gradients():
+@both_slots
+def test_logits_are_their_equation_with_gradients(content_slots):
     given = batch(labels=False)
     found = []
     for logits in (lambda m: m(**given).logits, lambda m: literal_logits(m, *given.values())):
-        model = separated()
+        model = separated(content_slots=content_slots)
         out = logits(model)
         (out * torch.arange(out.numel()).view_as(out).cos()).sum().backward()
         found.append((out.detach(), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}))
@@ -215,8 +227,9 @@ def test_the_loss_is_the_sum_of_its_parts():
     torch.testing.assert_close(alone.loss, out.loss - out.lm_loss)
 
 
-def test_every_weight_learns():
-    model = separated().train()
+@both_slots
+def test_every_weight_learns(content_slots):
+    model = separated(content_slots=content_slots).train()
     _, found = gradients(model, batch(structure_ids=IDS.tolist()))
     silent = [name for name, _ in model.named_parameters() if name not in found or not found[name].any()]
     assert all(name.endswith("structural_encoder.cross_attention.key.bias") or ".key.bias" in name
@@ -233,9 +246,10 @@ def test_noise_is_for_training_and_grows_with_its_setting():
     assert 0 < 3 * moved[0] < moved[1]
 
 
+@both_slots
 @every_base
-def test_the_answer_does_not_leak(name):
-    model, given = separated(base(name)), batch(labels=False)
+def test_the_answer_does_not_leak(name, content_slots):
+    model, given = separated(base(name), content_slots=content_slots), batch(labels=False)
     edited = given | {"input_ids": given["input_ids"].clone()}
     edited["input_ids"][:, -1] = (edited["input_ids"][:, -1] + 1) % VOCABULARY
     one, other = model(**given).logits, model(**edited).logits
@@ -259,9 +273,10 @@ def test_tokens_of_one_abstraction_are_one_to_the_structure():
     assert torch.equal(logits[0], logits[1])
 
 
+@both_slots
 @every_base
-def test_cached_uncached_and_one_by_one_agree_with_forward(name):
-    model = separated(base(name))
+def test_cached_uncached_and_one_by_one_agree_with_forward(name, content_slots):
+    model = separated(base(name), content_slots=content_slots)
     ids, mask = left_padded(PROMPTS)
     together = model.generate(ids, mask, **FORCED)
     assert torch.equal(together, model.generate(ids, mask, **FORCED, use_cache=False))
@@ -275,8 +290,9 @@ def test_cached_uncached_and_one_by_one_agree_with_forward(name):
     assert model._bound is None
 
 
-def test_beams_and_samples_read_their_own_prompt():
-    model = separated()
+@both_slots
+def test_beams_and_samples_read_their_own_prompt(content_slots):
+    model = separated(content_slots=content_slots)
     ids, mask = left_padded(PROMPTS)
     beams = FORCED | dict(num_beams=3, num_return_sequences=2)
     together = model.generate(ids, mask, **beams)
@@ -299,8 +315,10 @@ class Watch(LogitsProcessor):
         return scores
 
 
-def test_do_binds_another_content():
-    model, given = separated(), batch(rows=1, labels=False)
+@both_slots
+def test_do_binds_another_content(content_slots):
+    wide = {"content_slots": content_slots, "class_width": 2.0}  # a word without kin has no content
+    model, given = separated(**wide), batch(rows=1, labels=False)
     content = model.content_of(torch.tensor([7]))
     assert content.shape == (1, WIDTH)
     torch.testing.assert_close(content.norm(dim=-1), torch.ones(1, dtype=content.dtype))
@@ -311,7 +329,7 @@ def test_do_binds_another_content():
     model.generate(prompt, do={2: content}, logits_processor=[watch], **FORCED)
     expected = model(prompt, do={2: content}).logits[:, -1]
     torch.testing.assert_close(watch.seen[0][:, 3:], expected[:, 3:].float(), rtol=0, atol=1e-5)
-    for slot, value in ((SLOTS, content), (-1, content), (0, content[:, :3])):
+    for slot, value in ((held.slots.shape[1], content), (-1, content), (0, content[:, :3])):
         with pytest.raises(ValueError, match=f"do\\(\\) on slot {slot} got a value of shape"):
             model(**given, do={slot: value})
 
@@ -328,6 +346,36 @@ def test_round_trip(name, tied, tmp_path):
     torch.testing.assert_close(model(**batch()).logits, again(**batch()).logits, rtol=1e-5, atol=1e-5)
     ids = batch()["input_ids"]
     assert torch.equal(again.generate(ids, **FORCED), model.generate(ids, **FORCED))
+
+
+def test_a_word_without_kin_has_no_content():
+    kin = torch.tensor([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]], requires_grad=True)
+    found = sci.company(kin)
+    assert found.tolist() == [0.5, 0.5, 0.0] and not found.requires_grad
+
+
+def test_do_on_a_token_is_another_word():
+    """To bind another word's content to a token is to say that word, where both are abstracted alike."""
+    model, given = separated(content_slots="tokens"), batch(rows=1, labels=False)
+    with torch.no_grad():
+        for parameter in model.abstraction_layer.parameters():
+            parameter.zero_()
+        model.abstraction_layer.residual_gate.fill_(-0.5)
+    ids = given["input_ids"].clone()
+    ids[0, 1] = (ids[0, 1] + 1) % VOCABULARY
+    held = model(**given, do={1: model.content_of(ids[:, 1])})
+    assert torch.equal(held.logits, model(**given | {"input_ids": ids}).logits)
+
+
+def test_what_is_no_prompt_is_no_slot():
+    """Of three prompts of other lengths, each row's shares are on its own tokens."""
+    model = separated(content_slots="tokens")
+    ids, mask = left_padded(PROMPTS)
+    bound = model.bind(model.abstraction_layer(model.get_input_embeddings()(ids)), ids, mask)[0]
+    hidden = torch.randn(*ids.shape, bound.keys.shape[-1], generator=torch.Generator().manual_seed(0))
+    shares = model.reads(hidden.to(bound.keys), bound)
+    torch.testing.assert_close(shares.sum(-1), torch.ones_like(shares[..., 0]))
+    assert not shares.masked_select(~mask.bool()[:, None].expand_as(shares)).any()
 
 
 def test_a_copy_stands_alone():
@@ -365,6 +413,8 @@ def test_bad_input():
         separated(abstraction_noise=-0.1)
     with pytest.raises(ValueError, match="class_width is 0.0: choose more than 0"):
         separated(class_width=0.0)
+    with pytest.raises(ValueError, match="content_slots is 'words': choose 'structural'"):
+        separated(content_slots="words")
     with pytest.raises(ValueError, match="row 0 has no token before its first label"):
         given = batch()
         separated()(given["input_ids"], labels=given["input_ids"])

@@ -13,12 +13,15 @@ WHOLE = "sci_separated"
 MODELS = dict(zip(SCAN_ARMS, ("plain decoder", "plain + labels", "SCI", "SCI separated"), strict=True))
 ARMS = {name: MODELS[name] for name in MODELS if name != WHOLE}
 SWAPPED = {"plain_swap": "plain + swapped words", "sci_swap": "SCI + swapped words"}
+BY_TOKENS = "separated_tokens"
+TOKENS = {BY_TOKENS: f"{MODELS[WHOLE]}, a slot a token"}
 WITH_OURS = MODELS | {WHOLE: f"{MODELS[WHOLE]} (ours)"}
 LOOKS = {  # colour, line, marker
     "plain": ("black", ":", "o"),
     "plain_labels": ("orange", "--", "s"),
     "sci": ("blue", "-", "^"),
     "sci_separated": ("vermillion", "-.", "D"),
+    "separated_tokens": ("purple", "", "*"),
     "plain_swap": ("green", "", "P"),
     "sci_swap": ("sky", "", "v"),
 }
@@ -57,3 +60,8 @@ def swapped(split: str) -> dict[str, Arm]:
     """SWAPPED on a split of SCAN; none where no words were swapped."""
     id = f"sci.scan.swapped_{split}"
     return {name: arm(id, name.removesuffix("_swap")) for name in SWAPPED if split in SPLITS}
+
+
+def by_tokens(split: str) -> dict[str, Arm]:
+    """TOKENS on a split of SCAN; none where it was not trained."""
+    return {BY_TOKENS: arm(f"sci.scan.tokens_{split}", WHOLE)} if split in SPLITS else {}
