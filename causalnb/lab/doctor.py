@@ -129,7 +129,8 @@ def artefacts(items: Iterable[registry.Artefact]) -> tuple[dict[str, tuple[str, 
 
 
 def _kept(file: Path) -> Callable:
-    return lambda: weights.check(file, f"causalnb run {file.name.partition('_')[0]}.base")
+    adapted, _, arm = file.stem.rpartition(".")  # lab.adapters names its files by experiment and arm
+    return lambda: weights.check(file, f"causalnb run {adapted or arm.partition('_')[0] + '.base'}")
 
 
 def report(profile: str | None = None) -> dict:

@@ -191,6 +191,14 @@ for split in SPLITS:
         MORE.get(split, 3),
     )
 scan_experiment(
+    "longer_template_around_right",
+    "SCAN template_around_right in twice the steps, where the two best have flattened",
+    "template_around_right",
+    {"plain_swap": {**SCAN_ARMS["plain"], "swaps": 4}, "sci_separated_tokens": TOKENS},
+    5,
+    steps=3000,
+)
+scan_experiment(
     "swapped_search",
     "The rate, and how many copies with swapped words, on another held-out verb ('look')",
     "add_prim_look",
@@ -209,6 +217,7 @@ LATER = {
     "plain_invented": {**SCAN_ARMS["plain"], "primitives": 100},  # copies with invented verbs, as swaps allow
     "sci": SCAN_ARMS["sci"],
     "sci_separated": {**SCAN_ARMS["sci_separated"], "fit_tables": ["content", "all"]},
+    "sci_separated_tokens": {**TOKENS, "fit_tables": ["content", "all"]},
 }
 for name, split, seeds, more in (
     ("search", "add_prim_look", 1, {}),

@@ -30,6 +30,7 @@ def stored(tmp_path_factory):
         moved(patch, tmp_path_factory.mktemp("real"))
         small = [table1.IDS["nli", minority] for minority in made.ON_PAIRS]
         ids = (made.ON_SNLI, *made.ON_PAIRS.values(), *made.SEARCHES.values(), made.SNLI, made.READERS)
+        ids = (*ids, made.KEPT)
         everything(patch, dict.fromkeys((*ids, *small), SEEDS), metrics, history)
         with evidence.stored_only():
             yield
@@ -52,6 +53,8 @@ def test_every_arm_has_its_row_and_what_it_did_to_maps():
     for minority, id in made.ON_PAIRS.items():
         rows = {words for part, words in on_pairs if part == table1.SHARES[minority]}
         assert {made.ARMS[name] for name in registry.arms(id)} < rows and "from scratch: + both" in rows
+    kept = {f"{made.ARMS[name]}, adapters" for name in registry.arms(made.KEPT)}
+    assert kept == {words for part, words in on_pairs if words.endswith("adapters")} and len(kept) == 3
     held = on_snli[(made.ARMS["loss"],)]
     assert held["hard test"] == share(of(made.ON_SNLI, "loss", "hard"))
     assert held[made.OUTSIDE] == share(of(made.ON_SNLI, "loss", "test", "violated"))

@@ -294,14 +294,14 @@ def test_claims_are_decided_by_their_contrast():
         values("after_raven_in_center_text_choice"),
         values("in_center_text_choice", seeds=3, experiment="iclm.raven"),
     )
-    assert found["iclm.claim12"].summary.mean == pytest.approx(mean_ci(gain).mean)
+    assert found["iclm.claim12"].summary.mean == pytest.approx(100 * mean_ci(gain).mean)
     dropped = [
         paired(values(f"before_acre_IID_{format}_exact"), values(f"after_acre_IID_{format}_exact"))
         for format in ("symbolic", "text")
     ]
-    assert found["iclm.claim15"].summary.mean == pytest.approx(mean_ci(paired(*dropped)).mean)
+    assert found["iclm.claim15"].summary.mean == pytest.approx(100 * mean_ci(paired(*dropped)).mean)
     assert found["iclm.claim16"].label == "reproduced"  # 0.1 of RAVEN in ACRE's modules, in every seed
-    assert found["iclm.claim16"].summary.mean == pytest.approx(-0.8)
+    assert found["iclm.claim16"].summary.mean == pytest.approx(-80)
     assert found["iclm.claim17"].label == "undecided"  # two of three seeds
     rows = claims("iclm").set_index("id", drop=False)
     assert all(decide(rows.loc[id]).label in ("not attempted", one.label) for id, one in found.items())
@@ -310,6 +310,8 @@ def test_claims_are_decided_by_their_contrast():
 def test_controls_stand_beside_the_claims():
     rows = table2.claims().rows
     assert len(rows) == 6 + len(table2.CONTROLS)
+    routed = table2.claims.verdicts()["iclm.claim16"].summary
+    assert rows[4][3] == f"{routed.mean:+.1f} [{routed.low:+.1f}, {routed.high:+.1f}] ({routed.n})"
     gain = paired(
         values("after_raven_in_center_text_choice", "finetuned"),
         values("in_center_text_choice", "finetuned", experiment="iclm.raven"),

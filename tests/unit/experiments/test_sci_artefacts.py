@@ -15,6 +15,7 @@ from causalnb.experiments.sci.artefacts import ablations, components, extension,
 from causalnb.experiments.sci.artefacts.names import (
     ARMS,
     JUMP,
+    LONGER,
     MODELS,
     SWAPPED,
     TOKENS,
@@ -152,7 +153,14 @@ def test_the_scan_table_holds_the_means_of_each_arm(stored):
 def test_the_extension_table_holds_every_model_of_every_split_and_every_missing_part(stored):
     rows = extension.extension_table("quick").rows
     sources = []
-    for split in extension.SPLITS:
+    for split in extension.SHOWN:
+        if split == LONGER:
+            names = {
+                "plain_swap": "plain + swapped words",
+                "sci_separated_tokens": TOKENS["separated_tokens"],
+            }
+            sources += [(f"sci.scan.{split}", name, title) for name, title in names.items()]
+            continue
         sources += [(f"sci.scan.{split}", name, MODELS[name]) for _, name in wanted([split], MODELS)]
         some = ["plain", "sci"] if split != "renamed" else []
         sources += [(f"sci.scan.swapped_{split}", name, SWAPPED[f"{name}_swap"]) for name in some]
@@ -162,13 +170,13 @@ def test_the_extension_table_holds_every_model_of_every_split_and_every_missing_
     for row, (id, name, title) in zip(rows, sources, strict=True):
         assert row[2:] == [measured(id, name, score) for score in SCORES[:3]]
         split = id.removeprefix("sci.scan.").removeprefix("swapped_").removeprefix("tokens_")
-        assert row[0] == extension.SPLITS.get(split, extension.SPLITS["add_prim_jump"])
+        assert row[0] == extension.SHOWN.get(split, extension.SPLITS["add_prim_jump"])
         assert row[1].endswith(title)
 
 
 def test_what_the_labels_are_worth_without_sci_is_paired_by_seed(stored):
     rows = {row[0]: row[1:] for row in extension.swapped_table("quick").rows}
-    assert [*rows] == [title for split, title in extension.SPLITS.items() if split != "renamed"]
+    assert [*rows] == [title for split, title in extension.SHOWN.items() if split != "renamed"]
     ours, swapped, tokens = (
         [number(f"sci.scan.{id}", name, seed, "exact_match") for seed in range(3)]
         for id, name in (
@@ -180,6 +188,12 @@ def test_what_the_labels_are_worth_without_sci_is_paired_by_seed(stored):
     found = rows[extension.SPLITS["length"]]
     for place, (one, other) in {1: (ours, swapped), 2: (tokens, swapped), 3: (tokens, ours)}.items():
         assert found[place] == points(mean_ci(np.subtract(one, other)))
+    one, other = (
+        [number(f"sci.scan.{LONGER}", name, seed, "exact_match") for seed in range(3)]
+        for name in ("sci_separated_tokens", "plain_swap")
+    )
+    longer = rows[extension.SHOWN[LONGER]]
+    assert longer[0] == longer[1] == "" and longer[2] == points(mean_ci(np.subtract(one, other)))
 
 
 def test_the_tables_of_what_was_taken_apart_hold_the_means_of_each_arm(stored):
@@ -210,12 +224,13 @@ def test_verdicts_are_those_of_the_claims_that_were_tested(stored):
 
     for (_, claim), row in zip(tested.iterrows(), rows, strict=True):
         ours, _, theirs = claim.our_metric.partition("|")
+        scale, digits = (100, 1) if claim.unit == "pp" else (1, 3)
         interval = mean_ci(
-            value(claim, claim.our_treatment, ours, seed)
-            - value(claim, claim.our_baseline, theirs or ours, seed)
+            scale * value(claim, claim.our_treatment, ours, seed)
+            - scale * value(claim, claim.our_baseline, theirs or ours, seed)
             for seed in range(3)
         )
-        assert row[-2] == estimate(interval)
+        assert row[-2] == estimate(interval, digits)
         beyond = interval.low > 0 if claim.direction == "+" else interval.high < 0
         assert (row[-1].label in ("reproduced", "same direction")) is beyond
 
@@ -296,14 +311,18 @@ def test_the_figure_of_the_extension_shows_the_means_and_its_text_tells_them(sto
     for name, title in extension.PARTS.items():
         mean = measured("sci.ablations", name, "exact_match").mean
         assert f"{title} {mean:.3f}" in alt and any(abs(x - mean) < 1e-12 for x in dots(right))
-    for split, what in (("template_around_right", "a new phrase"), ("length", "longer answers")):
-        ours = measured(f"sci.scan.tokens_{split}", "sci_separated", "exact_match").mean
-        swapped = measured(f"sci.scan.swapped_{split}", "plain", "exact_match").mean
-        said = fig.get_suptitle().replace("\n", " ")
-        assert said.startswith("SCI separated, a slot a token, and plain + swapped words: a new verb ")
-        assert f"{what} {ours:.2f}, {swapped:.2f}" in said
-        assert f"plain + swapped words on {extension.SPLITS[split]} {swapped:.3f}" in alt
-    assert [text.get_text() for text in left.get_yticklabels()] == list(extension.SPLITS.values())
+    said = fig.get_suptitle().replace("\n", " ")
+    assert said.startswith("SCI separated, a slot a token, and plain + swapped words: a new verb ")
+    ours, swapped = ("sci.scan.tokens_length", "sci_separated"), ("sci.scan.swapped_length", "plain")
+    longer = ((f"sci.scan.{LONGER}", name) for name in ("sci_separated_tokens", "plain_swap"))
+    for split, what, arms in (
+        ("length", "longer answers", (ours, swapped)),
+        (LONGER, "a new phrase", longer),
+    ):
+        one, other = (measured(*arm, "exact_match").mean for arm in arms)
+        assert f"{what} {one:.2f}, {other:.2f}" in said
+        assert f"plain + swapped words on {extension.SHOWN[split]} {other:.3f}" in alt
+    assert [text.get_text() for text in left.get_yticklabels()] == list(extension.SHOWN.values())
     assert not re.search(r"\bnan\b", alt)
     assert {text.get_text() for text in fig.legends[0].get_texts()} == {*extension.COMPARED.values()}
     for line in (segment for ax in fig.axes for part in ax.collections if hasattr(part, "get_segments")

@@ -8,14 +8,14 @@ from causalnb.lab import building
 from tests.unit.experiments import made_up
 
 RATES, STEPS = (0.001, 0.01), (30, 100)
-BEST = {("plain", "all"): (0.001, 100), ("sci_separated", "content"): (0.01, 30)}  # else all are equal
+BEST = {("plain", "all"): (0.001, 100), ("sci_separated_tokens", "content"): (0.01, 30)}  # else all are equal
 MANY = (0.01, 100)  # the best of "plain" for several words
 
 
 def metrics(id: str, arm: str, seed: int) -> dict:
     found = {"validation": {"exact_match": 0.9}}
     for words in (1, 4):
-        for kind in ("content", "all") if arm == "sci_separated" else ("all",):
+        for kind in ("content", "all") if arm.startswith("sci_separated") else ("all",):
             for rate in RATES:
                 for step in STEPS:
                     best = MANY if words > 1 and arm == "plain" else BEST.get((arm, kind))

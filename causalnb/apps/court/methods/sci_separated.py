@@ -1,4 +1,4 @@
-"""SCI separated: structure chooses the class of the next word, content the word (notebook 23)."""
+"""SCI separated: structure chooses the class of the next word, a token of the prompt which (notebook 23)."""
 
 import torch
 
@@ -10,7 +10,7 @@ ON = "compose"  # where rows of one structure have as many words
 
 def build(base, task):
     """SCI separated on the base; prompts of one structure must have as many tokens."""
-    return SeparatedSCI.from_base(base, n_structural_slots=8)
+    return SeparatedSCI.from_base(base, n_structural_slots=8, content_slots="tokens")
 
 
 def loss(model, batch, task):

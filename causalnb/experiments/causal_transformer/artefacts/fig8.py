@@ -40,6 +40,30 @@ def panels(axes, profile: str | None = None, seed: int = 0):
         yield ax, *place, *example(*place, profile, seed)
 
 
+def spelled(tokens: list[str]) -> list[tuple[int, int, str]]:
+    """(first, last, word) of each word of the paper's pair that the tokens spell; other tokens are alone."""
+    import re
+
+    from causalnb.experiments.causal_transformer.models import EXAMPLE
+
+    words, found, at = {*re.findall(r"[\w']+|[^\w\s]", " ".join(EXAMPLE))}, [], 0
+    while at < len(tokens):
+        ends = range(len(tokens), at + 1, -1)
+        end = next((end for end in ends if "".join(tokens[at:end]) in words), at + 1)
+        found.append((at, end - 1, "".join(tokens[at:end])))
+        at = end
+    return found
+
+
+def name_words(axis, tokens: list[str], **look) -> None:
+    """Name on an axis with a place for each token whole words, each in the middle of its pieces."""
+    words = spelled(tokens)
+    axis.set_ticks([first - 0.5 for first, _, _ in words] + [len(tokens) - 0.5], minor=True)  # between words
+    axis.set_ticks([(first + last) / 2 for first, last, _ in words], [word for *_, word in words], **look)
+    axis.set_tick_params(which="major", length=0)
+    axis.set_tick_params(which="minor", length=5)
+
+
 def maps_figure(profile: str | None = None, seed: int = 0):
     """(figure, alt): the four maps as heat maps."""
     import matplotlib.pyplot as plt
@@ -48,21 +72,25 @@ def maps_figure(profile: str | None = None, seed: int = 0):
     from causalnb.causal_transformer import describe
     from causalnb.lab.figures import headline, text_size
 
-    fig, axes = plt.subplots(2, 2, figsize=(8.2, 7.8), height_ratios=[1.5, 1])
-    told, ends = [], []
+    fig, axes = plt.subplots(2, 2, figsize=(8.6, 7.7), height_ratios=[1.6, 1], sharey="row")
+    told: list[str] = []
+    ends: dict[str, list[str]] = {}
     for ax, stack, column, tokens, weights in panels(axes.flat, profile, seed):
         image = ax.imshow(weights.numpy(), norm=PowerNorm(0.5, 0, 1))
         ax.grid(False)
-        ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=text_size(6))
-        ax.set_yticks(range(len(tokens)), tokens, fontsize=text_size(6))
-        ax.set(xlabel="token that is read", ylabel="token that reads")
+        name_words(ax.xaxis, tokens, rotation=90, fontsize=text_size(8))
+        name_words(ax.yaxis, tokens, fontsize=text_size(8))
         neighbours = describe(weights[None, None], causal=stack == "decoder")["neighbours"]
         spread = f"{stack}, {column}: {neighbours:.1f} effective neighbours"
         ax.set_title(spread, fontsize=text_size(9))
-        ends.append(f"{stack}, {column} {neighbours:.1f}")
-        strongest = [tokens[j] for j in weights.sum(0).topk(2).indices.tolist()]
-        told.append(f"{spread} a token, most read {' and '.join(map(repr, strongest))}")
-    headline(fig, f"Tokens that a token reads, effectively: {', '.join(ends)}")
+        ends.setdefault(stack, []).append(f"{column} {neighbours:.1f}")
+        of_word = {at: word for first, last, word in spelled(tokens) for at in range(first, last + 1)}
+        strongest = [of_word[j] for j in weights.sum(0).topk(2).indices.tolist()]
+        told.append(f"{spread} a token, most read tokens of {' and '.join(map(repr, strongest))}")
+    means = "; ".join(f"{stack}, {', '.join(each)}" for stack, each in ends.items())
+    headline(fig, f"Tokens that a token reads, effectively: {means}")
+    fig.supxlabel("is read (a row and a column for each token, ticks between words)", fontsize=text_size(9))
+    fig.supylabel("reads", fontsize=text_size(9))
     fig.colorbar(image, ax=axes, label="attention, colours by its square root", shrink=0.5)
     return fig, (
         f"Heat maps of attention, head 1 of layer 1, in the runs of seed {seed}. {'; '.join(told)}. "

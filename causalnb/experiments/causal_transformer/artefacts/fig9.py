@@ -2,7 +2,13 @@
 
 from functools import partial
 
-from causalnb.experiments.causal_transformer.artefacts.fig8 import MODELS, NEEDS, panels
+from causalnb.experiments.causal_transformer.artefacts.fig8 import (
+    MODELS,
+    NEEDS,
+    name_words,
+    panels,
+    spelled,
+)
 from causalnb.experiments.causal_transformer.artefacts.translation import SOURCE, side, signed, verdict_table
 from causalnb.lab.report import Arm, Measured, Report, Row, arm, builds, draw, number
 from causalnb.lab.statistics import mean_ci
@@ -48,7 +54,7 @@ def arcs_figure(profile: str | None = None, seed: int = 0):
     from causalnb.causal_transformer.arcs import STRONG
     from causalnb.lab.figures import headline, text_size
 
-    fig, axes = plt.subplots(2, 2, figsize=(9.0, 5.7))
+    fig, axes = plt.subplots(2, 2, figsize=(9.0, 5.2))
     told: list[str] = []
     ends: dict[str, list[str]] = {}
     for ax, stack, column, tokens, weights in panels(axes.flat, profile, seed):
@@ -65,7 +71,7 @@ def arcs_figure(profile: str | None = None, seed: int = 0):
     headline(fig, f"Arcs to other tokens, above {STRONG:.2f} of attention: {counts}")
     fig.supxlabel(
         "arc above the line: reads an earlier token; below: a later one; width: weight; ring: reads itself; "
-        "bold: hub",
+        "ticks: between words; bold: with a hub",
         fontsize=text_size(8),
     )
     return fig, (
@@ -94,11 +100,11 @@ def draw_arcs(ax, tokens: list[str], weights) -> None:
         look = {"linestyle": "--" if both else "-", "edgecolor": COLOURS["vermillion" if both else "blue"]}
         look |= {"theta1": start, "theta2": start + 180, "linewidth": 0.6 + 1.8 * float(weights[i, j])}
         ax.add_patch(Arc(((i + j) / 2, 0), width, 2 * HEIGHT * width, **look))
-    ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=text_size(6))
-    readers = (graph & ~graph.diagonal().diag()).sum(0)
-    for label, hub in zip(ax.get_xticklabels(), (readers > MOST_PARENTS).tolist(), strict=True):
-        label.set_fontweight("bold" if hub else "normal")
-    reach = HEIGHT * len(tokens)
+    name_words(ax.xaxis, tokens, rotation=90, fontsize=text_size(8))
+    hubs = ((graph & ~graph.diagonal().diag()).sum(0) > MOST_PARENTS).tolist()
+    for label, (first, last, _) in zip(ax.get_xticklabels(), spelled(tokens), strict=True):
+        label.set_fontweight("bold" if any(hubs[first : last + 1]) else "normal")
+    reach = HEIGHT * max([abs(i - j) for i, j in graph.nonzero().tolist()], default=0) + 1
     ax.set(xlim=(-0.8, len(tokens) - 0.2), ylim=(-reach if graph.triu(1).any() else -1, reach), yticks=[])
     ax.grid(False)
     ax.spines["left"].set_visible(False)

@@ -24,6 +24,7 @@ from causalnb.lab.statistics import mean_ci
 HOME = "causal_transformer.real_base"
 ON_SNLI = "causal_transformer.real.snli"
 ON_PAIRS = {minority: f"causal_transformer.real.nli.{minority}" for minority in ("m5", "m1")}
+KEPT = "causal_transformer.real.adapters"
 SEARCHES = {name: f"causal_transformer.real.search.{name}" for name in real.TASKS}
 TASKS = {"snli": "SNLI", "nli": "templates"}
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
@@ -128,6 +129,8 @@ def _pair_rows():
     for minority, id in ON_PAIRS.items():
         for name in registry.arms(id):
             yield _line((SHARES[minority], ARMS[name]), id, name, PAIR_CELLS)
+        for name in registry.arms(KEPT) if minority == "m5" else ():
+            yield _line((SHARES[minority], f"{ARMS[name]}, adapters"), KEPT, name, PAIR_CELLS)
         for name in (PLAIN, "both"):
             yield _line(
                 (SHARES[minority], f"from scratch: {SMALL[name]}"), IDS["nli", minority], name, BEFORE
@@ -135,11 +138,14 @@ def _pair_rows():
 
 
 def _pair_notes(profile):
+    kept = registry.config(KEPT, "vanilla", profile)
     return (
         f"{_base_notes(ON_PAIRS['m5'])(profile)}Late: the weight rises between {100 * real.RAMP[0]:.0f} and "
-        f"{100 * real.RAMP[1]:.0f} % of the steps. Balanced: counter-examples again, as often as makes them "
-        "half of the rows with full overlap. AUC: chance is 0.5. The base was tuned by its authors on pairs "
-        "of MNLI's training set and on Quora's questions, from which PAWS-QQP is made. From scratch: "
+        f"{100 * real.RAMP[1]:.0f} % of the steps. Adapters: low-rank ones of rank {kept['lora']} and the "
+        f"head are trained, and no other weights, at rate {kept['learning_rate']:g}. Balanced: "
+        "counter-examples again, as often as makes them half of the rows with full overlap. AUC: chance is "
+        "0.5. The base was tuned by its authors on pairs of MNLI's training set and on Quora's questions, "
+        "from which PAWS-QQP is made. From scratch: "
         f"notebook 11, {registry.config(IDS['nli', 'm5'], PLAIN, profile)['steps']:,} steps."
     )
 

@@ -119,33 +119,54 @@ every = Report(
 )
 
 
+def _size(settings: str) -> float:
+    """What to sort tries by: the number that varies, behind all of them where a schedule does."""
+    try:
+        return float(settings.rpartition(" ")[2])
+    except ValueError:
+        return float("inf")
+
+
 def search_figure(profile: str | None = None):
     """(figure, alt): the challenge score of every try, a column for each arm; those used are filled."""
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
 
-    from causalnb.lab.figures import COLOURS, headline
+    from causalnb.lab.figures import COLOURS, headline, text_size
 
-    fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 2.8), sharey=True)
-    told, apart, look = [], [], {"color": COLOURS["blue"], "linestyle": ""}
+    fig, axes = plt.subplots(1, len(TASKS), figsize=(7.4, 3.1), sharey=True)
+    look = {"color": COLOURS["blue"], "linestyle": ""}
+    told: list[str] = []
+    apart: dict[str, float] = {}
     for ax, (task, (words, *_)) in zip(axes, TASKS.items(), strict=True):
         found = tries(task, profile)
         arms = {kind: name for kind, name in ARMS.items() if kind in found.index}
         for place, (kind, name) in enumerate(arms.items()):
             lines, scores = found.loc[kind], 100 * found.loc[kind].challenge_accuracy
-            for number, used in lines.used.items():
-                across = place + 0.1 * (number - (len(lines) - 1) / 2)
-                ax.plot(across, scores[number], "o", fillstyle="full" if used else "none", **look)
+            for rank, number in enumerate(lines.settings.map(_size).sort_values(kind="stable").index):
+                across = place + 0.1 * (rank - (len(lines) - 1) / 2)
+                filled = "full" if lines.used[number] else "none"
+                ax.plot(across, scores[number], "o", fillstyle=filled, **look)
             told.append(f"{words}, {name}: {scores.min():.0f} to {scores.max():.0f}")
-            apart.append(scores.max() - scores.min())
+            apart[f"{name} ({words})"] = scores.max() - scores.min()
         ax.set_xticks(range(len(arms)), arms.values(), rotation=30, ha="right")
         ax.set(title=words)
-    headline(fig, f"Settings alone move an arm by up to {max(apart):.0f} points on the challenge")
+    (most, points), (_, next_points) = sorted(apart.items(), key=lambda one: one[1], reverse=True)[:2]
+    headline(
+        fig,
+        f"Settings alone move {most} by {points:.0f} points on the challenge, no other arm by more than "
+        f"{next_points:.0f}",
+    )
+    fig.supxlabel(
+        "tries of an arm, left to right: rising learning rate, or rising weight of the penalty, last its "
+        "constant schedule",
+        fontsize=text_size(8),
+    )
     axes[0].set_ylabel("challenge, %")
     axes[-1].legend(handles=[Line2D([], [], marker="o", label="used in Table 1", **look)], loc="best")
     return fig, (
-        "Two panels, a column of dots for each arm: the challenge score of every try in %, filled "
-        f"where Table 1 uses the settings. {'; '.join(told)}."
+        "Two panels, a column of dots for each arm: the challenge score of every try in %, by rising "
+        f"learning rate or weight, filled where Table 1 uses the settings. {'; '.join(told)}."
     )
 
 

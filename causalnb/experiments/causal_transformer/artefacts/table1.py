@@ -266,11 +266,12 @@ def minority_figure(profile: str | None = None):
                 percentage(trained(task, minority, name), f"challenge_{other}", profile)
                 for minority in MINORITIES
             ]
-            where = np.arange(len(each)) + 0.03 * (place - len(LOOKS) / 2)
-            intervals(ax, where, each, *look, within=(0, 100), capsize=2, label=ARMS[name])
+            where = np.arange(len(each)) + 0.11 * (place - (len(LOOKS) - 1) / 2)  # side by side
+            intervals(ax, where, each, *look, within=(0, 100), capsize=2, label=ARMS[name], linewidth=1)
             told.append(f"{words}, {ARMS[name]}: " + " / ".join(f"{score.mean:.0f}" for score in each))
             if name in ("bilstm", "transformer", "both"):
-                ends[words].append(f"{ARMS[name]} {each[-1].mean:.0f} %")
+                end = f"{ARMS[name]} {each[-1].mean:.0f} %"
+                ends[words].append(end.replace(" ", "\N{NO-BREAK SPACE}"))  # a line ends behind it
         ax.set_xticks(range(len(SHARES)), SHARES.values())
         title = f"challenge pairs: {SAID.get(other, other)}"
         ax.set(xlabel="counter-examples in training", ylim=(-3, 103), title=title)

@@ -27,6 +27,8 @@ INFORMATION, CKA, PEARSON = "I at the end, nats", "CKA", "Pearson"
 EXACT_IID, EXACT_OOD, CHOICE = "exact, i.i.d.", "exact, o.o.d.", "choice, o.o.d."
 ENDS = {INFORMATION: "forward", CKA: "cka", PEARSON: "pearson"}
 
+DIGITS = 4  # of nats and correlations in the verdicts
+
 
 def controls_of(family: str, name: str) -> dict[str, Values]:
     """{column: values} of ICLM or one of its controls."""
@@ -122,15 +124,15 @@ def claims(families=tuple(FAMILIES)) -> Report:
 
     ours, control = LOOKS
     other = verdict_report(
-        "iclm.controls_verdicts", [Row(*told[:2], claim=told[2]) for told in rows(control)]
+        "iclm.controls_verdicts", [Row(*told[:2], claim=told[2]) for told in rows(control)], digits=DIGITS
     )
 
     def of_control(claim, profile):
         told = other(profile, only=lambda row: row.claim == claim).rows[0][-1]
-        return f"{told.summary.mean:.4f}: {told}"
+        return f"{told.summary.mean:.{DIGITS}f}: {told}"
 
     lines = [Row(*told[:2], partial(of_control, told[2]), told[2]) for told in rows(ours)]
-    return verdict_report("iclm.controls_verdicts", lines, Printed(NAMES[control]))
+    return verdict_report("iclm.controls_verdicts", lines, Printed(NAMES[control]), digits=DIGITS)
 
 
 @builds(

@@ -1,5 +1,8 @@
 """Table 1 of ICLM as measured here: both families, paired differences, and the claims on it."""
 
+from collections.abc import Callable
+from functools import partial
+
 from causalnb.experiments.iclm.artefacts.scores import (
     CHOSEN,
     FAMILIES,
@@ -138,14 +141,15 @@ def _sets_won(families, profile) -> dict[int, float]:
     return sum(won).dropna().to_dict()
 
 
-def verdict_report(id: str, rows, *more) -> Report:
-    """Claims with the contrast of paired seeds and the verdict, and further columns."""
+def verdict_report(id: str, rows, *more, notes: str | Callable = "", digits: int | None = None) -> Report:
+    """Claims with the contrast of paired seeds and the verdict, and further columns; notes below."""
     claim, contrast = Claim("the paper's claim"), Contrast("contrast")
     return Report(
         id,
-        [claim, contrast, Claim("stated", higher), Ours("ours", 4), Decided("verdict"), *more],
+        [claim, contrast, Claim("stated", higher), Ours("ours", digits), Decided("verdict"), *more],
         rows,
         "The paper's claims: mean ± half of the 95 % interval (seeds), and the verdict by rule",
+        notes,
     )
 
 
@@ -170,7 +174,7 @@ def claims(families=FAMILIES) -> Report:
         decided[2] = "ICLM - fine-tuned, RAVEN In-Center, symbolic", ours - theirs
         decided[6] = "single modules - oracle router, RAVEN", alone - of(oracle, families=["raven"])
     rows = [Row(*decided[claim], claim=f"iclm.claim{claim}") for claim in sorted(decided)]
-    return verdict_report("iclm.table1_verdicts", rows)
+    return verdict_report("iclm.table1_verdicts", rows, notes=partial(gate_remark, families))
 
 
 @builds(

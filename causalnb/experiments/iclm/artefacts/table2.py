@@ -32,8 +32,7 @@ from causalnb.lab.report import (
     share,
     values,
 )
-from causalnb.lab.statistics import mean_ci
-from causalnb.lab.tables import points
+from causalnb.lab.statistics import Summary, mean_ci
 from causalnb.lab.verdicts import reading
 
 SINGLE = {task: f"iclm.{task}" for task in TASKS}
@@ -199,7 +198,11 @@ def _more_in_first(profile) -> dict[int, float]:
 
 
 def _said_size(claim) -> str:
-    return "" if claim["size"] != claim["size"] else f"{claim['direction']}{100 * claim['size']:.1f}"
+    return "" if claim["size"] != claim["size"] else f"{claim['direction']}{claim['size']:.1f}"
+
+
+def _in_points(found: Summary) -> str:
+    return f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}] ({found.n})"
 
 
 ROUTING = Row(
@@ -218,7 +221,7 @@ claims = Report(
         Claim("the paper's claim"),
         Contrast("contrast", "{treatment} - {baseline}: {metric}, {setting}".format_map),
         Claim("paper, points", _said_size),
-        Ours("ours, points", points),
+        Ours("ours, points", _in_points),
         Decided("verdict"),
     ],
     lambda: [*claim_rows("iclm", "iclm.table2", {"iclm.claim16": ROUTING}), COLLAPSE, _controls],

@@ -4,12 +4,14 @@ from causalnb.experiments.sci.artefacts.names import (
     BY_TOKENS,
     EXTRA,
     JUMP,
+    LONGER,
     LOOKS,
     MODELS,
     SWAPPED,
     TOKENS,
     WHOLE,
     by_tokens,
+    longer,
     scores,
     swapped,
     trained,
@@ -25,6 +27,11 @@ SPLITS = {
     "simple": "simple (random split)",
     "length": "length (longer answers)",
 }
+SHOWN = {}  # and, behind the split that it is of, the one in twice the steps
+for split, title in SPLITS.items():
+    SHOWN[split] = title
+    if LONGER.endswith(split):
+        SHOWN[LONGER] = "the same, in twice the steps"
 COMPARED = MODELS | SWAPPED | TOKENS
 PARTS = {
     "separated_no_invariance": "no aligned invariance",
@@ -45,11 +52,12 @@ CONTRASTS = (
 
 def _all(split: str) -> dict:
     """Every model of a split: those trained on its rows, on swapped words too, and with a slot a token."""
-    return trained(split) | swapped(split) | by_tokens(split)
+    found = longer() if split == LONGER else trained(split) | swapped(split) | by_tokens(split)
+    return {name: found[name] for name in COMPARED if name in found}
 
 
 def _rows():
-    for split, title in SPLITS.items():
+    for split, title in SHOWN.items():
         for name, value in _all(split).items():
             yield Row((title, COMPARED[name]), value)
     for name, part in PARTS.items():
@@ -76,9 +84,16 @@ swapped_table = Report(
         ),
     ],
     lambda: [
-        Row(title, {f"{name} {other}": found[name] - found[other] for name, other in CONTRASTS})
-        for split, title in SPLITS.items()
-        if swapped(split) and (found := _all(split))
+        Row(
+            title,
+            {
+                f"{name} {other}": found[name] - found[other]
+                for name, other in CONTRASTS
+                if {name, other} <= set(found)
+            },
+        )
+        for split, title in SHOWN.items()
+        if "plain_swap" in (found := _all(split))
     ],
     "What swapped words are worth, and SCI beside them: differences of test exact match in points, mean "
     "[95 % interval] (seeds)",
@@ -106,10 +121,10 @@ def extension_figure(profile: str | None = None):
 
     from causalnb.lab.figures import headline, text_size
 
-    size = (9.2, 1.8 + 0.66 * len(SPLITS))
+    size = (9.2, 1.8 + 0.66 * len(SHOWN))
     fig, (left, right) = plt.subplots(1, 2, figsize=size, width_ratios=[1.3, 1])
     lines, means, unnamed = [], {}, dict(COMPARED)  # a model stands in the legend once
-    for place, (split, title) in enumerate(SPLITS.items()):
+    for place, (split, title) in enumerate(SHOWN.items()):
         for name, value in _all(split).items():
             height = place + 0.12 * ([*COMPARED].index(name) - 3)
             label = unnamed.pop(name, None)
@@ -121,12 +136,12 @@ def extension_figure(profile: str | None = None):
     for height, (part, value) in enumerate(missing.items()):
         mean = _dots(right, height, value.of("exact_match", profile), WHOLE)
         lines.append(f"{part} {mean:.3f}")
-    for ax, names in ((left, SPLITS.values()), (right, missing)):
+    for ax, names in ((left, SHOWN.values()), (right, missing)):
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.set(xlim=(-0.03, 1.03), xlabel="test exact match")
     headline(fig, _message(means))
-    left.hlines([i + 0.5 for i in range(len(SPLITS) - 1)], -0.03, 1.03, color="0.85", linewidth=0.6)
+    left.hlines([i + 0.5 for i in range(len(SHOWN) - 1)], -0.03, 1.03, color="0.85", linewidth=0.6)
     right.set_title("SCI separated, add_prim_jump", fontsize=text_size(9))
     fig.legend(loc="outside lower center", ncols=len(MODELS) - 1, fontsize=text_size(8))
     return fig, "Dot plots of test exact match, means over seeds. " + "; ".join(lines) + "."
@@ -138,7 +153,7 @@ def _message(means: dict[tuple[str, str], float]) -> str:
         f"{what} {means[split, BY_TOKENS]:.2f}, {means[split, 'plain_swap']:.2f}"
         for split, what in (
             ("add_prim_jump", "a new verb"),
-            ("template_around_right", "a new phrase"),
+            (LONGER, "a new phrase"),
             ("length", "longer answers"),
         )
     ]

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from causalnb.experiments.sci.artefacts.names import EXTRA, LOOKS, MODELS, WHOLE
+from causalnb.experiments.sci.artefacts.names import BY_TOKENS, EXTRA, LOOKS, MODELS, TOKENS, WHOLE
 from causalnb.lab import evidence, registry
 from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, gain, share, values
 
@@ -14,8 +14,10 @@ FITTED = {  # title -> arm, tables that are fitted
     MODELS["sci"]: ("sci", "all"),
     f"{MODELS[WHOLE]} (ours), content": (WHOLE, "content"),
     f"{MODELS[WHOLE]} (ours), structure too": (WHOLE, "all"),
+    f"{TOKENS[BY_TOKENS]}, content": (f"{WHOLE}_tokens", "content"),
+    f"{TOKENS[BY_TOKENS]}, structure too": (f"{WHOLE}_tokens", "all"),
 }
-OURS = f"{MODELS[WHOLE]} (ours), content"
+OURS = f"{TOKENS[BY_TOKENS]}, content"
 ONE, MANY = "one new verb", "several at once"
 
 
@@ -90,7 +92,11 @@ gains_table = Report(
     ],
     "A verb that comes after training: points that SCI separated is ahead, by seed",
 )
-COLOURS = {**{name: look[0] for name, look in LOOKS.items()}, "plain_swap": "green", "plain_invented": "sky"}
+COLOURS = {
+    **{name: look[0] for name, look in LOOKS.items()},
+    "plain_invented": "sky",
+    f"{WHOLE}_tokens": LOOKS[BY_TOKENS][0],
+}
 
 
 def later_figure(profile: str | None = None):

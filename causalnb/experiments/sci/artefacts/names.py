@@ -14,6 +14,7 @@ MODELS = dict(zip(SCAN_ARMS, ("plain decoder", "plain + labels", "SCI", "SCI sep
 ARMS = {name: MODELS[name] for name in MODELS if name != WHOLE}
 SWAPPED = {"plain_swap": "plain + swapped words", "sci_swap": "SCI + swapped words"}
 BY_TOKENS = "separated_tokens"
+LONGER = "longer_template_around_right"
 TOKENS = {BY_TOKENS: f"{MODELS[WHOLE]}, a slot a token"}
 WITH_OURS = MODELS | {WHOLE: f"{MODELS[WHOLE]} (ours)"}
 LOOKS = {  # colour, line, marker
@@ -65,3 +66,9 @@ def swapped(split: str) -> dict[str, Arm]:
 def by_tokens(split: str) -> dict[str, Arm]:
     """TOKENS on a split of SCAN; none where it was not trained."""
     return {BY_TOKENS: arm(f"sci.scan.tokens_{split}", WHOLE)} if split in SPLITS else {}
+
+
+def longer() -> dict[str, Arm]:
+    """All models on template_around_right in twice the steps."""
+    id = f"sci.scan.{LONGER}"
+    return {name.replace(f"{WHOLE}_tokens", BY_TOKENS): arm(id, name) for name in registry.arms(id)}
