@@ -6,7 +6,7 @@ from itertools import product
 from causalnb.experiments.iclm.artefacts.fig4 import printed_matrices
 from causalnb.experiments.iclm.artefacts.scores import FAMILIES
 from causalnb.experiments.iclm.real_router import NOTEBOOK, PAIRS, PLACES, READ, ROUTERS, SETS
-from causalnb.lab import registry, results
+from causalnb.lab import evidence, registry, results
 from causalnb.lab.report import Measured, Report, Row, Values, arm, builds, draw, first, mean, number, share
 
 HOME, STATES_OF, ARM = "iclm.real.router", "iclm.real.dependence", "bare"
@@ -51,6 +51,7 @@ def _routed_rows():
 
 def _routed_notes(profile):
     config = registry.config(HOME, ARM, profile)
+    evidence.require(HOME, profile)
     tokens = results.read(HOME, ARM, 0, profile).value("", "first_tokens")
     return (
         f"{config['base']}, untuned. A router of two modules is fitted to {config['train_rows']} drawn "
@@ -182,6 +183,7 @@ SHADES = {"acre": "blue", "raven": "vermillion", "pvr": "green", "arc": "purple"
 def _map(ax, profile) -> None:
     from causalnb.lab.figures import COLOURS, text_size
 
+    evidence.require(HOME, profile)
     rows = results.curves(HOME, profile, [ARM])
     rows = rows[rows["seed"] == rows["seed"].min()]
     for name, its in rows.groupby("set", sort=False):
