@@ -1,5 +1,6 @@
 """One training of a user's, whatever its model and data: prepared, watched, resumed, saved."""
 
+import math
 import os
 import re
 import shutil
@@ -146,11 +147,19 @@ def _train(settings, plan, output, said, say, progress, device, report, rank, pr
 
 @contextmanager
 def _losses(model, report: Callable[[dict, int], None] | None, step: Callable[[], int]) -> Iterator[None]:
-    """Within this context each loss of the training is reported with its step."""
+    """Within this context each loss is reported with its step; LabError for one that is not finite."""
 
     def tell(module, given, out) -> None:
-        if report is not None and module.training and out.get("loss") is not None:
-            report({"loss": float(out["loss"].detach())}, step())
+        if not module.training or out.get("loss") is None:
+            return
+        loss = float(out["loss"].detach())
+        if not math.isfinite(loss):
+            raise LabError(
+                f"the loss is {loss} at step {step():,}, and nothing could be learned from there: lower the "
+                "learning rate or the weight of a loss, or look at the base, and choose another --output."
+            )
+        if report is not None:
+            report({"loss": loss}, step())
 
     hook = model.register_forward_hook(tell)
     try:

@@ -196,6 +196,16 @@ def test_what_was_saved_is_evaluated_with_intervals(system, files, trained):
     assert [entry["step"] for entry in record["history"]] == [2, 4] and record["finished"]
 
 
+def test_a_loss_that_is_not_finite_ends_the_training_and_no_model_is_saved(files, tmp_path):
+    options = {"causal_weight": 1e39}
+    settings = Settings("causal-transformer", str(files / "judged.jsonl"), max_steps=6, options=options)
+    with pytest.raises(LabError, match="the loss is (nan|inf) at step [1-6], and nothing could be learned"):
+        train_text(settings, tmp_path / "ct", device="cpu")
+    assert not records.read_record(tmp_path / "ct")["finished"] and not [
+        *(tmp_path / "ct").glob("*.safetensors")
+    ]
+
+
 def test_modules_may_answer_through_the_head_of_the_base(files, tmp_path):
     settings = settings_of("iclm", files, aggregation="probability")
     train_text(settings, tmp_path / "out")
