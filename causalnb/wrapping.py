@@ -16,9 +16,18 @@ from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from causalnb.cards import write_card
 from causalnb.checkpoints import check_depth, whole
+
+
+def register_decoder(kind: type[PreTrainedModel]) -> None:
+    """Register a class under AutoModelForCausalLM, and by the name by which a Trainer shifts its labels."""
+    config: type[PretrainedConfig] = kind.config_class  # type: ignore[assignment]
+    AutoConfig.register(config.model_type, config)
+    AutoModelForCausalLM.register(config, kind)
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[config.model_type] = kind.__name__  # read under label smoothing alone
 
 
 def check_settings(kind: type[PretrainedConfig], settings: Iterable[str], given: Iterable[str] = ()) -> None:

@@ -81,6 +81,11 @@ def check_ids(base, tokenizer, ids: Sequence[int], name: str) -> None:
     other = next((id for id in ids if id != ids[3]), tokenizer.eos_token_id)
     with torch.no_grad():
         first = base.eval()(torch.tensor([[*ids[:4]], [*ids[:3], other]])).logits[:, 0]
+    if not first.isfinite().all():
+        raise LabError(
+            f"{name!r} says {float(first[~first.isfinite()][0])} of some words, so its weights are damaged: "
+            "copy or download it again."
+        )
     if not torch.allclose(*first, rtol=1e-4, atol=1e-5):
         raise LabError(f"{name!r} sees the words that follow: choose a causal decoder as --base-model.")
 
@@ -139,6 +144,12 @@ def _read_right(name: str) -> Iterator[None]:
             f"the attention of {name!r} cannot be read as it is ({why}): choose another base, such as a "
             f"{', '.join(TESTED)}."
         ) from error
+
+
+def check_rank(model, rank: int, name: str) -> None:
+    """LabError for adapters of a rank above the width of a base, which is no low rank."""
+    if rank > (width := model.get_input_embeddings().embedding_dim):
+        raise LabError(f"--lora is {rank}, and {name} is {width} wide: give a rank below, such as 16.")
 
 
 def with_lora(model, rank: int, **more):

@@ -113,12 +113,15 @@ def _train(settings, plan, output, said, say, progress, device, report, rank, pr
 
     def measure(model) -> dict:
         found = plan.measure(model)
-        say(at({"step": reached + 1, **found}, plan.steps, said))
+        loss = {"loss": sum(losses) / len(losses)} if losses else {}  # since the last one
+        losses.clear()
+        say(at({"step": reached + 1, **found, **loss}, plan.steps, said))
         if report is not None and rank == 0:
             report(found, reached + 1)
         return found
 
-    with plan.within(), _losses(plan.model, report if rank == 0 else None, lambda: reached + 1):
+    losses: list[float] = []
+    with plan.within(), _losses(plan.model, report if rank == 0 else None, lambda: reached + 1, losses):
         history = train(
             plan.model,
             plan.rows,
@@ -146,8 +149,10 @@ def _train(settings, plan, output, said, say, progress, device, report, rank, pr
 
 
 @contextmanager
-def _losses(model, report: Callable[[dict, int], None] | None, step: Callable[[], int]) -> Iterator[None]:
-    """Within this context each loss is reported with its step; LabError for one that is not finite."""
+def _losses(
+    model, report: Callable[[dict, int], None] | None, step: Callable[[], int], kept: list[float]
+) -> Iterator[None]:
+    """Within this context each loss is kept, and reported with its step; LabError for one not finite."""
 
     def tell(module, given, out) -> None:
         if not module.training or out.get("loss") is None:
@@ -158,6 +163,7 @@ def _losses(model, report: Callable[[dict, int], None] | None, step: Callable[[]
                 f"the loss is {loss} at step {step():,}, and nothing could be learned from there: lower the "
                 "learning rate or the weight of a loss, or look at the base, and choose another --output."
             )
+        kept.append(loss)
         if report is not None:
             report({"loss": loss}, step())
 

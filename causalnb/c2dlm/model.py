@@ -317,12 +317,12 @@ class MaskedDiffusionCollator:
     """Noised batch of rows with input_ids, prompt_mask and, where given, supervision (object, lists or None).
 
     Rows are padded with eos_token_id to the longest (or to max_length); padding is an ordinary target, and
-    ignored as a key by the re-attention loss. Rows that carry a number `draw` get noise that is a function of
-    (seed, draw); others take torch's. With in_order the noise is `mask_in_order`, by each row's rank (T,),
-    whole numbers. Of rows with `visible` (T, T), as Supervision.visible gives it, a share `enforced` is read
-    under it as a hard mask: attention_mask (B, 1, T, T), in which padding is seen and sees; which rows is
-    drawn as their noise is. Returns input_ids, labels, masked, p, prompt_mask and, where any row has it,
-    supervision and attention_mask.
+    ignored as a key by the re-attention loss. Rows that carry a number `draw` get noise that is a function
+    of (seed, draw); others take torch's, so that two evaluations of them differ in loss. With in_order the
+    noise is `mask_in_order`, by each row's rank (T,), whole numbers. Of rows with `visible` (T, T), as
+    Supervision.visible gives it, a share `enforced` is read under it as a hard mask: attention_mask (B, 1,
+    T, T), in which padding is seen and sees; which rows is drawn as their noise is. Returns input_ids,
+    labels, masked, p, prompt_mask and, where any row has it, supervision and attention_mask.
     Raises ValueError for rows longer than max_length, without a response, or without the rank that is asked
     for, for supervision or `visible` of another length, where some rows alone have a draw, and for a share
     outside [0, 1].

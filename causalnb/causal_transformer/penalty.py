@@ -128,9 +128,9 @@ def markov_blanket_penalty(
     """Within this context every pass of `model` is measured; then penalty.loss() is the mean over layers.
 
     A whole training loop may run within one context: the loss is of the latest pass. With a weight >= 0 it is
-    added, so often, to the loss that the model itself returns, which a plain Trainer then minimises; where
-    that counts tokens over accumulated batches (num_items_in_batch), the penalty comes once for each of
-    these.
+    added, so often, to the loss that the model itself returns, which a plain Trainer then minimises (its
+    eval_loss has it, too); where that counts tokens over accumulated batches (num_items_in_batch), the
+    penalty comes once for each of these.
 
     layers: their numbers from 0 in each stack (None: all). mode and settings are those of
     MarkovBlanketLoss, or pass one as `criterion`: an augmented Lagrangian keeps its multipliers there from

@@ -276,13 +276,31 @@ def evaluate_folder(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --output of causalnb train ... --data.")],
     data: Annotated[str, typer.Option(help="Rows as those of the training: i.i.d.")],
     challenge: Annotated[str | None, typer.Option(help="Rows that are unlike them.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Names of columns of --data; default: as in the training.")
+    ] = None,
+    challenge_columns: Annotated[
+        str | None, typer.Option(help="Of --challenge; default: as in --data.")
+    ] = None,
+    predictions: Annotated[
+        Path | None, typer.Option(help="Write what the model says to each row into this file, as JSON lines.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Accuracy of what was trained on your own data, with its 95 % interval; i.i.d. beside a challenge."""
     from causalnb.apps import text
 
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    found = text.evaluate_text(given(folder, "DIR"), data, challenge)
+    if challenge_columns and challenge is None:
+        raise LabError("--challenge-columns names columns of --challenge: give it too.")
+    found = text.evaluate_text(
+        given(folder, "DIR"),
+        data,
+        challenge,
+        columns=text.columns(columns),
+        challenge_columns=text.columns(challenge_columns, "--challenge-columns"),
+        predictions=None if predictions is None else given(predictions, "--predictions"),
+    )
     if json_:
         return say(found)
     lines = []
@@ -291,7 +309,16 @@ def evaluate_folder(
             label = name if part is scores else f"{kind}, {name}"
             bounds = f"[{part['low']:.3f}, {part['high']:.3f}]"
             lines.append((label, f"{part['accuracy']:.4f}", bounds, part["rows"]))
+        if scores and scores["majority"] is not None:
+            lines.append((f"{kind}, always the commonest label", f"{scores['majority']:.4f}", "", ""))
     show(("rows", "accuracy", "95 % interval", "count"), lines, f"{folder}: {found['system']}")
     for scores in filter(None, (found["data"], found["challenge"])):
         if scores["trained_on"]:
             print(f"{scores['trained_on']} rows of {scores['source']} were trained on, and are left out")
+        if scores["unanswerable"]:
+            print(
+                f"{scores['unanswerable']} rows of {scores['source']} cannot be answered, and count as "
+                f"wrong; the first: {scores['first_unanswerable']}"
+            )
+    if predictions is not None:
+        print(f"{predictions} has what was said")

@@ -17,10 +17,15 @@ import typer
 from causalnb.errors import CausalnbError
 
 EXIT_FAILED = 1
-STOPPED = "causalnb: stopped; the same command, without --fresh, goes on from here."
 LINE_SECONDS = 10.0  # between two lines on what is not done yet
 STOP_SECONDS = 4.5  # after a signal; what has not ended by then is left, and the process with it
 STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+def stopped() -> str:
+    """What is said of a command that was stopped."""
+    fresh = ", without --fresh," if "--fresh" in sys.argv else ""
+    return f"causalnb: stopped; the same command{fresh} goes on from here."
 
 
 def tell_unusable(error: OSError) -> None:
@@ -50,7 +55,7 @@ class Course(typer.core.TyperGroup):
             tell_unusable(error)
             raise typer.Exit(EXIT_FAILED) from None
         except KeyboardInterrupt:
-            typer.echo(STOPPED, err=True)
+            typer.echo(stopped(), err=True)
             raise typer.Exit(EXIT_FAILED) from None
 
 
@@ -79,7 +84,7 @@ def stoppable() -> Iterator[None]:
         yield
     finally:
         if came:
-            typer.echo(STOPPED, err=True)
+            typer.echo(stopped(), err=True)
             sys.stdout.flush()
             os._exit(EXIT_FAILED)
         for number, handler in before.items():

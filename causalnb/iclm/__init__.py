@@ -1,6 +1,6 @@
 """ICLM: independent language modules on one frozen base, an invariant one beside them, and a router."""
 
-from transformers import AutoConfig, AutoModelForCausalLM
+from causalnb.wrapping import register_decoder
 
 from .aggregation import (
     LatentAggregation,
@@ -59,5 +59,4 @@ __all__ = [
     "witness",
 ]
 
-AutoConfig.register(ICLMConfig.model_type, ICLMConfig)
-AutoModelForCausalLM.register(ICLMConfig, ICLMForCausalLM)
+register_decoder(ICLMForCausalLM)

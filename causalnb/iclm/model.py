@@ -102,7 +102,8 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
 
     Only the invariant module and the one an input is routed to run; all of them with distance weights, and
     where the loss is asked for with information="all".
-    Module numbers: domains 0 to N - 1, then "invariant", then "router" where it is trainable.
+    Module numbers: domains 0 to N - 1, then "invariant", then "router" where it is trainable. A Trainer with
+    a label_smoothing_factor computes its own loss of the logits, without those of modules and router.
     """
 
     config_class = ICLMConfig

@@ -1,6 +1,6 @@
 """SCI, structural causal invariance: structure kept apart from content and bound by a causal mechanism."""
 
-from transformers import AutoConfig, AutoModelForCausalLM
+from causalnb.wrapping import register_decoder
 
 from .baseline import ContrastiveDecoder
 from .binding import BoundSlots, CausalBindingMechanism, CausalInterventionLayer
@@ -52,6 +52,5 @@ __all__ = [
 ]
 
 for kind in (SCITransformer, SeparatedSCI, SlotDecoder, ConstructionTransformer, ContrastiveDecoder):
-    AutoConfig.register(kind.config_class.model_type, kind.config_class)
-    AutoModelForCausalLM.register(kind.config_class, kind)
+    register_decoder(kind)
 del kind

@@ -58,7 +58,8 @@ class SCITransformer(DecoderWrapper):
 
     Structure and content see the prompt alone (prompt_mask), so that no answer leaks; slots are bound once
     for each sequence and every token reads them by itself, so that caching, beams and padding change nothing.
-    What is bound belongs to the model: one thread at a time may run it.
+    What is bound belongs to the model: one thread at a time may run it. A Trainer with a
+    label_smoothing_factor computes its own loss of the logits, without the contrastive one.
     """
 
     config_class = SCIConfig

@@ -310,7 +310,10 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "run", interrupted)
-    assert "stopped; the same command, without --fresh, goes on" in call("run", "sci.toy", code=1)[1]
+    assert "stopped; the same command goes on" in call("run", "sci.toy", code=1)[1]
+    monkeypatch.setattr(sys, "argv", ["causalnb", "run", "sci.toy", "--fresh"])
+    said = call("run", "sci.toy", "--fresh", code=1)[1]
+    assert "stopped; the same command, without --fresh, goes on" in said
 
 
 def test_tables_print_each_format():
@@ -650,10 +653,13 @@ def own(monkeypatch):
     def train_text(settings, output, say, progress, report_to):
         asked.append((settings, output, report_to))
 
-    def evaluate_text(folder, data, challenge):
-        asked.append((folder, data, challenge))
+    def evaluate_text(folder, data, challenge, **more):
+        asked.append((folder, data, challenge, more))
         part = {"accuracy": 0.5, "low": 0.25, "high": 0.75, "rows": 8}
-        found = {"source": data, "trained_on": 3, "domains": {"easy": part}, **part}
+        found = {"source": data, "trained_on": 3, "domains": {"easy": part}, "majority": None, **part}
+        found |= {"unanswerable": 0, "first_unanswerable": None}
+        if challenge == "strange.jsonl":
+            found |= {"unanswerable": 2, "first_unanswerable": "line 7 is strange.", "majority": 0.625}
         return {"system": "sci", "data": found, "challenge": None if challenge is None else found}
 
     monkeypatch.setattr(text, "train_text", train_text)
@@ -666,12 +672,13 @@ def own(monkeypatch):
     "words, expected",
     [
         (
-            "sci --separated --structure-level pos --cbm-layers 1,2 --columns prompt=q,answer=a",
+            "sci --separated --structure-level pos --columns prompt=q,answer=a",
             {
                 "columns": {"prompt": "q", "answer": "a"},
-                "options": {"separated": True, "structure_level": "pos", "cbm_layers": [1, 2]},
+                "options": {"separated": True, "structure_level": "pos"},
             },
         ),
+        ("sci --cbm-layers 1,2", {"options": {"cbm_layers": [1, 2]}}),
         (
             "iclm --num-modules 3 --aggregation logit --lora 16 --bf16",
             {"lora": 16, "bf16": True, "options": {"num_modules": 3, "aggregation": "logit"}},
@@ -725,8 +732,24 @@ def test_evaluate_takes_a_folder(own):
         f"i.i.d.\t{scored}i.i.d., easy\t{scored}challenge\t{scored}challenge, easy\t{scored}"
     )
     assert out.endswith("3 rows of x.jsonl were trained on, and are left out\n")
-    assert own == [(Path("here"), "x.jsonl", "y.jsonl")]
+    named = {"columns": {}, "challenge_columns": {}, "predictions": None}
+    assert own == [(Path("here"), "x.jsonl", "y.jsonl", named)]
     assert json.loads(call("evaluate", "here", "--data", "x.jsonl", "--json")[0])["challenge"] is None
+
+
+def test_evaluate_says_what_cannot_be_answered_and_takes_other_columns(own):
+    out, _ = call(
+        *"evaluate here --data x.jsonl --challenge strange.jsonl --columns prompt=q --challenge-columns "
+        "prompt=r,label=gold --predictions said.jsonl".split()
+    )
+    assert own[0][3] == {
+        "columns": {"prompt": "q"},
+        "challenge_columns": {"prompt": "r", "label": "gold"},
+        "predictions": Path("said.jsonl"),
+    }
+    assert "challenge, always the commonest label\t0.6250\t" in out
+    assert "2 rows of x.jsonl cannot be answered, and count as wrong; the first: line 7 is strange." in out
+    assert out.endswith("said.jsonl has what was said\n")
 
 
 @pytest.mark.parametrize(
@@ -753,6 +776,14 @@ def test_evaluate_takes_a_folder(own):
         (
             ["train", "c2dlm", "--data", "x.jsonl", "--columns", "text=a"],
             "causalnb: --columns has 'text=a': give pairs",
+        ),
+        (
+            "evaluate here --data x.jsonl --challenge-columns prompt=a".split(),
+            "causalnb: --challenge-columns names columns of --challenge: give it too",
+        ),
+        (
+            "evaluate here --data x --challenge y --challenge-columns text=a".split(),
+            "causalnb: --challenge-columns has 'text=a': give pairs",
         ),
         (["train", "c2dlm", "--data", "x.jsonl", "--report-to", "paper"], "--report-to is 'paper': choose"),
         (

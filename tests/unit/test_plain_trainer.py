@@ -293,3 +293,26 @@ def test_stand_ins_name_every_class_that_a_room_registers():
         name for name, kind in CONFIG_MAPPING._extra_content.items() if kind.__module__.startswith("causalnb")
     }
     assert ours == set(registration.CLASSES) and iclm and c2dlm
+
+
+@pytest.mark.parametrize("kind", ["sci", "iclm"])
+def test_labels_are_shifted_under_label_smoothing(kind, tmp_path):
+    """Where a Trainer smooths labels it computes the loss itself, and shifts them for decoders it knows."""
+    model = (
+        sci.SCITransformer.from_base(llama(), **SLOTS)
+        if kind == "sci"
+        else ICLMForCausalLM.from_base(llama())
+    )
+    arguments = TrainingArguments(
+        str(tmp_path), label_smoothing_factor=0.1, use_cpu=True, report_to="none", remove_unused_columns=False
+    )
+    trainer = Trainer(model, arguments)
+    batch = {name: torch.tensor([row[name] for row in rows(6)[::2]]) for name in ("input_ids", "labels")}
+    model.eval()
+    with torch.no_grad():
+        found = trainer.compute_loss(model, dict(batch))
+        logits = model(input_ids=batch["input_ids"]).logits[:, :-1]
+    labels = batch["labels"][:, 1:]
+    lost = torch.nn.functional.cross_entropy(logits[labels != -100], labels[labels != -100])
+    spread = -logits[labels != -100].log_softmax(-1).mean(-1).mean()
+    torch.testing.assert_close(found, 0.9 * lost + 0.1 * spread)

@@ -11,17 +11,18 @@ from causalnb.errors import DataError, LabError, sentence
 from causalnb.paths import shown
 
 COLUMNS = ("prompt", "second", "answer", "label", "domain", "structure")
+NAMES = ("label", "domain", "structure")  # whose texts are names: blanks around them say nothing
 FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
-def columns(text: str | None) -> dict[str, str]:
-    """Columns from a text, "prompt=question" -> {"prompt": "question"}; LabError for others."""
+def columns(text: str | None, flag: str = "--columns") -> dict[str, str]:
+    """Columns from a text, "prompt=question" -> {"prompt": "question"}; LabError, of a flag, for others."""
     found: dict[str, str] = {}
     for part in (text or "").split(",") if text else ():
         name, equals, given = (piece.strip() for piece in part.partition("="))
         if not equals or not given or name not in COLUMNS or name in found:
             raise LabError(
-                f"--columns has {part!r}: give pairs such as prompt=question,answer=reply, each of "
+                f"{flag} has {part!r}: give pairs such as prompt=question,answer=reply, each of "
                 f"{', '.join(COLUMNS)} once."
             )
         found[name] = given
@@ -29,15 +30,21 @@ def columns(text: str | None) -> dict[str, str]:
 
 
 def rows_of(
-    source: str, named: Mapping[str, str], needs: Sequence[str], may: Sequence[str] = (), part: str = "train"
+    source: str,
+    named: Mapping[str, str],
+    needs: Sequence[str],
+    may: Sequence[str] = (),
+    part: str = "train",
+    lenient: bool = False,
 ) -> list[dict]:
     """Rows of `source` with the columns `needs` and, where it has them, `may`; `at` says where each stands.
 
-    named gives other names of columns. Of a data set with parts `part` is read, or the one after a colon, as
-    in name:test. DataError names the file and the line of a row that does not fit, and an empty source.
+    named gives other names of columns; one of `may` that is named must be there, unless lenient. Of a data
+    set with parts `part` is read, or the one after a colon, as in name:test. DataError names the file and
+    the line of a row that does not fit, and an empty source.
     """
     wanted = {name: named.get(name, name) for name in (*needs, *may)}
-    asked = {name for name in wanted if name in needs or name in named}
+    asked = {name for name in wanted if name in needs or name in named and not lenient}
     if stray := set(named) - set(wanted):
         raise DataError(f"--columns names {min(stray)}, which is not read here: give {', '.join(wanted)}.")
     rows = [_row(where, cells, wanted, asked) for where, cells in _lines(source, part)]
@@ -52,19 +59,19 @@ def _row(where: str, cells: object, wanted: Mapping[str, str], asked: set[str]) 
     row = {"at": where}
     for name, column in wanted.items():
         value = cells.get(column)
-        if value is None and name not in asked and column not in cells:
+        if column not in cells and name not in asked:
             continue
-        if value is None:
+        if column not in cells:
             have = ", ".join(map(str, cells))[:80] or "none"
             raise DataError(
                 f"{where} has no column {column!r}; it has {have}: name the right one with --columns "
                 f"{name}=..."
             )
-        if name in ("label", "domain", "structure") and isinstance(value, (int, bool)):
+        if name in NAMES and isinstance(value, (int, bool)):
             value = str(value)
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{where}: {column} is {json.dumps(value, default=str)[:60]}: give a text.")
-        row[name] = value
+        row[name] = value.strip() if name in NAMES else value
     return row
 
 
@@ -110,7 +117,20 @@ def _text(file: Path) -> tuple[str, dict]:
 
 
 def _json(path: Path) -> Iterator[tuple[str, object]]:
+    """Objects, one on each line, or those of one array."""
     with open(path, encoding="utf-8-sig") as file:
+        if file.read(1) == "[":
+            file.seek(0)
+            try:
+                rows = json.load(file)
+            except (ValueError, RecursionError) as error:
+                raise DataError(
+                    f"{path} is no JSON ({sentence(error)[:120]}): give an array of objects, or one object "
+                    "on each line."
+                ) from None
+            yield from _numbered(rows, path, "row")
+            return
+        file.seek(0)
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:

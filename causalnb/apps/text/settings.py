@@ -74,6 +74,7 @@ class Settings:
         for name in ("scl_weight", "alpha", "lam", "gamma", "causal_weight"):
             if name in self.options and not 0 <= self.options[name] < math.inf:
                 raise LabError(f"{option(name)} is {self.options[name]}: give 0 or more, and finite.")
+        self._check_idle()
         if self.options.get("aggregation", AGGREGATIONS[0]) not in AGGREGATIONS:
             raise LabError(
                 f"--aggregation is {self.options['aggregation']!r}: choose one of {', '.join(AGGREGATIONS)}."
@@ -82,6 +83,20 @@ class Settings:
             raise LabError(
                 f"--structure-level is {self.options['structure_level']!r}: choose one of "
                 f"{', '.join(LEVELS)}."
+            )
+
+    def _check_idle(self) -> None:
+        """LabError for an option that nothing would read."""
+        changed = [name for name, default in OPTIONS[self.system].items() if self.options[name] != default]
+        if self.system == "c2dlm" and not self.options["graphs"] and changed:
+            raise LabError(
+                f"{option(changed[0])} weighs what graphs say, and none are given: add --graphs FILE, or "
+                "leave it out."
+            )
+        if self.system == "sci" and self.options["separated"] and "cbm_layers" in changed:
+            raise LabError(
+                "--cbm-layers says where SCI binds, and with --separated content meets the output alone: "
+                "give one of the two."
             )
 
     def record(self) -> dict:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from causalnb.errors import DataError, LabError, sentence
 
-from ..bases import admit, check_ids, decoder_of, loaded, same_maps, tiny_depth, with_lora
+from ..bases import admit, check_ids, check_rank, decoder_of, loaded, same_maps, tiny_depth, with_lora
 from .settings import Settings
 
 if TYPE_CHECKING:
     import numpy
 
 MOST_WORDS = 20_000  # of a tiny base, and of a vocabulary whose kinship SCI separated can hold
+BATCH = 32  # rows at a time that are answered
 SCORED = 200  # rows of the validation that are scored on the way
 
 
@@ -45,15 +48,17 @@ def word_tokenizer(texts: Sequence[str], pairs: bool = False):
 class System:
     """One of the four. `needs` and `may` name its columns, `rows` makes of them what its model takes.
 
-    A child has start, which gives model and tokenizer; batches; collator; and right, which says of each of
-    encoded rows whether the model answers as they do.
+    A child has start, which gives model and tokenizer; and, where it differs from what decoders share, how
+    rows are made and batched, what the model says to encoded rows, and of which it is right.
     """
 
     needs: tuple[str, ...] = ("prompt", "answer")
     may: tuple[str, ...] = ("domain",)
+    task = "text-generation"  # the hub's name of it
 
     def __init__(self, settings: Settings):
         self.settings = settings
+        self.notes = ""  # what training_rows found that its reader should know
 
     def base(self, rows: list[dict]):
         """(decoder, tokenizer): the one asked for, or a tiny one over the words of rows."""
@@ -71,8 +76,11 @@ class System:
         return base, tokenizer
 
     def adapted(self, base):
-        """The base with LoRA adapters where they are asked for."""
-        return with_lora(base, rank) if (rank := self.settings.lora) else base
+        """The base with LoRA adapters where they are asked for; LabError for too high a rank."""
+        if not (rank := self.settings.lora):
+            return base
+        check_rank(base, rank, self.settings.base_model)
+        return with_lora(base, rank)
 
     def start(self, rows: list[dict]):
         """(model, tokenizer) before training; LabError for a base or options that do not fit."""
@@ -88,26 +96,19 @@ class System:
         """Encoded rows: ids of prompt and answer, what marks them, and `at`.
 
         A prompt is what tokenizer(prompt) gives, without an end; an answer follows a space, and ends.
-        DataError for a row that is too long, or whose answer has no token or an unknown one.
+        DataError names the first row of `misfits`.
         """
+        made = self.made(rows, tokenizer, model)
+        for sentence_ in self.misfits(rows, made, tokenizer, model).values():
+            raise DataError(sentence_)
+        return made
+
+    def made(self, rows: list[dict], tokenizer, model) -> list[dict]:
+        """`rows`, whether the model can read and answer them or not."""
         prompts, answers = self.encoded(rows, tokenizer)
-        ends, unknown = {tokenizer.eos_token_id, tokenizer.sep_token_id}, tokenizer.unk_token_id
+        ends = {tokenizer.eos_token_id, tokenizer.sep_token_id}
         made = []
         for i, row in enumerate(rows):
-            if not answers["input_ids"][i]:
-                raise DataError(
-                    f"{row['at']}: the tokenizer of {self.settings.base_model} makes nothing of its answer "
-                    f"{row['answer'][:40]!r}: choose a base that knows its words."
-                )
-            if unknown is not None and unknown in answers["input_ids"][i]:
-                words = row["answer"].split()
-                each = tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
-                strange = (word for word, ids in zip(words, each, strict=True) if unknown in ids)
-                raise DataError(
-                    f"{row['at']}: the tokenizer of {self.settings.base_model} does not know "
-                    f"{next(strange, row['answer'])[:40]!r} of its answer: choose a base that knows its "
-                    "words."
-                )
             prompt, answer = prompts["input_ids"][i], answers["input_ids"][i] + [tokenizer.eos_token_id]
             prompt = prompt[:-1] if len(prompt) > 1 and prompt[-1] in ends else prompt
             made.append(
@@ -119,8 +120,28 @@ class System:
                     "at": row["at"],
                 }
             )
-        self.check_lengths(made, model)
         return made
+
+    def misfits(self, rows: list[dict], made: list[dict], tokenizer, model) -> dict[int, str]:
+        """{number: sentence} of rows that are too long, or whose answer has no token or an unknown one."""
+        found = {}
+        for i, (row, one) in enumerate(zip(rows, made, strict=True)):
+            answer = [label for label in one["labels"][:-1] if label != -100]
+            if not answer:
+                found[i] = (
+                    f"{row['at']}: the tokenizer of {self.settings.base_model} makes nothing of its answer "
+                    f"{row['answer'][:40]!r}: choose a base that knows its words."
+                )
+            elif tokenizer.unk_token_id is not None and tokenizer.unk_token_id in answer:
+                words = row["answer"].split()
+                each = tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
+                strange = (w for w, ids in zip(words, each, strict=True) if tokenizer.unk_token_id in ids)
+                found[i] = (
+                    f"{row['at']}: the tokenizer of {self.settings.base_model} does not know "
+                    f"{next(strange, row['answer'])[:40]!r} of its answer: choose a base that knows its "
+                    "words."
+                )
+        return self.too_long(made, model) | found
 
     @staticmethod
     def encoded(rows: list[dict], tokenizer, **more):
@@ -128,16 +149,16 @@ class System:
         prompts = tokenizer([row["prompt"] for row in rows], **more)
         return prompts, tokenizer([f" {row['answer']}" for row in rows], add_special_tokens=False, **more)
 
-    def check_lengths(self, rows: list[dict], model) -> None:
-        """DataError that names a row of more tokens than the model has positions."""
+    def too_long(self, rows: list[dict], model) -> dict[int, str]:
+        """{number: sentence} of encoded rows that have more tokens than the model has positions."""
         config = getattr(model.config, "base_config", model.config)
         room = getattr(config, "max_position_embeddings", None)
-        for row in rows:
-            if room is not None and len(row["input_ids"]) > room:
-                raise DataError(
-                    f"{row['at']} has {len(row['input_ids'])} tokens and {self.settings.base_model} reads "
-                    f"{room}: shorten it, or choose another --base-model."
-                )
+        return {
+            i: f"{row['at']} has {len(row['input_ids'])} tokens and {self.settings.base_model} reads {room}: "
+            "shorten it, or choose another --base-model."
+            for i, row in enumerate(rows)
+            if room is not None and len(row["input_ids"]) > room
+        }
 
     def training_rows(self, rows: list[dict], tokenizer, model) -> list[dict]:
         """`rows` with what training alone needs."""
@@ -174,11 +195,56 @@ class System:
         from causalnb.lab.evaluation import teacher_forced_matches
         from causalnb.lab.training import PromptAnswerCollator
 
-        return teacher_forced_matches(model, rows, PromptAnswerCollator(tokenizer.pad_token_id, INPUTS), 32)
+        return teacher_forced_matches(
+            model, rows, PromptAnswerCollator(tokenizer.pad_token_id, INPUTS), BATCH
+        )
+
+    def said(self, model, rows: list[dict], tokenizer) -> list[str]:
+        """What the model says to each prompt, greedily, in as many tokens as the longest answer has."""
+        longest = max(len(row["input_ids"]) - sum(row["prompt_mask"]) for row in rows)
+
+        def generated(ids):
+            return model.generate(
+                input_ids=ids,
+                attention_mask=ids.new_ones(ids.shape),
+                max_new_tokens=longest,
+                do_sample=False,
+                pad_token_id=tokenizer.pad_token_id,
+                eos_token_id=tokenizer.eos_token_id,
+            )
+
+        return _texts(_by_prompt(model, rows, generated), tokenizer)
 
     def finished(self, model):
         """What is saved of the trained model."""
         return model
+
+
+def _by_prompt(model, rows: list[dict], answered: Callable) -> list[list[int]]:
+    """Of each encoded row the ids that answered(ids (B, T)) puts after its prompt, one length at once."""
+    import torch
+
+    found: list[list[int]] = [[]] * len(rows)
+    by_length: dict[int, list[int]] = {}
+    for i, row in enumerate(rows):
+        by_length.setdefault(sum(row["prompt_mask"]), []).append(i)
+    model.eval()
+    for length, members in sorted(by_length.items()):
+        for first in range(0, len(members), BATCH):
+            chosen = members[first : first + BATCH]
+            ids = torch.tensor([rows[i]["input_ids"][:length] for i in chosen], device=model.device)
+            with torch.no_grad():
+                answers = answered(ids)[:, length:].tolist()
+            for i, answer in zip(chosen, answers, strict=True):
+                found[i] = answer
+    return found
+
+
+def _texts(answers: list[list[int]], tokenizer) -> list[str]:
+    """Ids up to their end as text."""
+    end = tokenizer.eos_token_id
+    cut = (ids[: ids.index(end)] if end in ids else ids for ids in answers)
+    return [tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in cut]
 
 
 class SCI(System):
@@ -192,7 +258,7 @@ class SCI(System):
 
         options = dict(self.settings.options)
         separated, _ = options.pop("separated"), options.pop("structure_level")
-        if options["cbm_layers"] is None or separated:
+        if options["cbm_layers"] is None:
             options.pop("cbm_layers")
         base, tokenizer = self.base(rows)
         if separated and (words := base.config.vocab_size) > MOST_WORDS:
@@ -213,6 +279,8 @@ class SCI(System):
         from causalnb.tasks.structures import structures_from_text
 
         level = self.settings.options["structure_level"]
+        if level == "grammar":
+            return [self._of_grammar(row) for row in rows]
         if level != "column":
             return structures_from_text([row["prompt"] for row in rows], level)
         for row in rows:
@@ -222,6 +290,18 @@ class SCI(System):
                     "structures found by --structure-level grammar, pos or dependency."
                 )
         return [row["structure"] for row in rows]
+
+    @staticmethod
+    def _of_grammar(row: dict) -> str:
+        from causalnb.tasks.structures import structures_from_text
+
+        try:
+            return structures_from_text([row["prompt"]], "grammar")[0]
+        except DataError as error:
+            raise DataError(
+                f"{row['at']}: {sentence(error).rstrip('.')}; name a column with --columns structure=..., or "
+                "have structures found by --structure-level pos or dependency."
+            ) from error
 
     def training_rows(self, rows, tokenizer, model):
         """Rows with structure, and with word_ids for SCI separated."""
@@ -235,6 +315,7 @@ class SCI(System):
                 words, first = words[: sum(row["prompt_mask"])], max(words) + 1
                 words += [first + word for word in answers.word_ids(i)]
                 row["word_ids"] = [*words, max(words) + 1]
+            _check_words(made)
         return made
 
     def collator(self, tokenizer):
@@ -272,6 +353,20 @@ class SCI(System):
             ) from error
 
 
+def _check_words(rows: list[dict]) -> None:
+    """DataError for two rows of one structure that differ in words, by which SCI separated aligns them."""
+    first: dict[str, tuple[dict, int]] = {}
+    for row in rows:
+        count = len(list(groupby(row["word_ids"]))) - 1  # without the end
+        other, known = first.setdefault(row["structure"], (row, count))
+        if count != known:
+            raise DataError(
+                f"{row['at']} has {count} words, marks included, and {other['at']}, of the same structure "
+                f"{row['structure'][:60]!r}, has {known}: give them different structures, or leave "
+                "--separated out."
+            )
+
+
 def _with_words(collate: Callable) -> Callable:
     import torch
 
@@ -293,6 +388,8 @@ class ICLM(System):
 
         base, tokenizer = self.base(rows)
         rank = self.settings.lora or 8
+        if self.settings.lora:
+            check_rank(base, rank, self.settings.base_model)
         try:
             model = ICLMForCausalLM.from_base(
                 base, lora={"r": rank, "alpha": 2 * rank}, **self.settings.options
@@ -339,36 +436,57 @@ class C2DLM(System):
 
         return AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=False)
 
-    def rows(self, rows, tokenizer, model):
+    def made(self, rows, tokenizer, model):
         """Rows whose answers are filled up with ends, as `sample` fills them."""
-        made = System.rows(self, rows, tokenizer, model)
+        made = System.made(self, rows, tokenizer, model)
         for row in made:
             ends = model.config.answer_tokens - (len(row["input_ids"]) - sum(row["prompt_mask"]))
             row["input_ids"] = row["input_ids"] + [tokenizer.eos_token_id] * max(ends, 0)
             row["prompt_mask"] = row["prompt_mask"] + [0] * max(ends, 0)
-        self.check_lengths(made, model)
         return made
 
+    def misfits(self, rows, made, tokenizer, model):
+        """Those too whose answer is longer than what `sample` fills in."""
+        most = model.config.answer_tokens
+        tokens = [sum(label != -100 for label in row["labels"]) for row in made]
+        long = {
+            i: f"{made[i]['at']} has an answer of {count} tokens, its end included, and the model was "
+            f"trained to fill in {most}: train on answers as long."
+            for i, count in enumerate(tokens)
+            if count > most
+        }
+        return long | System.misfits(self, rows, made, tokenizer, model)
+
     def training_rows(self, rows, tokenizer, model):
-        """Rows with the supervision of their graphs; DataError for a graph that names nothing of its text."""
+        """Rows with the supervision of their graphs; DataError for a graph that has no edge in its text."""
         from causalnb.c2dlm import supervision
 
         made = self.rows(rows, tokenizer, model)
         if not self.settings.options["graphs"]:
             return made
         prompts, answers = self.encoded(rows, tokenizer, return_offsets_mapping=True)
+        guided, edges, heeded = 0, 0, 0
         for i, (one, row) in enumerate(zip(made, rows, strict=True)):
-            if (graph := row.get("graph")) is None:
+            if (graph := row.get("graph")) is None or not graph.pairs:
                 continue
             text, start = f"{row['prompt']} {row['answer']}", len(row["prompt"])
             prompt = prompts["offset_mapping"][i][: sum(one["prompt_mask"])]
             places = [*prompt, *((start + a, start + b) for a, b in answers["offset_mapping"][i])]
-            one["supervision"] = supervision(graph, text, places, response_start=start)
-            if not one["supervision"].report.kept:
+            found = one["supervision"] = supervision(graph, text, places, response_start=start)
+            if not found.report.kept:
                 raise DataError(
-                    f"{row['graph_at']} names no cause and effect of the text of {row['at']}: quote "
-                    f"phrases of its prompt and answer, not {', '.join(map(repr, graph.concepts[:3]))}."
+                    f"{row['graph_at']} has no cause and effect in the text of {row['at']} "
+                    f"({' '.join(found.report.problems)[:200].rstrip('.')}): quote phrases of its prompt and "
+                    "answer, or write null."
                 )
+            count = _guiding(found)
+            guided, edges, heeded = guided + bool(count), edges + len(graph.pairs), heeded + count
+        if not guided:
+            raise DataError(
+                f"no graph of {self.settings.options['graphs']} guides an answer: give effects that stand in "
+                "the answers, each with a cause that is not its effect in turn."
+            )
+        self.notes = f"graphs guide {guided:,} of {len(rows):,} rows, by {heeded:,} of their {edges:,} causes"
         return made
 
     def collator(self, tokenizer):
@@ -391,30 +509,43 @@ class C2DLM(System):
     def right(self, model, rows, tokenizer):
         """Whether `sample` fills in each row's answer, in as many passes as it has tokens: bool (rows,)."""
         import numpy as np
-        import torch
 
+        answers = ([label for label in row["labels"] if label != -100] for row in rows)
+        filled = zip(self._filled(model, rows), answers, strict=True)
+        return np.array([said[: len(answer)] == answer for said, answer in filled], dtype=bool)
+
+    def said(self, model, rows, tokenizer):
+        """What `sample` fills in after each prompt, up to its first end."""
+        return _texts(self._filled(model, rows), tokenizer)
+
+    @staticmethod
+    def _filled(model, rows: list[dict]) -> list[list[int]]:
         from causalnb.c2dlm import sample
 
-        found, longest = np.zeros(len(rows), dtype=bool), model.config.answer_tokens
-        by_length: dict[int, list[int]] = {}
-        for i, row in enumerate(rows):
-            by_length.setdefault(sum(row["prompt_mask"]), []).append(i)
-        model.eval()
-        for length, members in sorted(by_length.items()):
-            for first in range(0, len(members), 32):
-                chosen = members[first : first + 32]
-                ids = torch.tensor([rows[i]["input_ids"][:length] for i in chosen], device=model.device)
-                filled = sample(model, ids, longest, longest, longest)[:, length:].tolist()
-                for i, said in zip(chosen, filled, strict=True):
-                    answer = [label for label in rows[i]["labels"] if label != -100]
-                    found[i] = said[: len(answer)] == answer
-        return found
+        room = model.config.answer_tokens
+        return _by_prompt(model, rows, lambda ids: sample(model, ids, room, room, room))
+
+
+def _guiding(found) -> int:
+    """Edges of a supervision by which a token of the answer is drawn to a cause."""
+    import torch
+
+    number = torch.arange(len(found.step))
+    there = torch.isin(number, found.concept)
+    asked = torch.isin(number, found.concept[found.rows])
+    return int(((found.relation == 1) & asked[:, None] & there).sum())
+
+
+def _in_order(label: str) -> tuple:
+    """By which labels are sorted: whole numbers by size, before texts."""
+    return (0, int(label), label) if re.fullmatch(r"-?[0-9]{1,18}", label) else (1, 0, label)
 
 
 class CausalTransformer(System):
     """A classifier with attention held to a Markov blanket: ours where the base is tiny, else any encoder."""
 
     needs, may = ("prompt", "label"), ("second", "domain")
+    task = "text-classification"
 
     def start(self, rows):
         """(classifier, tokenizer); DataError for fewer than two classes."""
@@ -423,7 +554,7 @@ class CausalTransformer(System):
             CausalTransformerForSequenceClassification,
         )
 
-        classes = sorted({row["label"] for row in rows})
+        classes = sorted({row["label"] for row in rows}, key=_in_order)
         if len(classes) < 2:
             raise DataError(
                 f"all {len(rows)} rows of {self.settings.data} have the label {classes[0]!r}: give rows of "
@@ -470,6 +601,7 @@ class CausalTransformer(System):
         model.accepts_loss_kwargs = False  # its loss is a mean, however many processes have a batch
         admit(model, tokenizer, rows[0]["prompt"], name)
         if rank := self.settings.lora:
+            check_rank(model, rank, name)
             model = with_lora(model, rank, task_type="SEQ_CLS")
         return model, tokenizer
 
@@ -481,8 +613,8 @@ class CausalTransformer(System):
 
         return whole(AutoModelForSequenceClassification.from_pretrained, folder, trust_remote_code=False)
 
-    def rows(self, rows, tokenizer, model):
-        """Ids and the label of each row; DataError for a label that was not trained on."""
+    def made(self, rows, tokenizer, model):
+        """Ids and the label of each row, -1 where it was not trained on; DataError for half of the pairs."""
         seconds = [row.get("second") for row in rows]
         if any(seconds) and not all(seconds):
             raise DataError(
@@ -491,17 +623,21 @@ class CausalTransformer(System):
         pairs = (seconds,) if all(seconds) else ()
         encoded = tokenizer([row["prompt"] for row in rows], *pairs, return_attention_mask=False)
         known = model.config.label2id
-        made = []
-        for i, row in enumerate(rows):
-            if row["label"] not in known:
-                raise DataError(
-                    f"{row['at']} has the label {row['label']!r}, none of those trained on: "
-                    f"{', '.join(known)}."
-                )
-            ids = {name: values[i] for name, values in encoded.items()}
-            made.append({**ids, "labels": known[row["label"]], "at": row["at"]})
-        self.check_lengths(made, model)
-        return made
+        return [
+            {name: values[i] for name, values in encoded.items()}
+            | {"labels": known.get(row["label"], -1), "at": row["at"]}
+            for i, row in enumerate(rows)
+        ]
+
+    def misfits(self, rows, made, tokenizer, model):
+        """{number: sentence} of rows that are too long, or whose label was not trained on."""
+        strange = {
+            i: f"{row['at']} has the label {row['label']!r}, none of those trained on: "
+            f"{', '.join(model.config.label2id)}."
+            for i, (row, one) in enumerate(zip(rows, made, strict=True))
+            if one["labels"] < 0
+        }
+        return self.too_long(made, model) | strange
 
     def collator(self, tokenizer):
         """Padding, by transformers' own collator."""
@@ -521,16 +657,25 @@ class CausalTransformer(System):
     def right(self, model, rows, tokenizer):
         """Whether the likeliest class is each row's: bool (rows,)."""
         import numpy as np
+
+        return self._likeliest(model, rows, tokenizer) == np.array([row["labels"] for row in rows])
+
+    def said(self, model, rows, tokenizer):
+        """The likeliest class of each row."""
+        return [model.config.id2label[i] for i in self._likeliest(model, rows, tokenizer).tolist()]
+
+    def _likeliest(self, model, rows: list[dict], tokenizer) -> numpy.ndarray:
+        import numpy as np
         import torch
 
         from causalnb.lab.evaluation import by_length
 
-        found, collate = np.zeros(len(rows), dtype=bool), self.collator(tokenizer)
+        found, collate = np.zeros(len(rows), dtype=int), self.collator(tokenizer)
         model.eval()
-        for chosen in by_length([len(row["input_ids"]) for row in rows], 32):
+        for chosen in by_length([len(row["input_ids"]) for row in rows], BATCH):
             batch = collate([rows[i] for i in chosen]).to(model.device)
             with torch.no_grad():
-                found[chosen] = (model(**batch).logits.argmax(-1) == batch["labels"]).cpu().numpy()
+                found[chosen] = model(**batch).logits.argmax(-1).cpu().numpy()
         return found
 
     def outside(self, model, rows: list[dict], tokenizer) -> float:
@@ -543,8 +688,8 @@ class CausalTransformer(System):
         own = isinstance(model.config, CausalTransformerConfig)
         model.eval()
         shares, counts = [], []
-        for first in range(0, len(rows), 32):
-            batch = collate(rows[first : first + 32]).to(model.device)
+        for first in range(0, len(rows), BATCH):
+            batch = collate(rows[first : first + BATCH]).to(model.device)
             with torch.no_grad():
                 if own:
                     shares.append(float(model(**batch).violated))

@@ -16,6 +16,7 @@ from .data import rows_of
 IN_A_ROW = 5  # texts without a graph, none having had one, after which it is no use to go on
 CHARACTERS = 4  # of a token, before anyone has counted
 WRITTEN = 295.3 / 865.2  # tokens that a teacher writes for one of a text, C2DLM's appendix D
+LEAST = 20  # that it writes of a text however short: a cause and an effect in quotes and brackets
 Item = tuple[str, str]
 
 
@@ -39,7 +40,7 @@ def cost(items: Sequence[Item], price_in: float | None = None, price_out: float 
             "at least 0."
         )
     read = sum(len(part["content"]) for item in items for part in messages(*item)) / CHARACTERS
-    written = WRITTEN * sum(len(text) for item in items for text in item) / CHARACTERS
+    written = sum(max(LEAST, WRITTEN * sum(map(len, item)) / CHARACTERS) for item in items)
     price = (read * told[0] + written * told[1]) / 1e6 if told else None
     return {"texts": len(items), "tokens_in": round(read), "tokens_out": round(written), "price": price}
 

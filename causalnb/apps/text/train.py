@@ -61,8 +61,8 @@ def read(settings: Settings) -> list[dict]:
     return with_graphs(rows, settings.options["graphs"]) if settings.options.get("graphs") else rows
 
 
-def command(settings: Settings) -> str:
-    """The command line that has these settings."""
+def command(settings: Settings, output: Path | None = None) -> str:
+    """The command line that has these settings, and writes into `output`."""
     words = ["causalnb", "train", settings.system, "--data", settings.data]
     if settings.columns:
         words += ["--columns", ",".join(f"{name}={given}" for name, given in settings.columns.items())]
@@ -79,11 +79,16 @@ def command(settings: Settings) -> str:
                 option(name),
                 ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value),
             ]
+    if output is not None:
+        words += ["--output", str(output)]
     return shlex.join(words)
 
 
-def prepare(settings: Settings, rows: list[dict], processes: int = 1) -> Prepared:
-    """Model, rows and batches of the settings; a smaller batch is filled up to be shared, by its own rows."""
+def prepare(settings: Settings, rows: list[dict], processes: int = 1, output: Path | None = None) -> Prepared:
+    """Model, rows and batches of the settings; a smaller batch is filled up to be shared, by its own rows.
+
+    output: the folder that the model's card says it is written into.
+    """
     from transformers import set_seed
 
     from causalnb.cards import card
@@ -115,16 +120,17 @@ def prepare(settings: Settings, rows: list[dict], processes: int = 1) -> Prepare
         told = {
             "data": settings.data,
             "metrics": {"accuracy": history[-1]["validation"]},
-            "command": command(settings),
+            "measured": f"{len(scored):,} rows held out",
+            "command": command(settings, output),
+            "task": system.task,
         }
         beside = {TRAINED: json.dumps(sorted({digest(row) for row in chosen}))}
         if type(model).__module__.startswith("causalnb."):  # whose save_pretrained writes a card
             model.card = told
         else:
             method = "A classifier trained under the Markov-blanket loss of the Causal Transformer."
-            task = told | {"task": "text-classification"}
             beside["README.md"] = card(
-                model.config, method, settings.base_model, task, "markov_blanket"
+                model.config, method, settings.base_model, told, "markov_blanket"
             ).content
         return model, beside
 
@@ -141,7 +147,7 @@ def prepare(settings: Settings, rows: list[dict], processes: int = 1) -> Prepare
         settings.evaluate_every or min(epoch, -(-steps // 5)),
         settings.learning_rate or (2e-3 if TINY.fullmatch(settings.base_model) else 1e-4),
         f"{settings.system} on {settings.base_model}: {count:,} parameters, {free:,} of them trained; "
-        f"{len(trained):,} rows, {len(validation):,} held out",
+        f"{len(trained):,} rows, {len(validation):,} held out" + (f"; {system.notes}" * bool(system.notes)),
         measure,
         lambda: system.within(model),
         finished,
@@ -151,7 +157,8 @@ def prepare(settings: Settings, rows: list[dict], processes: int = 1) -> Prepare
 def said(scores: dict) -> str:
     """An evaluation in words."""
     held = f", {scores['outside']:.3f} of the nodes outside the bounds" if "outside" in scores else ""
-    return f"accuracy {scores['validation']:.3f} on the rows held out{held}"
+    loss = f", mean loss {scores['loss']:.4g}" if "loss" in scores else ""
+    return f"accuracy {scores['validation']:.3f} on the rows held out{held}{loss}"
 
 
 def train_text(
@@ -179,7 +186,7 @@ def train_text(
                 "restore them, or choose another --output."
             )
         return train_prepared(
-            lambda processes: prepare(settings, rows, processes),
+            lambda processes: prepare(settings, rows, processes, output),
             asked,
             output,
             said,

@@ -38,7 +38,7 @@ register_beyond(
     "nli",
     "the loss where the comparison obeys it, and maps as spread without it, 5 % of counter-examples",
     {"obeyed": TRIES[USED], "entropy": {**COMPARED, **HELD}},
-    5,
+    10,
     110,
     pairs_settings("nli", MINORITIES["m5"], BeyondSettings),
 )

@@ -44,7 +44,7 @@ class QuickstartSettings:
     n_structural_slots: int = 8
     cbm_layers: list | None = None
     scl_weight: float = 0.1
-    epochs: int = 3
+    epochs: int = 20
     learning_rate: float | None = None
     batch_size: int = 64
     structure_level: str = "verb"
@@ -59,20 +59,23 @@ register(
     Experiment(
         id="sci.quickstart",
         title="The guide's quick start: its two commands with its flags, on a tiny base",
-        arms={"sci": {}, "sci_22": {"base_model": "tiny:22", "cbm_layers": [6, 11, 16], "epochs": 1}},
+        arms={
+            "sci": {},
+            "simple": {"split": "simple"},
+            "sci_22": {"base_model": "tiny:22", "cbm_layers": [6, 11, 16], "epochs": 1},
+        },
         settings={
             "laptop": QuickstartSettings(),
             "quick": {"steps": 6, "batch_size": 12, "evaluate_every": 3, "rows": 24, "decoded": 4},
-            "gpu": {"epochs": 20, "bf16": True},
+            "gpu": {"bf16": True},
             "paper": {
                 "base_model": "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
                 "cbm_layers": [6, 11, 16],
-                "epochs": 20,
                 "bf16": True,
             },
         },
         seeds={"quick": 1, "laptop": 3},
-        cost={"quick": 15, "laptop": 200, "gpu": 900, "paper": 100_000},
+        cost={"quick": 15, "laptop": 1000, "gpu": 900, "paper": 100_000},
         run=run_quickstart,
         notebook="21_sci_scan",
     )

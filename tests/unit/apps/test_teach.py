@@ -135,6 +135,9 @@ def test_the_cost_is_an_estimate_by_hand():
     exact = (found["tokens_in"] + 2 * 200 * 295.3 / 865.2) / 1e6
     assert found["texts"] == 1 and found["price"] == pytest.approx(exact, rel=1e-3)
     assert cost([])["price"] is None
+    assert (
+        cost([("a", "b")] * 3)["tokens_out"] == 60
+    )  # a graph has quotes and brackets however short the text
 
 
 def test_what_is_refused(texts, tmp_path, monkeypatch):

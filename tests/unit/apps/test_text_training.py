@@ -1,7 +1,10 @@
 """Each system from a file of a user's own rows to a saved, reloaded, answering model; what is refused."""
 
+import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -185,6 +188,8 @@ def test_what_was_saved_is_evaluated_with_intervals(system, files, trained):
     data = str(settings_of(system, files).data)
     found = evaluate_text(folder, data, challenge=data)
     held = found["data"]
+    assert held["unanswerable"] == 0 and held["first_unanswerable"] is None
+    assert (held["majority"] is None) == (system != "causal-transformer")
     assert held["rows"] + held["trained_on"] == 60 and held["rows"] == 6  # the rows held out are those scored
     assert 0 <= held["low"] <= held["accuracy"] <= held["high"] <= 1 and held["high"] - held["low"] > 0.1
     assert found["challenge"] == held and found["system"] == system
@@ -192,6 +197,9 @@ def test_what_was_saved_is_evaluated_with_intervals(system, files, trained):
         assert sum(part["rows"] for part in held["domains"].values()) == held["rows"]
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert f"causalnb train {system} --data {data}" in card and "accuracy" in card
+    assert f"--output {folder}" in card and "On 6 rows held out." in card
+    task = "text-classification" if system == "causal-transformer" else "text-generation"
+    assert f"type: {task}" in card
     record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     assert [entry["step"] for entry in record["history"]] == [2, 4] and record["finished"]
 
@@ -354,6 +362,28 @@ def test_a_base_that_does_not_fit_is_one_sentence(system, base, sentence, bases,
     assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
 
 
+def test_a_base_with_nan_is_called_damaged(bases, files, tmp_path):
+    model, words = (
+        GPT2LMHeadModel.from_pretrained(bases / "gpt2"),
+        AutoTokenizer.from_pretrained(bases / "gpt2"),
+    )
+    with torch.no_grad():
+        model.transformer.h[1].mlp.c_fc.weight[0, 0] = float("nan")
+    model.save_pretrained(tmp_path / "broken")
+    words.save_pretrained(tmp_path / "broken")
+    with pytest.raises(LabError, match="broken' says nan of some words, so its weights are damaged: copy or"):
+        train_text(replace(settings_of("sci", files), base_model=str(tmp_path / "broken")), tmp_path / "out")
+
+
+@pytest.mark.parametrize("system, base", [("sci", "tiny"), ("iclm", "gpt2"), ("causal-transformer", "bert")])
+def test_adapters_have_a_low_rank(system, base, bases, files, tmp_path):
+    name = base if base == "tiny" else str(bases / base)
+    with pytest.raises(
+        LabError, match="--lora is 100000, and .* is (16|64) wide: give a rank below, such as"
+    ):
+        train_text(replace(settings_of(system, files), base_model=name, lora=100_000), tmp_path / "out")
+
+
 def test_a_base_whose_tokenizer_knows_no_word_of_the_answers_is_named(files, tmp_path):
     words = word_tokenizer([row["prompt"] for row in commands()])
     config = Qwen2Config(  # of which transformers reads any tokenizer as one of bytes
@@ -380,8 +410,9 @@ def test_a_word_of_an_answer_that_the_tokenizer_does_not_know_is_named(system, f
     assert not (tmp_path / "out").exists()
     rows = [{"prompt": "jump twice", "answer": f"JUMP {word}"} for word in ("WALK", "sneezed")]
     new = str(lines(tmp_path / "new.jsonl", rows))
-    with pytest.raises(DataError, match=said.format("tiny", "sneezed")):  # <unk> is no right answer
-        evaluate_text(trained(system), new)
+    found = evaluate_text(trained(system), new)["data"]  # <unk> is no right answer
+    assert found["unanswerable"] == 1 and found["rows"] == 2
+    assert re.search(said.format("tiny", "sneezed"), found["first_unanswerable"])
 
 
 # data
@@ -422,7 +453,7 @@ GOOD = '{"prompt": "jump", "answer": "JUMP", "structure": "V"}\n'
      "line 2 has no column 'answer'; it has prompt, reply: name the right one with --columns answer="),
     (GOOD + '{"prompt": 3, "answer": "WALK"}\n', "line 2: prompt is 3: give a text"),
     (GOOD + '{"prompt": " ", "answer": "WALK"}\n', "line 2: prompt is \" \": give a text"),
-    (GOOD + '{"prompt": "walk", "answer": null}\n', "line 2 has no column 'answer'"),
+    (GOOD + '{"prompt": "walk", "answer": null}\n', "line 2: answer is null: give a text"),
     (GOOD + '{"prompt": "walk", "answer": "WALK"}\n',
      "line 2 has no column 'structure': name it with --columns"),
     (GOOD, "has 1 different row.s.: give at least 2"),
@@ -454,6 +485,65 @@ def test_other_files_that_cannot_be_read_are_named(tmp_path):
         rows_of("nobody/nothing", {}, ("prompt",))
 
 
+def test_an_array_of_json_and_names_with_blanks_around(tmp_path):
+    rows = [{"prompt": " jump ", "label": " yes"}, {"prompt": "walk", "label": 10}]
+    (tmp_path / "own.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    found = rows_of(str(tmp_path / "own.json"), {}, ("prompt", "label"))
+    assert [(row["prompt"], row["label"]) for row in found] == [(" jump ", "yes"), ("walk", "10")]
+    assert found[1]["at"].endswith("own.json, row 2")
+    (tmp_path / "own.json").write_text('[{"prompt": "jump"}', encoding="utf-8")
+    with pytest.raises(DataError, match="own.json is no JSON .*: give an array of objects, or one object on"):
+        rows_of(str(tmp_path / "own.json"), {}, ("prompt",))
+
+
+def test_whole_numbers_as_labels_are_sorted_by_size(files, tmp_path):
+    rows = [row | {"label": (i % 12) - 1} for i, row in enumerate(judged())]
+    settings = replace(
+        settings_of("causal-transformer", files), data=str(lines(tmp_path / "own.jsonl", rows))
+    )
+    model = prepare(settings, read(settings)).model
+    assert list(model.config.label2id) == [str(i) for i in range(-1, 11)]
+
+
+def test_rows_of_one_structure_and_other_words_are_named(files, tmp_path):
+    rows = commands()
+    rows[7] |= {"answer": f"{rows[7]['answer']} NOW"}
+    settings = replace(
+        settings_of("sci", files, separated=True), data=str(lines(tmp_path / "own.jsonl", rows))
+    )
+    said = (
+        r"line \d+ has \d words, marks included, and .*, line \d+, of the same structure 'V.*', has \d: give"
+    )
+    with pytest.raises(DataError, match=said):
+        train_text(settings, tmp_path / "out", device="cpu")
+    train_text(replace(settings, options={}), tmp_path / "out", device="cpu")  # SCI does not align
+
+
+def test_a_sentence_of_another_grammar_is_named_with_its_line(tmp_path):
+    rows = [
+        {"prompt": text, "answer": "yes"} for text in ("the cat sleeps .", "the cat sleeps .", "jump twice")
+    ]
+    settings = Settings(
+        "sci", str(lines(tmp_path / "own.jsonl", rows)), options={"structure_level": "grammar"}
+    )
+    with pytest.raises(
+        DataError, match="own.jsonl, line 1: Unknown word 'sleeps' .* name a column with --columns"
+    ):
+        train_text(settings, tmp_path / "out", device="cpu")
+
+
+def test_what_graphs_guide_is_told(files, tmp_path):
+    graphs = [{row["answer"].split()[0]: [row["prompt"].split()[0], "nothing"]} for row in commands()]
+    graphs[::2] = [None] * 30
+    said = []
+    settings = settings_of("c2dlm", files, graphs=str(lines(tmp_path / "graphs.jsonl", graphs)))
+    train_text(settings, tmp_path / "out", said.append, device="cpu")
+    held = 54
+    found = re.search(r"graphs guide (\d+) of 54 rows, by (\d+) of their (\d+) causes, 4 steps", said[0])
+    assert found and 20 < int(found[1]) <= 30 < held and int(found[2]) == int(found[1]) == int(found[3]) / 2
+    assert "mean loss" in said[1]
+
+
 def test_one_class_is_no_task(files, tmp_path):
     rows = [row | {"label": "yes"} for row in judged()]
     settings = Settings("causal-transformer", str(lines(tmp_path / "own.jsonl", rows)))
@@ -474,6 +564,95 @@ def test_a_label_that_was_not_trained_on_is_named(files, trained, tmp_path):
         evaluate_text(trained("causal-transformer"), str(lines(tmp_path / "half.jsonl", rows)))
 
 
+def test_what_cannot_be_answered_counts_as_wrong(files, trained, tmp_path):
+    folder, rows = trained("causal-transformer"), judged()[:4]
+    both = [*rows, rows[0] | {"label": "maybe"}, rows[1] | {"label": "perhaps"}]
+    trained_on = tmp_path / "copy"
+    shutil.copytree(folder, trained_on)
+    _forget(trained_on)
+    data = str(lines(tmp_path / "new.jsonl", both))
+    found = evaluate_text(trained_on, data, predictions=tmp_path / "said.jsonl")["data"]
+    alone = evaluate_text(trained_on, str(lines(tmp_path / "good.jsonl", rows)))["data"]
+    assert found["rows"] == 6 and found["accuracy"] * 6 == pytest.approx(alone["accuracy"] * 4)
+    assert found["unanswerable"] == 2 and "line 5 has the label 'maybe'" in found["first_unanswerable"]
+    assert found["majority"] == max(sum(row["label"] == one for row in both) for one in ("long", "short")) / 6
+    said = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["said"] is None for line in said] == [False] * 4 + [True] * 2
+    assert [line["right"] for line in said[:4]] == [line["said"] == line["label"] for line in said[:4]]
+    assert "the label 'perhaps', none of" in said[5]["why"] and {line["part"] for line in said} == {"data"}
+
+
+def _forget(folder):
+    """No row was trained on, as far as a folder knows."""
+    (folder / "rows.json").write_text("[]", encoding="utf-8")
+    sums = json.loads((folder / "checksums.json").read_text(encoding="utf-8"))
+    sums["rows.json"] = hashlib.sha256(b"[]").hexdigest()
+    (folder / "checksums.json").write_text(json.dumps(sums), encoding="utf-8")
+
+
+@pytest.mark.parametrize("system", ["sci", "iclm", "c2dlm"])
+def test_what_is_said_is_right_where_the_answer_is(system, files, trained, tmp_path):
+    shutil.copytree(trained(system), tmp_path / "model")
+    _forget(tmp_path / "model")
+    rows = commands()[:20] + [{"prompt": "jump", "answer": "JUMP " * 30, "domain": "long"}]
+    data = str(lines(tmp_path / "new.jsonl", rows))
+    found = evaluate_text(tmp_path / "model", data, predictions=tmp_path / "said.jsonl")["data"]
+    said = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert found["accuracy"] == sum(line["right"] for line in said) / 21
+    assert all(line["right"] == (line["said"] == line["answer"].strip()) for line in said)
+    assert found["unanswerable"] == (system == "c2dlm")
+    if system == "c2dlm":
+        assert (
+            "an answer of 31 tokens, its end included, and the model was trained to fill in 5"
+            in said[20]["why"]
+        )
+
+
+def test_it_says_what_it_learned(files, tmp_path):
+    settings = replace(settings_of("sci", files), max_steps=120, evaluate_every=120, epochs=99)
+    train_text(settings, tmp_path / "sci", device="cpu")
+    shutil.copytree(tmp_path / "sci", tmp_path / "model")
+    _forget(tmp_path / "model")
+    evaluate_text(tmp_path / "model", settings.data, predictions=tmp_path / "said.jsonl")
+    said = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text(encoding="utf-8").splitlines()]
+    right = [line["right"] for line in said]
+    assert 20 < sum(right) and right == [line["said"] == line["answer"] for line in said]
+
+
+def test_columns_of_a_challenge_may_be_named_otherwise(files, tmp_path):
+    renamed = {"prompt": "q", "answer": "a", "domain": "topic", "structure": "form"}
+    own = [{renamed[name]: text for name, text in row.items()} for row in commands()]
+    settings = replace(
+        settings_of("iclm", files), data=str(lines(tmp_path / "own.jsonl", own)),
+        columns={"prompt": "q", "answer": "a", "domain": "topic"},
+    )  # fmt: skip
+    train_text(settings, tmp_path / "iclm", device="cpu")
+    bare = [{"q": f"hop {row['prompt']}", "a": row["answer"]} for row in commands()[:3]]  # without a domain
+    other = [{"ask": f"hop {row['prompt']}", "reply": row["answer"]} for row in commands()[:3]]
+    found = evaluate_text(
+        tmp_path / "iclm", str(lines(tmp_path / "bare.jsonl", bare)),
+        str(lines(tmp_path / "other.jsonl", other)), challenge_columns={"prompt": "ask", "answer": "reply"},
+    )  # fmt: skip
+    assert found["data"]["domains"] == {} and found["challenge"]["rows"] == 3
+    assert {name: found["data"][name] for name in ("accuracy", "rows")} == {
+        name: found["challenge"][name] for name in ("accuracy", "rows")
+    }
+    with pytest.raises(DataError, match="other.jsonl, line 1 has no column 'q'; it has ask, reply"):
+        evaluate_text(tmp_path / "iclm", settings.data, str(tmp_path / "other.jsonl"))
+    with pytest.raises(DataError, match="bare.jsonl, line 1 has no column 'topic'"):
+        named = {"prompt": "q", "answer": "a", "domain": "topic"}
+        evaluate_text(tmp_path / "iclm", str(tmp_path / "bare.jsonl"), columns=named)
+
+
+def test_predictions_overwrite_nothing_that_is_read(files, trained, tmp_path):
+    data = str(files / "commands.jsonl")
+    for file in (Path(data), tmp_path, trained("sci") / "said.json"):
+        with pytest.raises(
+            LabError, match="--predictions .* is a folder, read by this command or beside the"
+        ):
+            evaluate_text(trained("sci"), data, predictions=file)
+
+
 def test_rows_that_were_trained_on_are_no_test(files, trained, tmp_path):
     known = set(json.loads((trained("sci") / "rows.json").read_text(encoding="utf-8")))
     from causalnb.apps.text.data import digest
@@ -488,8 +667,17 @@ def test_rows_that_were_trained_on_are_no_test(files, trained, tmp_path):
     ("{\n" + "null\n" * 59, "graphs.jsonl, line 1 is no graph .*: write {effect: .causes.}"),
     ('{"a": [["b"]]}\n' + "null\n" * 59, "graphs.jsonl, line 1 is no graph"),
     ('{"cat": ["dog"]}\n' * 60,
-     "graphs.jsonl, line .* names no cause and effect of the text of .*commands.jsonl, line .*: quote "
-     ".*'cat', 'dog'"),
+     "graphs.jsonl, line .* has no cause and effect in the text of .*commands.jsonl, line .* .1 effect.s. "
+     "are not in the text .*: 'cat'.*'dog'.: quote phrases of its prompt and answer, or write null"),
+    ("".join(json.dumps({row["answer"]: [row["answer"].split()[0]]}) + "\n" for row in commands()),
+     "has no cause and effect in the text of .*concept.s. share tokens with another"),
+    ("null\n" * 60, "no graph of .*graphs.jsonl guides an answer: give effects that stand in the answers"),
+    ("".join(json.dumps({words[-1]: [words[0]]} if len(words) > 1 and words[0] != words[-1] else None) + "\n"
+             for words in (row["prompt"].split() for row in commands())),
+     "no graph of .* guides an answer"),
+    ("".join(json.dumps({a: [p], p: [a]}) + "\n" for p, a in
+             ((row["prompt"].split()[0], row["answer"].split()[0]) for row in commands())),
+     "no graph of .* guides an answer: .* a cause that is not its effect in turn"),
 ])  # fmt: skip
 def test_graphs_that_do_not_fit_are_named(graphs, sentence, files, tmp_path):
     (tmp_path / "graphs.jsonl").write_text(graphs, encoding="utf-8")
@@ -522,6 +710,9 @@ def test_data_that_changed_since_the_training_began_are_refused(files, tmp_path)
     ({"options": {"alpha": 1}}, "--alpha is no option of sci: it has separated, "),
     ({"options": {"scl_weight": float("nan")}}, "--scl-weight is nan: give 0 or more"),
     ({"options": {"structure_level": "verb"}}, "--structure-level is 'verb': choose one of column, grammar"),
+    ({"options": {"separated": True, "cbm_layers": [1]}}, "--cbm-layers says where SCI binds, and with"),
+    ({"system": "c2dlm", "options": {"alpha": 2.0}},
+     "--alpha weighs what graphs say, and none are given: add --graphs FILE, or leave it out"),
 ])  # fmt: skip
 def test_a_wrong_setting_is_one_sentence(change, sentence):
     with pytest.raises(LabError, match=sentence):
