@@ -226,10 +226,10 @@ register_real(
     "snli",
     "snli",
     "the Markov blanket against plain tuning",
-    arms_of("snli", "entropy", "hypothesis", "band"),
+    arms_of("snli", "loss_late", "entropy", "hypothesis", "band"),
     1,
     {},
-    more_seeds={"laptop": dict.fromkeys(("vanilla", "loss", "entropy", "hypothesis"), 3)},
+    more_seeds={"laptop": dict.fromkeys(("vanilla", "loss", "loss_late", "entropy", "hypothesis"), 3)},
 )
 register_real(
     "nli.m5",
