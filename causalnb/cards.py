@@ -10,7 +10,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 FILE = "README.md"
 OURS = "<!-- Written by causalnb with the weights; remove this line to keep your own text. -->"
 ON_THE_HUB = re.compile(r"[\w.-]+/[\w.-]+")
-CARD = {"data", "task", "metrics", "measured", "command"}
+CARD = {"data", "task", "metrics", "command"}
 NO_SETTINGS = {"base_config", "transformers_version", "architectures", "dtype", "model_type"}
 
 
@@ -25,8 +25,7 @@ def card(config, method: str, base: str = "", told: Mapping | None = None, name:
     """The card of a model with a `config` of transformers.
 
     method says in words what the model is, base where it started; told has what a training knows: data, task
-    (the hub's name of it), metrics {name: number}, measured (on what), command. Raises ValueError for other
-    keys.
+    (the hub's name of it), metrics {name: number} and command. Raises ValueError for other keys.
     """
     told, name = dict(told or {}), name or config.model_type
     settings = {key: value for key, value in config.to_diff_dict().items() if key not in NO_SETTINGS}
@@ -52,14 +51,13 @@ def card(config, method: str, base: str = "", told: Mapping | None = None, name:
     )
     unsaid = "not recorded"
     lines = [f"| {metric} | {value:.4g} |" for metric, value in metrics.items()]
-    on = f"\nOn {told['measured']}.\n" if told.get("measured") else ""
     text = "\n".join(
         [
             f"---\n{known.to_yaml()}\n---\n{OURS}\n\n# {name}\n\n{method}\n",
             f"- **Base:** {base or 'none: trained from random weights'}",
             f"- **Data:** {data or unsaid}\n",
             "## Metrics\n",
-            *(["| metric | value |", "|---|---|", *lines, on] if lines else [unsaid]),
+            *(["| metric | value |", "|---|---|", *lines] if lines else [unsaid]),
             "\n## Settings\n\n```json",
             json.dumps(settings, indent=1, ensure_ascii=False, default=str),
             "```\n\n## To repeat it\n",

@@ -88,9 +88,9 @@ def owned(folder: Path) -> Iterator[None]:
         with files.lock(folder, taken):
             yield
     finally:
-        for place in missing:  # which the lock made, and a refused training leaves empty
-            with suppress(OSError):
-                place.rmdir()
+        with suppress(OSError):  # the first that is not empty, as those around it then are
+            for place in missing:  # which the lock made, and a refused training leaves empty
+                place.rmdir()  # unprobed: no result depends on it
 
 
 def save(

@@ -120,8 +120,7 @@ def prepare(settings: Settings, rows: list[dict], processes: int = 1, output: Pa
         told = {
             "data": settings.data,
             "metrics": {"accuracy": history[-1]["validation"]},
-            "measured": f"{len(scored):,} rows held out",
-            "command": command(settings, output),
+            "command": f"{command(settings, output)}\n# accuracy: of {len(scored):,} rows held out",
             "task": system.task,
         }
         beside = {TRAINED: json.dumps(sorted({digest(row) for row in chosen}))}

@@ -36,7 +36,8 @@ def computed() -> dict:
     loss = (
         max(obeyed, key=lambda arm: accuracy(late[arm])) if obeyed else min(outside, key=outside.__getitem__)
     )
-    return {**rates, "late": loss, "entropy": rounded(final(late[loss], "entropy"))}
+    nats = {"entropy": late[loss], "snli_entropy": stored("real.snli", "loss_late")}
+    return {**rates, "late": loss, **{name: rounded(final(found, "entropy")) for name, found in nats.items()}}
 
 
 if __name__ == "__main__":

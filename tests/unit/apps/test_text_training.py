@@ -197,7 +197,7 @@ def test_what_was_saved_is_evaluated_with_intervals(system, files, trained):
         assert sum(part["rows"] for part in held["domains"].values()) == held["rows"]
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert f"causalnb train {system} --data {data}" in card and "accuracy" in card
-    assert f"--output {folder}" in card and "On 6 rows held out." in card
+    assert f"--output {folder}" in card and "\n# accuracy: of 6 rows held out\n```" in card
     task = "text-classification" if system == "causal-transformer" else "text-generation"
     assert f"type: {task}" in card
     record = json.loads((folder / "training.json").read_text(encoding="utf-8"))

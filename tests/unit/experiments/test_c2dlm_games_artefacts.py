@@ -225,6 +225,7 @@ def test_simple_rules_by_hand():
     assert found["the rule, read off the spurious"] == {"iid": 1.0, "ood": 0.0}
     assert found["least squares, causes"] == {"iid": 1.0, "ood": 1.0}
     assert found["least squares, spurious"] == {"iid": 1.0, "ood": 0.0}
+    assert found["least squares, all"]["iid"] == 1.0
 
 
 def test_learning_curves_and_speed_ups(stored):

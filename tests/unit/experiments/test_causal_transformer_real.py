@@ -224,9 +224,11 @@ def test_of_the_losses_that_are_obeyed_the_best_is_chosen(monkeypatch, outside, 
     tries = dict(zip(real.RATES, [made_up(a, 0.9) for a in (0.6, 0.8, 0.7)], strict=True))
     for arm, accuracy, share in zip(real.LATE, (0.7, 0.8, 0.6), outside, strict=True):
         tries[arm] = made_up(accuracy, share, 2.0 + share)
+    tries["loss_late"] = made_up(0.5, 0.1, 1.234)  # on SNLI itself
     monkeypatch.setattr(real_choose, "stored", lambda search, arm: [tries[arm]])
     entropy = {"late_30": 2.05, "late_100": 2.11}[loss]
-    assert real_choose.computed() == {"snli": 1e-4, "nli": 1e-4, "late": loss, "entropy": entropy}
+    rates = {"snli": 1e-4, "nli": 1e-4}
+    assert real_choose.computed() == {**rates, "late": loss, "entropy": entropy, "snli_entropy": 1.23}
 
 
 def test_the_choices_are_those_of_the_stored_search(monkeypatch):

@@ -21,9 +21,9 @@ def home(size: str) -> str:
 def simple_rules(size: str, parts: dict) -> dict[str, dict[str, float]]:
     """{rule: {"iid", "ood"}}: readers without a network on parts {"train", "test", "ood"} of a size.
 
-    A constant; least squares on the causes and on the spurious attributes (above 1/2 is high risk; of H the
-    rounded index from 0 to 100); of S, M and L also the true rule with each cause read off the attribute that
-    copies it.
+    A constant; least squares on the causes, on the spurious attributes and on all (above 1/2 is high risk; of
+    H the rounded index from 0 to 100); of S, M and L also the true rule with each cause read off the
+    attribute that copies it.
     """
     import numpy as np
 
@@ -57,6 +57,7 @@ def simple_rules(size: str, parts: dict) -> dict[str, dict[str, float]]:
         "the most frequent answer": {part: [common] * len(answers[part]) for part in tests},
         "least squares, causes": least_squares(causes),
         "least squares, spurious": least_squares(tuple(spurious)),
+        "least squares, all": least_squares(tuple(asked["train"][0])),
     }
     if not hard:
         guesses[RULE] = {part: [copied(row) for row in asked[part]] for part in tests}

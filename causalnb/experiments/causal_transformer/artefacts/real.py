@@ -46,7 +46,11 @@ def _words(name: str, given: dict) -> str:
 
 
 LATER = ("loss_late", "entropy", "entropy_late", "balanced", "hypothesis", "band")
-ARMS = {name: _words(name, given) for name, given in real.arms_of("nli", *LATER).items()}
+NAMED = {  # {task: {arm: its name}}
+    task: {name: _words(name, given) for name, given in real.arms_of(task, *LATER).items()}
+    for task in real.TASKS
+}
+ARMS = NAMED["nli"]
 OUTSIDE, ENTROPY = "outside the bounds", "row entropy, nats"
 HALF, END = "validation, half-way", "validation, end"
 
@@ -69,7 +73,7 @@ SNLI_CELLS = {
 
 def _snli_rows():
     for name in registry.arms(ON_SNLI):
-        yield _line(ARMS[name], ON_SNLI, name, SNLI_CELLS, looks=True)
+        yield _line(NAMED["snli"][name], ON_SNLI, name, SNLI_CELLS, looks=True)
     for name in ("commonest", "hypothesis"):
         yield _line(f"{HALVES[name]}, no network", READERS, name, {"test": "test_accuracy"})
     yield _line(f"from scratch: {NAMES['full']}", SNLI, "full", {"test": "test_accuracy"})
@@ -168,7 +172,10 @@ CONTRASTS = {  # against the plain arm, and against what is fair
     "snli": (
         ("loss", "vanilla"),
         ("loss", "entropy"),
+        ("loss_late", "vanilla"),
+        ("loss_late", "entropy_late"),
         ("entropy", "vanilla"),
+        ("entropy_late", "vanilla"),
         ("band", "vanilla"),
         ("vanilla", "hypothesis"),
     ),
@@ -205,7 +212,7 @@ def _gap_rows():
         data = TASKS[task] if key == "snli" else f"{TASKS[task]}, {SHARES[key]}"
         for one, other in contrasts:
             gaps = {head: arm(id, one, its) - arm(id, other, its) for head, its in ASKED[task].items()}
-            yield Row((data, f"{ARMS[one]} - {ARMS[other]}"), gaps)
+            yield Row((data, f"{NAMED[task][one]} - {NAMED[task][other]}"), gaps)
     causal = IDS["nli", "m5"]
     gaps = {
         head: arm(causal, "both", its) - arm(ON_PAIRS["m5"], "vanilla", its)
@@ -226,7 +233,8 @@ contrasts = Report(
     "On MiniLM: differences of the same seeds, mean [95 % interval] (seeds)",
     "Where it is hard: SNLI's hard test rows, the templates' challenge. Without an interval: one seed, which "
     f"decides nothing. {ARMS['entropy']} is no match of the loss from the first step, whose maps are more "
-    f"concentrated; {ARMS['entropy_late']} is set to where the late loss ended in the search.",
+    f"concentrated; {ARMS['entropy_late']} is set to where the late loss ended in the search, and "
+    f"{NAMED['snli']['entropy_late']} to where it ended on SNLI's validation pairs with the first seed.",
 )
 
 
@@ -292,12 +300,13 @@ def _told(id: str, name: str, cell: str, hard: str, profile: str | None) -> str:
 
 def remark(name: str, profile: str | None = None) -> list[str]:
     """What an arm did to maps and accuracy, a line for each experiment that has it."""
-    homes = {TASKS["snli"]: (ON_SNLI, "test", "hard")} | {
-        f"{TASKS['nli']}, {SHARES[key]}": (id, "challenge", "challenge") for key, id in ON_PAIRS.items()
+    homes = {TASKS["snli"]: ("snli", ON_SNLI, "test", "hard")} | {
+        f"{TASKS['nli']}, {SHARES[key]}": ("nli", id, "challenge", "challenge")
+        for key, id in ON_PAIRS.items()
     }
     return [
-        f"{data[0].upper()}{data[1:]}, *{ARMS[name]}*: {_told(id, name, cell, hard, profile)}."
-        for data, (id, cell, hard) in homes.items()
+        f"{data[0].upper()}{data[1:]}, *{NAMED[task][name]}*: {_told(id, name, cell, hard, profile)}."
+        for data, (task, id, cell, hard) in homes.items()
         if name in registry.arms(id)
     ]
 

@@ -12,7 +12,7 @@ FINDINGS = {
     "held_slot_drift": ("a slot drifts from the value do() gave it", "0"),
     "effect_upstream": ("setting a slot moves the slots before it", "0"),
     "content_on_slots": ("largest |cosine| of projected content and a slot", "0"),
-    "anchors_with_positives": ("share of rows with a positive in a batch of 64", "large"),
+    "anchors_with_positives": ("share of rows with a useful positive in a batch of 64", "large"),
 }
 VERSIONS = {"guide": ("the guide's", "vermillion", "X"), "corrected": ("corrected", "blue", "o")}
 
@@ -54,7 +54,7 @@ def findings_figure(profile: str | None = None):
     left.set_xticks([0, 1e-5, 1e-3, 1e-1, 10], ["0", r"$10^{-5}$", r"$10^{-3}$", r"$10^{-1}$", "10"])
     titles = [f"{what}\n(should be {should})" for what, should in FINDINGS.values()]
     left.set_yticks(places, titles, fontsize=text_size(7.5))
-    left.set_xlabel("measured (relative size, h, cosine or share)")
+    left.set_xlabel(r"measured (relative size, h, cosine or share; linear below $10^{-6}$)")
     left.set_title("on random weights", fontsize=text_size(9), loc="left")
     left.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=text_size(8), borderaxespad=0)
     bars, decoded = [], {}
@@ -76,7 +76,7 @@ def findings_figure(profile: str | None = None):
     least, most = min(values["guide"][i] for i in zero), max(values["corrected"][i] for i in zero)
     headline(
         fig,
-        f"What should be 0 is at least {least:.1g} in the guide's version and at most {most:.1g} corrected; "
+        f"What should be 0 is at least {least:.2g} in the guide's version and at most {most:.2g} corrected; "
         f"decoded right are {decoded['prompt_and_answer']:.0f} % if the encoders see the answer, else "
         f"{decoded['prompt']:.0f} %",
     )
