@@ -124,9 +124,7 @@ def coverage_figure(found: dict[str, dict[str, int]]):
     for title, percent in zip(found, 100 * kept / edges, strict=True):
         shares.setdefault("rules" if title.endswith("(rule)") else "a language model", []).append(percent)
     said = (f"{who} {min(some):.0f} to {max(some):.0f} %" for who, some in shares.items())
-    headline(
-        fig, f"What becomes masks of the edges of {', of '.join(said)}".replace(" 100 to 100 %", " 100 %")
-    )
+    headline(fig, f"Edges that become masks: of {', of '.join(said)}".replace(" 100 to 100 %", " 100 %"))
     ax.set(xlim=(0, 100), xlabel="edges of the graphs, %")
     ax.grid(axis="y", visible=False)
     ax.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3, fontsize=text_size(7.5))
