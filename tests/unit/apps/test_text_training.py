@@ -590,9 +590,10 @@ def _forget(folder):
     (folder / "checksums.json").write_text(json.dumps(sums), encoding="utf-8")
 
 
-@pytest.mark.parametrize("system", ["sci", "iclm", "c2dlm"])
+@pytest.mark.parametrize("system", ["sci", "separated", "iclm", "c2dlm"])
 def test_what_is_said_is_right_where_the_answer_is(system, files, trained, tmp_path):
-    shutil.copytree(trained(system), tmp_path / "model")
+    folder = trained("sci", separated=True) if system == "separated" else trained(system)
+    shutil.copytree(folder, tmp_path / "model")
     _forget(tmp_path / "model")
     rows = commands()[:20] + [{"prompt": "jump", "answer": "JUMP " * 30, "domain": "long"}]
     data = str(lines(tmp_path / "new.jsonl", rows))
