@@ -49,8 +49,9 @@ theorem_table = Report(
         for metric, texts in MEASURES.items()
     ],
     "Encoders trained with the contrastive loss alone: mean ± half of the 95 % interval (pairs of seeds)",
-    "The first block concerns each encoder, the second two encoders that differ in their seed. A new "
-    "word was trained in one frame and is tested in others, which were trained with other words. "
+    "Cosines and retrieval concern each encoder, the rest two that differ in their seed. By slot: slot by "
+    "slot, not of the mean. A new word was trained in one frame and is tested in others, which were trained "
+    "with other words. "
     "R2 is measured on structures that the map was not fitted on.",
 )
 PLACES = {  # heading of a column of probes -> end of the arm's name, and what is read
