@@ -49,7 +49,13 @@ def of(id: str, arm: str, cell: str, measure: str = "accuracy") -> list[float]:
 
 def test_every_arm_has_its_row_and_what_it_did_to_maps():
     on_snli, on_pairs = lines(made.snli, 1), lines(made.pairs, 2)
-    assert {made.ARMS[name] for name in registry.arms(made.ON_SNLI)} < {name for (name,) in on_snli}
+    named = made.NAMED["snli"]  # with nats of its own
+    assert {named[name] for name in registry.arms(made.ON_SNLI)} < {name for (name,) in on_snli}
+    nats = real.CHOSEN["entropy"], real.CHOSEN["snli_entropy"]
+    assert nats[0] != nats[1] and [
+        f"{one:g} nats, late" in names["entropy_late"]
+        for one, names in zip(nats, (made.ARMS, named), strict=True)
+    ] == [True, True]
     for minority, id in made.ON_PAIRS.items():
         rows = {words for part, words in on_pairs if part == table1.SHARES[minority]}
         assert {made.ARMS[name] for name in registry.arms(id)} < rows and "from scratch: + both" in rows
@@ -88,7 +94,9 @@ def test_the_search_names_what_each_try_was_used_for():
 
 def test_remarks_tell_every_experiment_of_an_arm_and_nothing_without_results():
     assert [line.partition(",")[0] for line in made.remark("loss")] == ["SNLI", "Templates", "Templates"]
-    assert len(made.remark("entropy_late")) == 1 and len(made.competence_remark()) == 3
+    assert [line.partition(",")[0] for line in made.remark("entropy_late")] == ["SNLI", "Templates"]
+    assert made.NAMED["snli"]["entropy_late"] in made.remark("entropy_late")[0]
+    assert len(made.remark("balanced")) == 2 and len(made.competence_remark()) == 3
     least = min(
         sum(values) / SEEDS
         for id in made.ON_PAIRS.values()
