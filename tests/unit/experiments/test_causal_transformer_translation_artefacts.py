@@ -15,7 +15,7 @@ from causalnb.lab.statistics import mean_ci
 from causalnb.lab.tables import estimate
 from causalnb.lab.verdicts import claims, judged
 from tests.unit.experiments.made_up import number, wide, without
-from tests.unit.experiments.translation_made_up import SIGNATURE, counts, history, metrics, store
+from tests.unit.experiments.translation_made_up import LOOKS, SIGNATURE, counts, history, metrics, store
 
 SEEDS, points = 3, made.signed()
 
@@ -79,6 +79,27 @@ def test_table_2_draws_sentences_anew():
         gap, low, high = table2.bootstrap(np.stack(both), np.stack(vanilla))
         assert rows["ours: GCN and loss in both stacks"][head] == f"{gap:+.2f} [{low:+.2f}, {high:+.2f}]"
         assert low < gap < high and rows["ours: vanilla Transformer"][head] == ""
+
+
+def test_more_steps_stand_beside_those_of_table_2():
+    rows, id = by_label(table2.longer()), table2.LONGER
+    assert list(rows) == ["vanilla Transformer", "GCN and loss in both stacks"]
+    for label, arm in zip(rows, ("vanilla", "both"), strict=True):
+        for heading, of in (("BLEU", made.DIRECTIONS["EN-DE"]), ("BLEU, longer", id)):
+            assert rows[label][heading] == estimate(mean_ci(values(of, arm, "test_beams_bleu")), 2)
+        for heading, at in (("at 2/5", 5), ("at 4/5", 10), ("at the end", LOOKS)):
+            shares = [number(id, arm, seed, at) for seed in range(SEEDS)]
+            assert rows[label][heading] == report.share(shares)
+    both, vanilla = (
+        np.stack(
+            [table2.unpacked(counts(id, arm, seed, table2.tested()[0], "beams")) for seed in range(SEEDS)]
+        )
+        for arm in ("both", "vanilla")
+    )
+    head, (gap, low, high) = "BLEU, longer, - vanilla's, over sentences", table2.bootstrap(both, vanilla)
+    assert [row[head] for row in rows.values()] == ["", f"{gap:+.2f} [{low:+.2f}, {high:+.2f}]"]
+    with without(id, "both", 1), pytest.raises(LabError, match=f"results of {id}"):
+        table2.longer()
 
 
 # Intervals over sentences

@@ -6,13 +6,13 @@ import torch
 
 from causalnb.causal_transformer import describe
 from causalnb.causal_transformer.arcs import count_arcs
-from causalnb.experiments.causal_transformer.artefacts.table2 import DECODINGS, tested
+from causalnb.experiments.causal_transformer.artefacts.table2 import DECODINGS, LONGER, tested
 from causalnb.experiments.causal_transformer.artefacts.table3 import READERS, SCORES
 from causalnb.experiments.causal_transformer.artefacts.translation import DIRECTIONS, SNLI
 from causalnb.experiments.causal_transformer.models import shown_map
 from tests.unit.experiments.made_up import counted, moved, number, write
 
-SIGNATURE, SENTENCES = "made-up", 12
+SIGNATURE, SENTENCES, LOOKS = "made-up", 12, 12
 TOKENS = ("<s>", "no", ",", "sir", "</s>")
 FLAT = torch.full((5, 5), 1 / 5)
 MEASURES = (*describe(FLAT[None, None]), *count_arcs(FLAT[None, None]))
@@ -52,9 +52,12 @@ def counts(*of) -> str:
 
 
 def history(experiment: str, arm: str, seed: int = 0) -> list[dict]:
-    """One measurement, of a translation its signature and sentences' counts, and the maps of the example."""
+    """One measurement, or LOOKS; of a translation its signature, its counts, and the maps of the example."""
     stacks = ["encoder"] if experiment == SNLI else ["encoder", "decoder"]
     rows = [{"step": 1, "loss": 1.0}]
+    if experiment == LONGER:
+        looks = range(1, LOOKS + 1)
+        rows = [{"step": at, "loss": 1.0, "accuracy": number(experiment, arm, seed, at)} for at in looks]
     if experiment != SNLI:
         rows += [
             {"signature": SIGNATURE},
@@ -73,11 +76,11 @@ def history(experiment: str, arm: str, seed: int = 0) -> list[dict]:
 
 
 def store(monkeypatch, folder, seeds: int = 3) -> None:
-    """Write quick results of the three experiments into folder, registered with that many seeds."""
+    """Write quick results of the experiments into folder, registered with that many seeds."""
     moved(monkeypatch, folder)
     for arm in (spec := counted(monkeypatch, READERS, 1)).arms:
         write(spec, arm, 0, {"": {name: number(READERS, arm, name) for name in SCORES.values()}}, [])
-    for id in (SNLI, *DIRECTIONS.values()):
+    for id in (SNLI, LONGER, *DIRECTIONS.values()):
         spec = counted(monkeypatch, id, seeds)
         for arm in spec.arms:
             for seed in range(seeds):
