@@ -102,8 +102,8 @@ def _notes(profile: str | None) -> str:
         "Reweighted, GroupDRO and IRM are told the same, and learn from the same draws, in which "
         "counter-examples come as often as pairs on which overlap is right. Groups: the label, by whether "
         "overlap tells it; environments: in one overlap tells every label, in the other it misleads on most "
-        f"of the pairs. Each has the best of {len(tries()) // len(OURS)} tries of a search on other "
-        "templates, one seed. Without a cell: not asked."
+        f"of the pairs. Each has the best of {len(tries()) // len(OURS)} tries of a search on "
+        "development templates, one seed. Without a cell: not asked."
     )
 
 
