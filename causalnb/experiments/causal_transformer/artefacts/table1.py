@@ -111,8 +111,8 @@ def full(task: str) -> Report:
         f"Table 1, {TASKS[task][0]}: accuracy in %, mean ± half of the 95 % interval (seeds)",
         "With no counter-examples the training pairs do not say what the second half of the challenge asks; "
         f"settings were chosen at {SHARES[DECISIVE]} for all rows, on development templates. Masks, and "
-        "models trained on challenge pairs, have the settings of the arm that they vary. Published sets are asked "
-        "of models that never read most of their content words. Entropy of attention's rows: mean over "
+        "models trained on challenge pairs, have the settings of the arm that they vary. Published sets are "
+        "asked of models that never read most of their content words. Entropy of attention's rows: mean over "
         f"challenge pairs, layers and heads. {ARMS['entropy']} is held to what {ARMS['loss']} ends with on "
         f"validation pairs, mean over seeds: {held} of counter-examples.",
     )
