@@ -749,7 +749,7 @@ register(
             },
             "gpu": {},
         },
-        seeds={"quick": 1, "laptop": 2},
+        seeds={"quick": 1, "laptop": 5},
         cost={"quick": 2, "laptop": 100, "gpu": 60},
     )
 )
