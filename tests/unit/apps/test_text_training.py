@@ -32,7 +32,7 @@ from causalnb import attention
 from causalnb.apps import records
 from causalnb.apps.text import Settings, columns, evaluate_text, load_text, train_text
 from causalnb.apps.text.data import rows_of
-from causalnb.apps.text.systems import word_tokenizer
+from causalnb.apps.text.systems import _texts, word_tokenizer
 from causalnb.apps.text.train import prepare, read
 from causalnb.c2dlm import ConceptGraph, forms, sample
 from causalnb.errors import CausalnbError, DataError, LabError
@@ -607,6 +607,13 @@ def test_what_is_said_is_right_where_the_answer_is(system, files, trained, tmp_p
             "an answer of 31 tokens, its end included, and the model was trained to fill in 5"
             in said[20]["why"]
         )
+
+
+def test_what_is_said_ends_at_the_first_end():
+    words = word_tokenizer(["jump walk"])
+    jump, walk = words("jump walk", add_special_tokens=False)["input_ids"]
+    end = words.eos_token_id
+    assert _texts([[jump, end, walk], [jump, walk], [end]], words) == ["jump", "jump walk", ""]
 
 
 def test_it_says_what_it_learned(files, tmp_path):
