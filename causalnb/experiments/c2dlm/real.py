@@ -160,6 +160,7 @@ def settled() -> dict[str, dict]:
         "diffusion": chosen["diffusion"],
         "c2dlm": {"graph": "causal", **chosen["c2dlm"]},
         "placebo": {"graph": "placebo", **chosen["c2dlm"]},
+        "no_v": {"graph": "causal", **chosen["c2dlm"], "norm_index": "none"},
         "isolated": {**ISOLATED, "gamma": growing, **rate},
         "enforced": {"graph": "isolated", "enforced": 1.0, **rate},
     }

@@ -174,14 +174,6 @@ def test_gains_pair_seeds_with_vanilla():
     assert len(rows) == 4
 
 
-def test_the_remark_states_the_printed_gain():
-    id = made.DIRECTIONS["EN-DE"]
-    gap = np.subtract(values(id, "both", "test_beams_bleu"), values(id, "vanilla", "test_beams_bleu"))
-    said = table2.table2_remark()
-    assert said.startswith("The paper's gain on EN-DE is +4.00 BLEU. EN-DE, minus vanilla: GCN value update ")
-    assert f"GCN and loss in both stacks {points(gap)}, {made.side(gap)}." in said
-
-
 def test_where_all_of_multi30k_is_and_whether_it_ran(monkeypatch, tmp_path):
     monkeypatch.setenv("CAUSALNB_RESULTS", str(tmp_path))
     assert table2.longest("laptop").endswith("the gpu profile has all of Multi30k, and has not been run. ")

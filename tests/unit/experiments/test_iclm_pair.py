@@ -202,10 +202,12 @@ def test_tables_and_figure(monkeypatch, tmp_path):
     assert differences["ICLM, each module shown its part alone - one module"][1] == "above 0"
     mapped = artefact.pair_map("quick").rows
     assert len(mapped) == 2 * len(artefact.MAPPED) and {row[1] for row in mapped} == {"2", "4"}
-    predicts = {row[0]: row[1:] for row in artefact.pair_predicts("quick").rows}
-    assert predicts["mutual information"][0].startswith("-1.00")
-    assert predicts["Pearson's correlation"][0].startswith("1.00")
-    assert predicts["answers that change with the domain module's state"][0].startswith("-1.00")
+    predicts = {tuple(row[:2]): row[2] for row in artefact.pair_predicts("quick").rows}
+    assert len(artefact.ALONE) == 7 and len(predicts) == 2 * len(artefact.DEPENDENCE)
+    for over in artefact.OVER:
+        assert predicts[over, "mutual information"].startswith("-1.00")
+        assert predicts[over, "Pearson's correlation"].startswith("1.00")
+        assert predicts[over, "answers that change with the domain module's state"].startswith("-1.00")
     assert len(artefact.pair_search("quick").rows) == len(pair.searched())
     edges = artefact.pair_search("quick").notes.partition(" is used by ")[2].strip(".").split("; ")
     weights = pair.chosen()["weights"]

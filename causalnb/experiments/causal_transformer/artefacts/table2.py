@@ -9,7 +9,6 @@ from causalnb.experiments.causal_transformer.artefacts.translation import (
     DIRECTIONS,
     SOURCE,
     printed,
-    side,
     signed,
     verdict_table,
 )
@@ -179,17 +178,6 @@ gains = Report(
     "batches; training and test sentences are the same.",
 )
 verdicts = verdict_table(f"{SOURCE}.table2")
-
-
-def table2_remark(profile: str | None = None) -> str:
-    """The printed gain of the causal model on EN-DE and ours of each arm, in sentences."""
-    said, told = printed("table2"), []
-    stated = float(said["Causal Transformer", "EN-DE"]) - float(said["Transformer", "EN-DE"])
-    for column in DIRECTIONS:
-        gaps = {words: gained(column, name, FIRST, profile) for name, words in OTHERS.items()}
-        parts = (f"{words} {signed()(gap)}, {side(gap)}" for words, gap in gaps.items())
-        told.append(f"{column}, minus vanilla: {'; '.join(parts)}.")
-    return f"The paper's gain on EN-DE is {stated:+.2f} BLEU. " + " ".join(told)
 
 
 def parts_remark(profile: str | None = None) -> str:

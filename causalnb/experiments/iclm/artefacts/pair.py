@@ -1,5 +1,7 @@
 """Two domains whose modules must differ: what the losses of independence do there, and what it is worth."""
 
+from collections.abc import Sequence
+
 from causalnb.experiments.iclm.pair import (
     COUNTS,
     PLAIN,
@@ -77,6 +79,8 @@ DEPENDENCE = {
     "alignment (debiased CKA)": ("own_states", "cka"),
     "answers that change with the domain module's state": ("exchanged", "domain"),
 }
+ALONE = tuple(name for name in LOOKS if name != "built" and not name.startswith("free"))
+OVER = {f"all {len(LOOKS)}": tuple(LOOKS), f"the {len(ALONE)} whose modules must answer alone": ALONE}
 READERS = {"composer": "reader of both tables", "lookup": "reader of pairs", "borrower": "reader of words"}
 
 
@@ -178,12 +182,12 @@ def steps_of(name: str) -> str:
     return f"{registry.config(SEARCH, name, 'laptop')['steps']:,}"
 
 
-def predicted(cell: str, measure: str) -> Values:
+def predicted(cell: str, measure: str, ways: Sequence[str] = tuple(LOOKS)) -> Values:
     """Spearman's correlation over ICLM's arms of a measure of dependence with accuracy o.o.d., by seed.
 
     Of the exchange: of the share of answers that change.
     """
-    names = [name_of(name, 0.0) for name in LOOKS]
+    names = [name_of(name, 0.0) for name in ways]
 
     def make(profile):
         rows = evidence.rows(HOME, profile, names)
@@ -201,11 +205,15 @@ def predicted(cell: str, measure: str) -> Values:
 
 pair_predicts = Report(
     "iclm.pair_predicts",
-    ["measure of dependence", Measured("correlation", format=number(2)), Reading("reading")],
-    [Row(label, predicted(*place)) for label, place in DEPENDENCE.items()],
+    ["over", "measure of dependence", Measured("correlation", format=number(2)), Reading("reading")],
+    [
+        Row((over, label), predicted(*place, ways))
+        for over, ways in OVER.items()
+        for label, place in DEPENDENCE.items()
+    ],
     "Does independence predict accuracy? Rank correlation with accuracy o.o.d. over ways of training",
-    "Over ICLM's arms on one pair of domains without common answers, then mean ± half of the 95 % interval "
-    "over pairs. Below 0: the more independent, the better.",
+    "Over ICLM's ways of training on one pair of domains without common answers, then mean ± half of the "
+    "95 % interval over pairs. Below 0: the more independent, the better.",
 )
 
 
@@ -276,12 +284,15 @@ def pair_remarks(profile: str | None = None) -> list[str]:
         f"alone {_mean('none', 'invariant_ood_accuracy', profile):.2f}.",
         f"{NAMES['strongest']}: {said.format(*most)}.",
         f"{NAMES['free_strongest']}: {said.format(*free)}.",
-        f"Rank correlation with accuracy o.o.d. over {len(LOOKS)} ways of training: "
-        + ", ".join(
-            f"{label} {predicted(*place).summary(profile=profile).mean:+.2f}"
-            for label, place in DEPENDENCE.items()
-        )
-        + ".",
+        *(
+            f"Rank correlation with accuracy o.o.d. over {over}: "
+            + ", ".join(
+                f"{label} {predicted(*place, ways).summary(profile=profile).mean:+.2f}"
+                for label, place in DEPENDENCE.items()
+            )
+            + "."
+            for over, ways in OVER.items()
+        ),
     ]
 
 

@@ -163,13 +163,13 @@ def words_drawn() -> dict[int, str]:
 
 
 def bounds(held: str, name: str, profile: str | None = None) -> dict[str, float]:
-    """What the losses of a method were at most, on average over the second half of training and the seeds.
+    """What the losses of a method were at most, on average over the second half of training, in any seed.
 
     contrastive: the loss; invariance: the distance of aligned tokens to their mean, root mean square, in
     units of the noise; both follow from the whole loss, of which they are parts, none below 0.
     """
     config = registry.config(IDS[held], name, profile)
-    whole = looked(IDS[held], name, "loss", 1).summary(profile=profile).mean
+    whole = max(looked(IDS[held], name, "loss", 1).of(profile=profile))
     found = {"contrastive": whole / config["scl_weight"]}
     if name == WHOLE:
         found["invariance"] = sqrt(whole / config["invariance_weight"]) / config["abstraction_noise"]
