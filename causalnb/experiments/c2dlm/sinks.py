@@ -139,7 +139,7 @@ def run_sinks(run: Run) -> dict:
             base.model.base_model(input_ids=torch.tensor([ids]))  # type: ignore[attr-defined]
         run.progress(number + 1, len(texts), "")
     history = [
-        {"step": layer, **{name: fmean(some) for name, some in found.items()}}
+        {"layer": layer, **{name: fmean(some) for name, some in found.items()}}
         for layer, found in sorted(layers.items())
     ]
     names = dict.fromkeys(name for found in layers.values() for name in found)

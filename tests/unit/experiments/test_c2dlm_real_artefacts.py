@@ -14,7 +14,7 @@ from causalnb.tasks import stg
 from tests.unit.experiments.made_up import everything, moved, number, without
 
 SEEDS = 3
-CELLS = {"iid": "accuracy", "ood": "accuracy", "flow/weighted": "causes"}
+CELLS = {"iid": "accuracy", "ood": "accuracy", "flow/weighted": "causes", "flow/raw": "causes"}
 C2DLM, PLACEBO = NAMES["c2dlm"], NAMES["placebo"]
 
 

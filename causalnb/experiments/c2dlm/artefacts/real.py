@@ -4,6 +4,7 @@ import json
 
 from causalnb.experiments.c2dlm import real
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER, SFT, STG_L
+from causalnb.experiments.c2dlm.artefacts.table4 import simple_rules, size_parts
 from causalnb.experiments.c2dlm.real_choose import KEPT, SEARCH
 from causalnb.lab import evidence, registry
 from causalnb.lab.report import (
@@ -25,15 +26,17 @@ from causalnb.lab.report import (
 
 ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
-ARMS = (SFT, "placebo", "c2dlm", "isolated", "enforced")
+ARMS = (SFT, "placebo", "c2dlm", "no_v", "isolated", "enforced")
 BASES = {HOME: "MiniLM", STG_L: "from scratch"}
 PRINTED = {"group": "STG_L"}
-IID, OOD, CAUSES = "iid", "ood", "attention on causes"
+IID, OOD, CAUSES, RAW = "iid", "ood", "weighted attention on causes", "raw attention on causes"
+RULES = ("the most frequent answer", "least squares, spurious", "least squares, all")
 LATE, END = "validation, two thirds", "validation, end"
 LOOKS = {  # arm -> colour, marker
     SFT: ("black", "s"),
     "placebo": ("orange", "^"),
     "c2dlm": ("blue", "o"),
+    "no_v": ("sky", "v"),
     "isolated": ("purple", "D"),
 }
 
@@ -43,6 +46,7 @@ def _graph(name: str) -> str:
         SFT: "none",
         "placebo": "random, in the loss",
         "c2dlm": "true, in the loss",
+        "no_v": "true, in the loss",
         "isolated": "true, strict, in the loss",
         "enforced": "true, as a mask, at test too",
     }[name]
@@ -67,11 +71,29 @@ def _arms():
         }
         if name in LOOKS:
             cells[CAUSES] = arm(HOME, name, "flow_weighted_causes")
+            cells[RAW] = arm(HOME, name, "flow_raw_causes")
         cells |= {part: arm(HOME, name, f"{part}_accuracy") for part in (IID, OOD)}
         yield Row((BASES[HOME], NAMES[name], _graph(name), _weight(HOME, name)), cells)
     for name in ARMS:
         cells = {part: arm(STG_L, name, f"{part}_accuracy") for part in (IID, OOD)}
         yield Row((BASES[STG_L], NAMES[name], _graph(name), _weight(STG_L, name)), cells)
+    yield _without_network
+
+
+def _without_network(profile):
+    found = simple_rules("L", size_parts("L"))
+    for name in RULES:
+        yield [
+            "no network",
+            name,
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            *(f"{100 * found[name][part]:.1f}" for part in (IID, OOD)),
+        ]
 
 
 def _caption(profile):
@@ -85,10 +107,10 @@ def _caption(profile):
 def _notes(profile):
     config = registry.config(HOME, SFT, profile)
     return (
-        f"{config['base']}, all weights tuned at the rate {config['learning_rate']:g}, which the search "
-        f"found best for both methods. Validation: {config['validation_rows']} rows drawn as in training, "
+        f"{config['base']}, all weights tuned at the rate {config['learning_rate']:g}, that of the best try "
+        f"of both methods. Validation: {config['validation_rows']} rows drawn as in training, "
         "after two thirds of the steps and after all. Attention on causes: what a token of the answer pays "
-        "to the words of its three causes, weighted by value norms, mean over heads, layers and "
+        "to the words of its three causes, raw or weighted by value norms, mean over heads, layers and "
         f"{real.WATCHED} i.i.d. rows; under the mask it was not measured. Strict: every other concept, and "
         "the rest of the sentence, is drawn to itself alone. From scratch: the small models of notebook 44, "
         f"in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps."
@@ -105,6 +127,7 @@ accuracies = Report(
         Measured(LATE, format=share),
         Measured(END, format=share),
         Measured(CAUSES, format=share),
+        Measured(RAW, format=share),
         Measured(IID, format=share, paper={"column": "IID"}),
         Measured(OOD, format=share, paper={"column": "OOD"}),
     ],
@@ -117,7 +140,9 @@ PAIRS = {
     HOME: (
         ("c2dlm", SFT),
         ("c2dlm", "placebo"),
+        ("c2dlm", "no_v"),
         ("placebo", SFT),
+        ("no_v", SFT),
         ("isolated", SFT),
         ("isolated", "placebo"),
         ("isolated", "c2dlm"),
@@ -245,14 +270,14 @@ def attention_figure(profile: str | None = None):
         ax.scatter([], [], s=42, marker=marker, label=_short(name), **look)
     means = {name: 100 * frame.mean() for name, frame in found.items()}
     looking, best = (max(means, key=lambda name: means[name][of]) for of in [*means[SFT].index][1:])
-    said = f"Most attention on the causes: {_short(looking)}. Best answers: {_short(best)}."
-    ax.set(xlabel="attention on causes, %", ylabel="o.o.d., % right")
+    said = f"Most weighted attention on the causes: {_short(looking)}. Best answers: {_short(best)}."
+    ax.set(xlabel="attention on causes, weighted by value norms, %", ylabel="o.o.d., % right")
     ax.set_title(said, fontsize=text_size(9), loc="left")
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=text_size(8))
     told = (f"{NAMES[name]} {looks:.0f} and {right:.1f}" for name, (_, looks, right) in means.items())
     return fig, (
-        "O.o.d. accuracy on MiniLM against the share of attention that goes to the causes, a mark for each "
-        f"seed. In percent, attention and accuracy, means over seeds: {'; '.join(told)}."
+        "O.o.d. accuracy on MiniLM against the share of weighted attention that goes to the causes, a mark "
+        f"for each seed. In percent, attention and accuracy, means over seeds: {'; '.join(told)}."
     )
 
 

@@ -95,14 +95,14 @@ def sink_figure(profile: str | None = None):
     told = []
     for ax, (name, said) in zip(axes, BASES.items(), strict=True):
         evidence.require(HOME, profile, [name])
-        layers = results.curves(HOME, profile, [name]).groupby("step").mean(numeric_only=True)
+        layers = results.curves(HOME, profile, [name]).groupby("layer").mean(numeric_only=True)
         ax.axhline(1, color="black", linestyle=":", linewidth=1)
         for kind, (colour, marker) in looks.items():
             _, its, words = KINDS[kind]
             factor = np.exp(layers[its] - layers[words]).dropna()
             ax.plot(factor.index + 1, factor, marker=marker, color=COLOURS[colour], label=kind)
             told.append(f"{said}, {kind}: {', '.join(f'{one:.2g}' for one in factor)}")
-        ax.set(yscale="log", xlabel="layer")
+        ax.set(yscale="log", xlabel="layer", xticks=range(1, len(layers) + 1, 1 + len(layers) // 8))
         ax.set_title(said, fontsize=text_size(9))
     axes[0].set_ylabel("value norm / a word's")
     axes[0].set_yticks([0.01, 0.1, 1], ["1 %", "10 %", "100 %"])
