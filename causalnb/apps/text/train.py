@@ -160,6 +160,16 @@ def said(scores: dict) -> str:
     return f"accuracy {scores['validation']:.3f} on the rows held out{held}{loss}"
 
 
+def contents(rows: list[dict]) -> str:
+    """A hash of all that a training learns from: what rows say, their domains, structures and graphs."""
+    whole = blake2b(digest_size=8)
+    for row in rows:
+        told = [row[name] for name in ("domain", "structure") if row.get(name) is not None]
+        graph = row["graph"].to_json() if row.get("graph") else ""
+        whole.update("".join([digest(row), *(json.dumps(one) for one in told), graph]).encode())
+    return whole.hexdigest()
+
+
 def train_text(
     settings: Settings,
     output: Path,
@@ -175,13 +185,14 @@ def train_text(
     """
     with reporter(report_to, output) as report:
         rows = read(settings)
-        whole = blake2b("".join(map(digest, rows)).encode(), digest_size=8).hexdigest()
+        whole = contents(rows)
         asked = settings.record() | {"contents": whole}
         record = read_record(output)
         before = record["settings"] if record else asked
         if before.get("contents") != whole and before | {"contents": whole} == asked:
+            what = f"{settings.data}{' or their graphs' if settings.options.get('graphs') else ''}"
             raise LabError(
-                f"the rows of {settings.data} have changed since the training in {shown(output)} began: "
+                f"the rows of {what} have changed since the training in {shown(output)} began: "
                 "restore them, or choose another --output."
             )
         return train_prepared(

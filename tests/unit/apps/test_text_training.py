@@ -707,6 +707,25 @@ def test_data_that_changed_since_the_training_began_are_refused(files, tmp_path)
         train_text(replace(settings, data=str(lines(data, commands())), seed=1), tmp_path / "out")
 
 
+def test_graphs_and_structures_that_changed_are_refused_too(files, tmp_path):
+    graphs = lines(tmp_path / "graphs.jsonl", map(json.loads, (files / "graphs.jsonl").open()))
+    guided = replace(settings_of("c2dlm", files, graphs=str(graphs)), max_steps=1)
+    train_text(guided, tmp_path / "guided")
+    first, *others = map(json.loads, graphs.read_text().splitlines())
+    lines(graphs, [{effect: causes[:1] for effect, causes in first.items()}, *others[::-1]])
+    with pytest.raises(LabError, match="or their graphs have changed since the training in .*guided began"):
+        train_text(guided, tmp_path / "guided")
+
+    def told(names):
+        return lines(tmp_path / "own.jsonl", [row | {"structure": names(row)} for row in commands()])
+
+    settings = replace(settings_of("sci", files), data=str(told(lambda row: "one")), max_steps=1)
+    train_text(settings, tmp_path / "out")
+    told(lambda row: str(len(row["prompt"].split())))
+    with pytest.raises(LabError, match="the rows of .*own.jsonl have changed"):
+        train_text(settings, tmp_path / "out")
+
+
 # settings
 
 
