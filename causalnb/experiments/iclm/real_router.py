@@ -276,6 +276,36 @@ def peaks(states) -> dict[str, float]:
     }
 
 
+def answered(config: dict, seed: int) -> dict[str, list[tuple[str, str]]]:
+    """{family: (prompt, answer)} of the problems that routers are fitted to, in both formats."""
+    found = {}
+    for family, cells in SETS.items():
+        queries = QUERIES[family]
+        drawn = {**config, "family": family, "source": "generator"}
+        told = asked(
+            drawn,
+            cells[0],
+            [config["split_seed"], seed, len("train")],  # type: ignore[arg-type]
+            queries * config["train_rows"],
+        )
+        found[family] = scored([pair for pairs in told.values() for pair in pairs[::queries]])
+    return found
+
+
+def states_of_answers(base, pairs: Sequence[tuple[str, str]]):
+    """(n, D): the last layer's state of the first token of each answer, which stands behind its prompt."""
+    import torch
+
+    found = []
+    for prompt, answer in pairs:
+        before = base.ids(prompt, special=True)
+        given = torch.tensor([before + base.ids(answer)], device=base.model.device)
+        with torch.no_grad():
+            told = base.model.base_model(input_ids=given, output_hidden_states=True)
+        found.append(told.hidden_states[-1][0, len(before)].cpu())
+    return torch.stack(found)
+
+
 def run_router(run: Run) -> dict:
     """Read all prompts with the bare base; routers, silhouettes and a map."""
     import torch
@@ -318,6 +348,21 @@ def run_dependence(run: Run) -> dict:
     return {"metrics": metrics, "history": [], "bases": {base.name: base.digest}}
 
 
+def run_said(run: Run) -> dict:
+    """As run_dependence, at the first token of each answer, where the published code takes its states."""
+    config, metrics = run.config, {}
+    pairs = answered(config, run.seed)
+    parts = {family: [part for pair in some for part in pair] for family, some in pairs.items()}
+    base = loaded(config, {"train": parts}, run.device)
+    for at, (family, some) in enumerate(pairs.items()):
+        states = states_of_answers(base, some)
+        metrics[f"{family}/said"] = peaks(states)
+        found = dependence(states, config["label_rows"], config["clamp"], run.seed)
+        metrics |= {f"{family}/said/{cell}": measured for cell, measured in found.items()}
+        run.progress(at + 1, len(pairs), family)
+    return {"metrics": metrics, "history": [], "bases": {base.name: base.digest}}
+
+
 QUICK = {
     "base": "tiny",
     "source": "generator",
@@ -329,6 +374,7 @@ QUICK = {
 for name, title, run, cost in (
     ("router", "What a router sees in gemma-3-270m, untuned", run_router, 700),
     ("dependence", "What a loss between modules sees in gemma-3-270m, untuned", run_dependence, 120),
+    ("said", "The same where answers have begun", run_said, 120),
 ):
     register(
         Experiment(

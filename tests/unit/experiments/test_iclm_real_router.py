@@ -102,3 +102,21 @@ def test_prompts_are_of_so_many_problems_and_training_ones_are_no_test_ones():
     } == {4}
     assert not {*found["train"]["arc"]} & {*found["test"]["arc"]}
     assert found != made.prompts(CONFIG, seed=1)
+
+
+def test_states_of_answers_stand_at_their_first_token_behind_the_prompts_of_training():
+    config = CONFIG | {"train_rows": 3}
+    pairs, told = made.answered(config, seed=0), made.prompts(config, seed=0)["train"]
+    for family, cells in made.SETS.items():
+        prompts = [prompt for prompt, _ in pairs[family]]
+        assert prompts == [
+            text for format in made.FORMATS for text in told[f"{family} {cells[0]} {format}"][:3]
+        ]
+    base = pretrained("tiny", [part for pair in pairs["acre"] for part in pair])
+    base.model.eval()
+    found = made.states_of_answers(base, pairs["acre"])
+    prompt, answer = pairs["acre"][1]
+    before = base.ids(prompt, special=True)
+    given = torch.tensor([before + base.ids(answer)[:1]])
+    states = base.model(given, output_hidden_states=True).hidden_states[-1]
+    torch.testing.assert_close(found[1], states[0, -1], atol=1e-5, rtol=1e-4)

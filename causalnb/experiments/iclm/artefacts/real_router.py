@@ -9,7 +9,8 @@ from causalnb.experiments.iclm.real_router import NOTEBOOK, PAIRS, PLACES, READ,
 from causalnb.lab import evidence, registry, results
 from causalnb.lab.report import Measured, Report, Row, Values, arm, builds, draw, first, mean, number, share
 
-HOME, STATES_OF, ARM = "iclm.real.router", "iclm.real.dependence", "bare"
+HOME, ARM = "iclm.real.router", "bare"
+STATES_OF = {**dict.fromkeys(PLACES, "iclm.real.dependence"), "said": "iclm.real.said"}  # place -> experiment
 ID = "iclm.real_router"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": NOTEBOOK}
 WHAT = dict(
@@ -113,11 +114,11 @@ MEASURES = {  # heading -> measure, format
     "r without the mean state": ("centred", number(2)),
     "CKA, debiased": ("cka", number(2)),
 }
-TOKENS = dict(zip(PLACES, ("where answers begin", "anywhere"), strict=True))
+TOKENS = {"answer": "where answers begin", "said": "at an answer's first token", "any": "anywhere"}
 
 
 def _label_rows(profile: str | None) -> list[int]:
-    return registry.config(STATES_OF, ARM, profile)["label_rows"]
+    return registry.config(STATES_OF["any"], ARM, profile)["label_rows"]
 
 
 def _said_rows(at: int, profile: str | None = None) -> str:
@@ -125,16 +126,16 @@ def _said_rows(at: int, profile: str | None = None) -> str:
 
 
 def _dependence_rows():
-    for place, family, at, pair in product(PLACES, SETS, range(SIZES), PAIRS):
+    for place, family, at, pair in product(TOKENS, SETS, range(SIZES), PAIRS):
         found = {
-            head: _of(f"{family}/{place}/{pair}/{at}", measure, STATES_OF)
+            head: _of(f"{family}/{place}/{pair}/{at}", measure, STATES_OF[place])
             for head, (measure, _) in MEASURES.items()
         }
         yield Row((TOKENS[place], FAMILIES[family], partial(_said_rows, at), STATES[pair]), found)
 
 
 def _dependence_notes(profile):
-    config = registry.config(STATES_OF, ARM, profile)
+    config = registry.config(STATES_OF["any"], ARM, profile)
     return (
         f"{config['base']}, untuned, the last layer's states, one of each of the prompts that routers were "
         "fitted to. The same states: what two modules give whose low-rank maps begin at 0. MI: Equation 2, "
@@ -168,9 +169,12 @@ peaks_table = Report(
     lambda: [
         Row(
             (TOKENS[place], FAMILIES[family]),
-            {head: _of(f"{family}/{place}", measure, STATES_OF) for head, (measure, _) in PEAKS.items()},
+            {
+                head: _of(f"{family}/{place}", measure, STATES_OF[place])
+                for head, (measure, _) in PEAKS.items()
+            },
         )
-        for place, family in product(PLACES, SETS)
+        for place, family in product(TOKENS, SETS)
     ],
     "How peaked softmax over the features of a state is: mean ± half of the 95 % interval (seeds)",
     "Equation 2 reads a state as logits over its features. Largest: a row's most probable feature.",
@@ -196,9 +200,9 @@ def _map(ax, profile) -> None:
         }
         label = None if shifted else " ".join((FAMILIES.get(family, family.upper()), *cell[1:]))
         ax.scatter(its["x"], its["y"], s=14, marker=mark, linewidths=0.7, label=label, **look)
-    ax.legend(fontsize=text_size(7), loc="center", bbox_to_anchor=(0.4, 0.46))
+    ax.legend(fontsize=text_size(7), loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3)
     ax.set(xlabel="first axis", ylabel="second axis")
-    ax.set_title("what the router reads, last layer", fontsize=text_size(9))
+    ax.set_title("what the router reads, last layer; filled: i.i.d.", fontsize=text_size(9))
 
 
 def router_figure(profile: str | None = None):
@@ -210,11 +214,11 @@ def router_figure(profile: str | None = None):
 
     fig, (left, middle, right) = plt.subplots(1, 3, figsize=(9.8, 3.6), width_ratios=[1.4, 1, 1])
     _map(left, profile)
-    rows, told, means = [*product(PAIRS, PLACES, SETS)], [], {}
+    rows, told, means = [*product(PAIRS, TOKENS, SETS)], [], {}
     for ax, measure, name in ((middle, "pearson", "r"), (right, "printed", "mutual information")):
         for height, (pair, place, family) in enumerate(rows):
             cell = f"{family}/{place}/{pair}/{SIZES - 1}"
-            found = _of(cell, measure, STATES_OF).of(profile=profile)
+            found = _of(cell, measure, STATES_OF[place]).of(profile=profile)
             ax.scatter(found, [height] * len(found), s=16, color=COLOURS[SHADES[family]], zorder=3)
             means[measure, pair, place, family] = np.mean(found)
             told.append(f"{name} of {STATES[pair]}, {TOKENS[place]}, {FAMILIES[family]} {np.mean(found):.2g}")
@@ -291,9 +295,10 @@ def dependence_remark(profile: str | None = None) -> list[str]:
     n, pairs, told = _label_rows(profile)[-1], np.triu_indices(3, 1), []
 
     def mean_of(cell: str, measure: str) -> float:
-        return _of(cell, measure, STATES_OF).summary(profile=profile).mean
+        place = cell.split("/")[1]
+        return _of(cell, measure, STATES_OF[place]).summary(profile=profile).mean
 
-    for place, (family, said) in product(PLACES, FAMILIES.items()):
+    for place, (family, said) in product(TOKENS, FAMILIES.items()):
         nats, r, cka = (
             [abs(mean_of(f"{family}/{place}/{pair}/{SIZES - 1}", measure)) for pair in PAIRS]
             for measure in ("printed", "pearson", "cka")
