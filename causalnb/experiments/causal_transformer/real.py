@@ -17,7 +17,7 @@ from causalnb.lab.records import parsed
 from causalnb.lab.registry import Experiment, Run, register
 
 FILE = Path(__file__).with_name("real_chosen.json")  # what the searches chose; `real_choose` writes it
-NAMES = {"snli", "nli", "late", "entropy", "snli_entropy"}
+NAMES = {"snli", "nli", "late", "entropy", "snli_entropy", "longer_entropy"}
 NOTEBOOK = "19_causal_transformer_real_base"
 MIRRORED = ("paws_qqp",)  # cells whose label 1 is the one that follows, which is 0 of entailment
 
@@ -233,6 +233,20 @@ register_real(
     more_seeds={
         "laptop": dict.fromkeys(("vanilla", "loss", "loss_late", "entropy", "entropy_late", "hypothesis"), 3)
     },
+)
+register_real(
+    "snli.longer",
+    "snli",
+    "the same in twice the steps",
+    {
+        **{arm: one for arm, one in arms_of("snli", "loss_late", "entropy_late").items() if arm != "loss"},
+        "entropy_late": {
+            **arms_of("snli", "entropy_late")["entropy_late"],
+            "entropy": CHOSEN["longer_entropy"],
+        },
+    },
+    1,
+    {"steps": 2 * RealSettings.steps},
 )
 register_real(
     "nli.m5",

@@ -37,6 +37,7 @@ def computed() -> dict:
         max(obeyed, key=lambda arm: accuracy(late[arm])) if obeyed else min(outside, key=outside.__getitem__)
     )
     nats = {"entropy": late[loss], "snli_entropy": stored("real.snli", "loss_late")}
+    nats["longer_entropy"] = stored("real.snli.longer", "loss_late")
     return {**rates, "late": loss, **{name: rounded(final(found, "entropy")) for name, found in nats.items()}}
 
 

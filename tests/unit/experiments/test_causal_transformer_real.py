@@ -228,7 +228,8 @@ def test_of_the_losses_that_are_obeyed_the_best_is_chosen(monkeypatch, outside, 
     monkeypatch.setattr(real_choose, "stored", lambda search, arm: [tries[arm]])
     entropy = {"late_30": 2.05, "late_100": 2.11}[loss]
     rates = {"snli": 1e-4, "nli": 1e-4}
-    assert real_choose.computed() == {**rates, "late": loss, "entropy": entropy, "snli_entropy": 1.23}
+    ended = {"entropy": entropy, "snli_entropy": 1.23, "longer_entropy": 1.23}
+    assert real_choose.computed() == {**rates, "late": loss, **ended}
 
 
 def test_the_choices_are_those_of_the_stored_search(monkeypatch):

@@ -30,7 +30,7 @@ def stored(tmp_path_factory):
         moved(patch, tmp_path_factory.mktemp("real"))
         small = [table1.IDS["nli", minority] for minority in made.ON_PAIRS]
         ids = (made.ON_SNLI, *made.ON_PAIRS.values(), *made.SEARCHES.values(), made.SNLI, made.READERS)
-        ids = (*ids, made.KEPT)
+        ids = (*ids, made.KEPT, made.LONGER)
         everything(patch, dict.fromkeys((*ids, *small), SEEDS), metrics, history)
         with evidence.stored_only():
             yield
@@ -51,11 +51,13 @@ def test_every_arm_has_its_row_and_what_it_did_to_maps():
     on_snli, on_pairs = lines(made.snli, 1), lines(made.pairs, 2)
     named = made.NAMED["snli"]  # with nats of its own
     assert {named[name] for name in registry.arms(made.ON_SNLI)} < {name for (name,) in on_snli}
-    nats = real.CHOSEN["entropy"], real.CHOSEN["snli_entropy"]
-    assert nats[0] != nats[1] and [
+    longer = made.NAMED["longer"]
+    assert {f"{made.TWICE}: {words}" for words in longer.values()} < {name for (name,) in on_snli}
+    nats = [real.CHOSEN[name] for name in ("entropy", "snli_entropy", "longer_entropy")]
+    assert len({*nats}) == 3 and all(
         f"{one:g} nats, late" in names["entropy_late"]
-        for one, names in zip(nats, (made.ARMS, named), strict=True)
-    ] == [True, True]
+        for one, names in zip(nats, (made.ARMS, named, longer), strict=True)
+    )
     for minority, id in made.ON_PAIRS.items():
         rows = {words for part, words in on_pairs if part == table1.SHARES[minority]}
         assert {made.ARMS[name] for name in registry.arms(id)} < rows and "from scratch: + both" in rows
@@ -73,7 +75,7 @@ def test_differences_are_of_the_same_seeds_and_against_the_control_too():
     label = f"{made.ARMS['loss_late']} - {made.ARMS['entropy_late']}"
     both = zip(of(id, "loss_late", "challenge"), of(id, "entropy_late", "challenge"), strict=True)
     assert rows["templates, 5 %", label]["where it is hard"] == gain([one - other for one, other in both])
-    assert {data for data, _ in rows} == {"SNLI", "templates, 5 %", "templates, 1 %"}
+    assert {data for data, _ in rows} == {"SNLI", "SNLI, twice the steps", "templates, 5 %", "templates, 1 %"}
 
 
 def test_the_search_names_what_each_try_was_used_for():
@@ -111,5 +113,5 @@ def test_artefacts_and_experiments_name_the_notebook():
     for id in (made.HOME, f"{made.HOME}_search"):
         item = registry.find(id)
         assert item.extra and item.notebook == real.NOTEBOOK
-    ids = (made.ON_SNLI, *made.ON_PAIRS.values(), *made.SEARCHES.values())
+    ids = (made.ON_SNLI, made.LONGER, *made.ON_PAIRS.values(), *made.SEARCHES.values())
     assert {registry.experiment(id).notebook for id in ids} == {real.NOTEBOOK}

@@ -23,6 +23,7 @@ from causalnb.lab.statistics import mean_ci
 
 HOME = "causal_transformer.real_base"
 ON_SNLI = "causal_transformer.real.snli"
+LONGER = f"{ON_SNLI}.longer"
 ON_PAIRS = {minority: f"causal_transformer.real.nli.{minority}" for minority in ("m5", "m1")}
 KEPT = "causal_transformer.real.adapters"
 SEARCHES = {name: f"causal_transformer.real.search.{name}" for name in real.TASKS}
@@ -50,9 +51,13 @@ NAMED = {  # {task: {arm: its name}}
     task: {name: _words(name, given) for name, given in real.arms_of(task, *LATER).items()}
     for task in real.TASKS
 }
+NAMED["longer"] = {
+    name: _words(name, registry.config(LONGER, name, "laptop")) for name in registry.arms(LONGER)
+}
 ARMS = NAMED["nli"]
 OUTSIDE, ENTROPY = "outside the bounds", "row entropy, nats"
 HALF, END = "validation, half-way", "validation, end"
+TWICE = "twice the steps"
 
 
 def _line(label, id: str, name: str, headings: dict[str, str], looks: bool = False) -> Row:
@@ -74,6 +79,8 @@ SNLI_CELLS = {
 def _snli_rows():
     for name in registry.arms(ON_SNLI):
         yield _line(NAMED["snli"][name], ON_SNLI, name, SNLI_CELLS, looks=True)
+    for name in registry.arms(LONGER):
+        yield _line(f"{TWICE}: {NAMED['longer'][name]}", LONGER, name, SNLI_CELLS, looks=True)
     for name in ("commonest", "hypothesis"):
         yield _line(f"{HALVES[name]}, no network", READERS, name, {"test": "test_accuracy"})
     yield _line(f"from scratch: {NAMES['full']}", SNLI, "full", {"test": "test_accuracy"})
@@ -179,6 +186,7 @@ CONTRASTS = {  # against the plain arm, and against what is fair
         ("band", "vanilla"),
         ("vanilla", "hypothesis"),
     ),
+    "longer": (("loss_late", "vanilla"), ("loss_late", "entropy_late"), ("entropy_late", "vanilla")),
     "m5": (
         ("loss", "vanilla"),
         ("loss", "entropy"),
@@ -207,12 +215,14 @@ ASKED = {  # by task: heading -> metric
 
 
 def _gap_rows():
+    on_snli = {"snli": (ON_SNLI, TASKS["snli"]), "longer": (LONGER, f"{TASKS['snli']}, {TWICE}")}
     for key, contrasts in CONTRASTS.items():
-        task, id = ("snli", ON_SNLI) if key == "snli" else ("nli", ON_PAIRS[key])
-        data = TASKS[task] if key == "snli" else f"{TASKS[task]}, {SHARES[key]}"
+        task = "snli" if key in on_snli else "nli"
+        id, data = on_snli.get(key) or (ON_PAIRS[key], f"{TASKS[task]}, {SHARES[key]}")
+        named = NAMED[key if key in on_snli else task]
         for one, other in contrasts:
             gaps = {head: arm(id, one, its) - arm(id, other, its) for head, its in ASKED[task].items()}
-            yield Row((data, f"{NAMED[task][one]} - {NAMED[task][other]}"), gaps)
+            yield Row((data, f"{named[one]} - {named[other]}"), gaps)
     causal = IDS["nli", "m5"]
     gaps = {
         head: arm(causal, "both", its) - arm(ON_PAIRS["m5"], "vanilla", its)
@@ -337,7 +347,7 @@ def competence_remark(profile: str | None = None) -> list[str]:
 
 
 def carried_remark(profile: str | None = None) -> str:
-    """Between which values the AUC of all arms lies on the published sets; a sentence."""
+    """Between which values the AUC of arms without adapters lies on the published sets; a sentence."""
     told = []
     for heading in ("MNLI's overlapping pairs, AUC", "PAWS-QQP, AUC"):
         means = [
@@ -346,7 +356,7 @@ def carried_remark(profile: str | None = None) -> str:
             for name in registry.arms(id)
         ]
         told.append(f"{heading.removesuffix(', AUC')} {min(means):.2f} to {max(means):.2f}")
-    return f"AUC over all arms and shares of counter-examples: {'; '.join(told)}. Chance is 0.5."
+    return f"AUC over arms with all weights tuned, at both shares: {'; '.join(told)}. Chance is 0.5."
 
 
 @builds(
