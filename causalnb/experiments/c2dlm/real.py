@@ -184,8 +184,8 @@ SEARCHED = {
 }
 
 
-def add(id: str, title: str, arms: dict, seeds: int, **changes) -> None:
-    """Register one of the experiments, its laptop settings with `changes`."""
+def add(id: str, title: str, arms: dict, seeds: int, more: dict[str, int] | None = None, **changes) -> None:
+    """Register one of the experiments, its laptop settings with `changes`; `more`: arms with more seeds."""
     register(
         Experiment(
             id=f"c2dlm.real.{id}",
@@ -195,6 +195,7 @@ def add(id: str, title: str, arms: dict, seeds: int, **changes) -> None:
             arms=arms,
             settings={"laptop": RealSettings(**changes), "quick": QUICK},
             seeds={"quick": 1, "laptop": seeds},
+            more_seeds={"laptop": more or {}},
             cost={"quick": 5, "laptop": 1500},
         )
     )
@@ -208,4 +209,10 @@ add(
     shift="reversed",
     split_seed=7,
 )
-add("stg_l", "The spurious token game on a real base, size L", settled(), 5)
+add(
+    "stg_l",
+    "The spurious token game on a real base, size L",
+    settled(),
+    1,
+    {arm: 5 for arm in settled() if arm != "no_v"},
+)
