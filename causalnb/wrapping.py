@@ -17,6 +17,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import TransformersKwargs
 
 from causalnb.cards import write_card
 from causalnb.checkpoints import check_depth, whole
@@ -115,10 +116,20 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
     )
 
 
+def unknown_keywords(model: nn.Module, given: Mapping) -> str:
+    """What is wrong with keywords of forward that neither the model nor its base takes, or ""."""
+    known = {*signature(model.base.forward).parameters, *TransformersKwargs.__annotations__}  # type: ignore[union-attr]
+    unknown = sorted(given.keys() - known)
+    names = f"what its docstring or {type(model.base).__name__} names"
+    return f"{type(model).__name__} has no argument {unknown[0]!r}: pass {names}" if unknown else ""
+
+
 class DecoderWrapper(PreTrainedModel):
     """A model around a Hugging Face decoder: made from it, saved and loaded with it and the adapter it had.
 
     A child's `_build` makes the modules that stand before .base in a checkpoint, `_connect` what needs it.
+    Losses are means over a batch: with gradient accumulation a Trainer trains the mean of its batches' means,
+    in which a token of a short batch counts for more than in one large batch.
     """
 
     base_model_prefix = "base"
@@ -166,6 +177,11 @@ class DecoderWrapper(PreTrainedModel):
         """own: settings that from_base finds by itself."""
         check_settings(cls.config_class, settings, given=own)  # type: ignore[arg-type]
         base_model, adapter = unwrap(base_model)
+        if base_model.config.get_text_config() is not base_model.config:  # type: ignore[union-attr, operator]
+            raise ValueError(
+                f"{type(base_model).__name__} holds a language model beside other parts: load its text "
+                "decoder alone and wrap that"
+            )
         adapted = {} if adapter is None else {"base_adapter": adapter}
         config = cls.config_class(copy.deepcopy(base_model.config), **adapted, **own, **settings)  # type: ignore[arg-type, misc]
         return cls(config, base_model)

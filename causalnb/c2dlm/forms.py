@@ -1,5 +1,6 @@
 """Two fast forms of the re-attention loss: supervised rows recomputed in chunks, and masses of concepts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -18,8 +19,16 @@ from .weighted import norms_of, row_loss
 MASS_ATTENTION = "causalnb_concept_mass"
 
 
+def unlike_softmax(options: Mapping) -> str:
+    """What is wrong with attention that is no plain softmax, of which the loss reads another map, or ""."""
+    names = [name for name in ("softcap", "s_aux") if options.get(name) is not None]
+    return f"re-attention reads plain softmax attention, and this base has {names[0]}" if names else ""
+
+
 def mask_of(record: Record) -> Tensor | None:
     """The record's mask (B, 1 or H, T or 1, T), or None where every token sees every other."""
+    if unlike_softmax(record.options):
+        raise ValueError(f"{unlike_softmax(record.options)}: choose another base")
     if record.mask is None:
         causal = record.options.get("is_causal")
         if getattr(record.module, "is_causal", True) if causal is None else causal:
@@ -216,6 +225,8 @@ def mass_attention(module, query, key, value, attention_mask, scaling=None, conc
     layers = None if concept_mass is None else concept_mass.layers
     if concept_mass is None or (layers is not None and module.layer_idx not in layers):
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
+    if unlike_softmax(options):
+        raise ValueError(f"{unlike_softmax(options)}: choose another base")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     return concept_mass.attend(module, query, key, value, attention_mask, scaling, **options)
 

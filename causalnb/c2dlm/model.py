@@ -218,9 +218,10 @@ class MaskedDiffusionModel(DecoderWrapper):
             hidden = torch.finfo(self.base.dtype).min  # eager attention adds its mask
             attention_mask = attention_mask.logical_not().to(self.base.dtype) * hidden
         if labels is None:
-            if supervision is not None:
+            if supervision is not None or masked is not None:
                 raise ValueError(
-                    "supervision came without labels: pass both, as MaskedDiffusionCollator does"
+                    "supervision or masked came without labels (which a Trainer with label_smoothing_factor "
+                    "or compute_loss_func takes out): pass both, as MaskedDiffusionCollator does"
                 )
             out = self.base(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
             return MaskedDiffusionOutput(logits=out.logits, **_states(out))

@@ -1,5 +1,7 @@
 """Sampling from a masked diffusion model: blocks from left to right, in a block the surest tokens first."""
 
+from collections.abc import Sequence
+
 import torch
 
 from .diffusion import as_mask, logits_at
@@ -162,6 +164,8 @@ def _checked(prompt_ids, mask_token_id, temperature, remasking, eos, eos_token_i
         raise ValueError(f"temperature is {temperature}: choose 0 (greedy) or more, and finite")
     if remasking not in REMASKING:
         raise ValueError(f"remasking is {remasking!r}: choose 'low_confidence' or 'random'")
+    if eos == "last" and isinstance(eos_token_id, Sequence):
+        raise ValueError(f"eos is 'last' with eos_token_id {eos_token_id}: give one token's id")
     if eos not in EOS or (eos != "free" and eos_token_id is None):
         raise ValueError(
             f"eos is {eos!r} with eos_token_id {eos_token_id}: choose 'free', or 'last' or "

@@ -12,7 +12,7 @@ from causalnb.wrapping import check_counts
 
 from .configuration import CausalTransformerConfig
 from .layers import check_tokens, refuse
-from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, wide
+from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, no_classes, wide
 
 KINDS = ("constant", "bow", "bilstm")
 
@@ -120,6 +120,8 @@ class ContrastForSequenceClassification(PreTrainedModel):
                     )
                 )
             )
+        if no_classes(labels, self.config):
+            raise ValueError(no_classes(labels, self.config))
         loss = None if labels is None else F.cross_entropy(wide(logits), labels)
         return CausalTransformerOutput(
             loss=loss, logits=logits, task_loss=None if loss is None else loss.detach()

@@ -16,7 +16,7 @@ from transformers.utils import can_return_tuple
 from causalnb.wrapping import check_counts, check_finite
 
 from .invariance import InvariantConfig, InvariantForSequenceClassification
-from .model import CausalTransformerOutput, wide
+from .model import CausalTransformerOutput, no_classes, wide
 
 OBJECTIVES = ("mean", "dro", "irm")
 
@@ -148,6 +148,10 @@ class GroupedForSequenceClassification(InvariantForSequenceClassification):
         out = super().forward(input_ids, attention_mask, token_type_ids, None, **given, **kwargs)
         if labels is None:
             return out
+        if no_classes(labels, self.config):
+            raise ValueError(no_classes(labels, self.config))
+        if (labels < 0).any():
+            raise ValueError(f"a label is {int(labels.min())}: every row counts in its group, so label all")
         each = F.cross_entropy(
             wide(out.logits), labels, reduction="none", label_smoothing=self.config.label_smoothing
         )

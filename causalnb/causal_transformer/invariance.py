@@ -22,7 +22,7 @@ from transformers.utils import can_return_tuple
 from .configuration import CausalTransformerConfig
 from .layers import check_tokens, refuse
 from .measure import checked_valid
-from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, wide
+from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, no_classes, wide
 
 
 def word_classes(
@@ -168,6 +168,13 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
         if self.config.compared:
             self.hidden = nn.Linear(4 * self.config.d_model, self.config.d_model)
 
+    def resize_token_embeddings(self, *arguments, **keywords) -> nn.Module:  # type: ignore[override]
+        """As in transformers; a new word is alone in its class."""
+        embeddings, before = super().resize_token_embeddings(*arguments, **keywords), self.classes
+        words = torch.arange(self.config.vocab_size, device=before.device)
+        self.classes = torch.cat([before[: len(words)], words[len(before) :]])
+        return embeddings
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
@@ -192,6 +199,8 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
         """
         refuse(kwargs)
         check_tokens(input_ids, "input_ids")
+        if no_classes(labels, self.config):
+            raise ValueError(no_classes(labels, self.config))
         if token_type_ids is None:
             raise ValueError("token_type_ids are missing: give 0 for the first sentence and 1 for the second")
         trained, held = self.training and labels is not None, self._measured("encoder", labels)

@@ -154,6 +154,19 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
         )
 
 
+def no_classes(labels: Tensor | None, config) -> str:
+    """What is wrong with labels that number no class of each item (regression, several an item), or ""."""
+    kind = getattr(config, "problem_type", None)
+    if kind not in (None, "single_label_classification"):
+        return f"problem_type is {kind!r}: this model chooses one of num_labels classes"
+    if labels is not None and (labels.dim() != 1 or labels.is_floating_point()):
+        shape = tuple(labels.shape)
+        return f"labels have shape {shape} and type {labels.dtype}: give each item its class's number, (B,)"
+    if labels is not None and config.num_labels < 2:
+        return "num_labels is 1, and with one class nothing is learned: choose 2 or more"
+    return ""
+
+
 class CausalTransformerForSequenceClassification(CausalTransformerPreTrainedModel):
     """The encoder with a linear head on its first token: [CLS] premise [SEP] hypothesis [SEP] to num_labels.
 
@@ -186,6 +199,8 @@ class CausalTransformerForSequenceClassification(CausalTransformerPreTrainedMode
         refuse(kwargs)
         asked = dict(output_attentions=output_attentions) | self._measured("encoder", labels)
         out = self.encoder(input_ids, attention_mask, token_type_ids, return_dict=True, **asked)
+        if no_classes(labels, self.config):
+            raise ValueError(no_classes(labels, self.config))
         first = torch.zeros_like(input_ids[:, 0]) if out.valid is None else out.valid.int().argmax(1)
         logits = self.classifier(self.dropout(out.last_hidden_state[torch.arange(len(first)), first]))
         parts = {}

@@ -65,6 +65,8 @@ class MarkovBlanketPenalty:
 
     def add(self, model: nn.Module, arguments: tuple, output):
         """Forward hook of the model: weight times the loss on its output's, where it has one."""
+        if isinstance(output, tuple):
+            raise ValueError("the model returned a tuple, whose loss cannot be added to: set return_dict")
         if output.get("loss") is not None:
             output["loss"] = output["loss"] + self.weight * self.loss().to(output["loss"])
             self._shares[model.training].append(self.violated())
@@ -94,6 +96,8 @@ class MarkovBlanketPenalty:
             )
         causal = _is_causal(record)
         self.criterion.check_causal(causal)
+        if causal and _packed(record):
+            raise ValueError("a row holds several texts, packed: pass each text as a row of its own")
         valid = checked_valid(_valid_of(record, causal), batch, tokens, "the attention mask")
         attention = record.attention()
         if self.criterion.normalise == "sinkhorn":
@@ -109,6 +113,13 @@ class _Held(TrainerCallback):
 
     def __init__(self, penalty: MarkovBlanketPenalty):
         self.penalty = penalty
+
+    def on_train_begin(self, args, state, control, **_):
+        if self.penalty.weight is not None and args.label_smoothing_factor:
+            raise ValueError(
+                f"under label_smoothing_factor {args.label_smoothing_factor} the Trainer computes its own "
+                "loss, and the penalty would be lost: set it to 0"
+            )
 
     def on_log(self, args, state, control, logs=None, **_):
         for training, beside, name in ((True, "loss", "violated"), (False, "eval_loss", "eval_violated")):
@@ -154,6 +165,17 @@ def markov_blanket_penalty(
         finally:
             if hook is not None:
                 hook.remove()
+
+
+def _packed(record: Record) -> bool:
+    """Whether a causal row holds several texts, whose first tokens see themselves alone."""
+    if record.mask is None:
+        return False
+    mask, valid = record.mask[:, 0], _valid_of(record, True)
+    seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    seen = seen.expand(len(record.query), -1, -1)
+    first = (seen.sum(2) == 1) & seen.diagonal(dim1=1, dim2=2) & valid
+    return bool((first.sum(1) > 1).any())
 
 
 def _is_causal(record: Record) -> bool:

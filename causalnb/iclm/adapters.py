@@ -99,6 +99,12 @@ def adapt(
             f"no layer of the base is called {' or '.join(targets)}: name its attention maps in "
             "lora's target_modules"
         )
+    if {*targets} - {name.rpartition(".")[2] for name in found}:
+        missing = sorted({*targets} - {name.rpartition(".")[2] for name in found})
+        raise ValueError(
+            f"no layer of the base is called {' or '.join(missing)}: name its attention maps in lora's "
+            "target_modules"
+        )
     for name, module in found.items():
         if not (isinstance(module, Conv1D) or hasattr(module, "in_features")):
             raise ValueError(

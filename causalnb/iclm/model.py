@@ -479,6 +479,12 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             else self._with_losses(now, states, labels, answers_only)
         )
 
+    def _prefill(self, input_ids, generation_config, *arguments, **keywords):
+        """As in transformers; ValueError for a prompt in chunks, of which the first alone would route."""
+        if generation_config.prefill_chunk_size is not None:
+            raise ValueError("the whole prompt routes: leave prefill_chunk_size out")
+        return super()._prefill(input_ids, generation_config, *arguments, **keywords)
+
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *arguments, **keywords):
         """The prompt's routing holds until the end of the text, without a cache too."""
         model_kwargs["routing"] = outputs.routing

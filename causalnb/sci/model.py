@@ -11,7 +11,7 @@ from transformers import GenerationConfig
 from transformers.utils import ModelOutput, can_return_tuple
 
 from causalnb.parallel import shared_mean, shared_rows
-from causalnb.wrapping import DecoderWrapper, decoder_layers
+from causalnb.wrapping import DecoderWrapper, decoder_layers, unknown_keywords
 
 from .binding import BoundSlots, CausalBindingMechanism
 from .configuration import SCIConfig
@@ -59,7 +59,8 @@ class SCITransformer(DecoderWrapper):
     Structure and content see the prompt alone (prompt_mask), so that no answer leaks; slots are bound once
     for each sequence and every token reads them by itself, so that caching, beams and padding change nothing.
     What is bound belongs to the model: one thread at a time may run it. A Trainer with a
-    label_smoothing_factor computes its own loss of the logits, without the contrastive one.
+    label_smoothing_factor computes its own loss of the logits, without the contrastive one, and takes the
+    labels out: rows then need a prompt_mask, or the answer would be read as prompt.
     """
 
     config_class = SCIConfig
@@ -185,6 +186,12 @@ class SCITransformer(DecoderWrapper):
                 raise ValueError(
                     f"{name} has shape {tuple(value.shape)}, but input_ids {tuple(input_ids.shape)}"
                 )
+        if self.training and torch.is_grad_enabled() and labels is None and prompt_mask is None:
+            raise ValueError(
+                "in training neither labels nor a prompt_mask say where answers begin (a Trainer with "
+                "label_smoothing_factor or compute_loss_func takes labels out), and they would be read as "
+                "prompt: pass prompt_mask, of ones where all is prompt"
+            )
         if prompt_mask is None and labels is not None:
             prompt_mask = prompt_before_labels(labels, attention_mask)  # unprobed: rows without a mask
         elif prompt_mask is None:
@@ -234,6 +241,8 @@ class SCITransformer(DecoderWrapper):
             raise ValueError(
                 "forward reads the whole prompt and takes no past_key_values: call generate to use the cache"
             )
+        if unknown_keywords(self, kwargs):
+            raise ValueError(unknown_keywords(self, kwargs))
         prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)
         structure, edges, content, mask = self.encode(input_ids, prompt_mask)
         bound = self.causal_binding.bind(structure, edges, content, mask, do)

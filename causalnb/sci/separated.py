@@ -19,7 +19,7 @@ from torch import nn
 from transformers.utils import can_return_tuple
 
 from causalnb.parallel import shared_mean, shared_rows
-from causalnb.wrapping import check_finite
+from causalnb.wrapping import check_finite, unknown_keywords
 
 from .configuration import SCIConfig
 from .content import ContentEncoder
@@ -176,6 +176,10 @@ def aligned_invariance(tokens, mask, structure_ids, word_ids=None) -> torch.Tens
     """
     if structure_ids.is_floating_point():
         raise ValueError(f"structure_ids are {structure_ids.dtype}: number the structures with whole numbers")
+    if tokens.dtype in (torch.bfloat16, torch.float16) and len(tokens) > 256:
+        raise ValueError(
+            f"{len(tokens)} rows in {tokens.dtype}, which counts to 256: pass float32 tokens, or fewer rows"
+        )
     named = structure_ids >= 0
     tokens, mask = tokens[named], mask[named].bool()
     groups, ids = structure_ids[named].unique(return_inverse=True)
@@ -330,6 +334,22 @@ class SeparatedSCI(SCITransformer):
             return states
         return states + self.config.abstraction_noise * spread.detach().sqrt() * torch.randn_like(states)
 
+    def unhooked(self) -> str:
+        """What is wrong where embeddings or head are not those that carry this model's hooks, or ""."""
+        for name, part in (
+            ("embeddings", self.get_input_embeddings()),
+            ("output layer", self.get_output_embeddings()),
+        ):
+            hooks = part._forward_hooks.values()
+            replica = getattr(self, "_is_replica", False)  # which is refused by name
+            if not replica and not any(getattr(hook, "__self__", None) is self for hook in hooks):
+                return (
+                    f"the base's {name} were copied or replaced after from_base (peft's modules_to_save, a "
+                    "resize of .base), and content would not reach the answer: change the base before "
+                    "from_base wraps it"
+                )
+        return ""
+
     def content_table(self) -> torch.Tensor:
         """Unit content vectors (V, d_s) of all tokens, from an embedding that structure does not touch.
 
@@ -411,6 +431,15 @@ class SeparatedSCI(SCITransformer):
             raise ValueError(
                 "forward reads the whole prompt and takes no past_key_values: call generate to use the cache"
             )
+        if "inputs_embeds" in kwargs:
+            raise ValueError(
+                "forward abstracts the tokens of input_ids and takes no inputs_embeds (peft passes them with "
+                "a task_type): put adapters on the decoder and wrap that"
+            )
+        if unknown_keywords(self, kwargs):
+            raise ValueError(unknown_keywords(self, kwargs))
+        if self.unhooked():
+            raise ValueError(self.unhooked())
         prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)
         abstracted = self.abstraction_layer(self.get_input_embeddings()(input_ids))
         bound, structure, edges, spread, table = self.bind(abstracted, input_ids, prompt_mask, do)
@@ -442,6 +471,8 @@ class SeparatedSCI(SCITransformer):
     @torch.no_grad()
     def generate(self, input_ids, attention_mask=None, do=None, **kwargs):
         """The base's generate, slots bound once from the whole input, which is the prompt; ids (B, T)."""
+        if self.unhooked():
+            raise ValueError(self.unhooked())
         attention_mask = self._attended(input_ids, attention_mask, kwargs)
         prompt_mask = self._checked_mask(input_ids, attention_mask, None, None)
         abstracted = self.abstraction_layer(self.get_input_embeddings()(input_ids))

@@ -201,7 +201,7 @@ def test_what_does_not_fit_is_refused():
     for missing in ("masked", "p", "prompt_mask"):
         with pytest.raises(ValueError, match="labels came without masked, p and prompt_mask: let MaskedDiff"):
             model(**{k: v for k, v in batch.items() if k != missing})
-    with pytest.raises(ValueError, match="supervision came without labels: pass both"):
+    with pytest.raises(ValueError, match="supervision or masked came without labels .*: pass both"):
         model(batch["input_ids"], supervision=batch["supervision"])
     with pytest.raises(ValueError, match=r"p \(2,\) do not fit input_ids \(3, 12\): pass what one call"):
         model(**batch | {"p": batch["p"][:2]})

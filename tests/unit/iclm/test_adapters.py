@@ -183,7 +183,9 @@ def test_what_cannot_be_adapted_is_refused():
 
 
 def test_names_are_matched_whole():
-    found = adapt(layers_of(base()), ["proj", "q_proj"], 1, Rows(), 1, 1.0, 0.0)
+    with pytest.raises(ValueError, match="no layer of the base is called proj: name its attention maps"):
+        adapt(layers_of(base()), ["proj", "q_proj"], 1, Rows(), 1, 1.0, 0.0)
+    found = adapt(layers_of(base()), ["q_proj"], 1, Rows(), 1, 1.0, 0.0)
     assert sorted(found) == [f"{n}.self_attn.q_proj" for n in range(3)]
 
 
