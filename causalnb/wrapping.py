@@ -119,6 +119,7 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
 def unknown_keywords(model: nn.Module, given: Mapping) -> str:
     """What is wrong with keywords of forward that neither the model nor its base takes, or ""."""
     known = {*signature(model.base.forward).parameters, *TransformersKwargs.__annotations__}  # type: ignore[union-attr]
+    known |= {"shift_labels", "ignore_index"}  # which the base's loss takes
     unknown = sorted(given.keys() - known)
     names = f"what its docstring or {type(model.base).__name__} names"
     return f"{type(model).__name__} has no argument {unknown[0]!r}: pass {names}" if unknown else ""

@@ -173,6 +173,8 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
         embeddings, before = super().resize_token_embeddings(*arguments, **keywords), self.classes
         words = torch.arange(self.config.vocab_size, device=before.device)
         self.classes = torch.cat([before[: len(words)], words[len(before) :]])
+        if len(words) < len(before):  # class numbers stay below the vocabulary's
+            self.classes = self.classes.unique(return_inverse=True)[1]
         return embeddings
 
     @torch.no_grad()

@@ -67,6 +67,11 @@ class MarkovBlanketPenalty:
         """Forward hook of the model: weight times the loss on its output's, where it has one."""
         if isinstance(output, tuple):
             raise ValueError("the model returned a tuple, whose loss cannot be added to: set return_dict")
+        if model.training and torch.is_grad_enabled() and output.get("loss") is None:
+            raise ValueError(
+                "the model returned no loss to add to: give labels (a Trainer with label_smoothing_factor or "
+                "compute_loss_func takes them out), or no weight, and add penalty.loss() yourself"
+            )
         if output.get("loss") is not None:
             output["loss"] = output["loss"] + self.weight * self.loss().to(output["loss"])
             self._shares[model.training].append(self.violated())
@@ -113,13 +118,6 @@ class _Held(TrainerCallback):
 
     def __init__(self, penalty: MarkovBlanketPenalty):
         self.penalty = penalty
-
-    def on_train_begin(self, args, state, control, **_):
-        if self.penalty.weight is not None and args.label_smoothing_factor:
-            raise ValueError(
-                f"under label_smoothing_factor {args.label_smoothing_factor} the Trainer computes its own "
-                "loss, and the penalty would be lost: set it to 0"
-            )
 
     def on_log(self, args, state, control, logs=None, **_):
         for training, beside, name in ((True, "loss", "violated"), (False, "eval_loss", "eval_violated")):

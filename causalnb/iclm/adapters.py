@@ -99,7 +99,9 @@ def adapt(
             f"no layer of the base is called {' or '.join(targets)}: name its attention maps in "
             "lora's target_modules"
         )
-    if {*targets} - {name.rpartition(".")[2] for name in found}:
+    if {*targets} - {name.rpartition(".")[2] for name in found} and (
+        sorted(targets) != ["k_proj", "o_proj", "q_proj", "v_proj"]  # the default of a base that nobody knows
+    ):
         missing = sorted({*targets} - {name.rpartition(".")[2] for name in found})
         raise ValueError(
             f"no layer of the base is called {' or '.join(missing)}: name its attention maps in lora's "

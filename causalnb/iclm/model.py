@@ -451,6 +451,21 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                     f"{name} has no one meaning for several modules: ask a module, as in "
                     "states(input_ids, module=0, all_layers=True)"
                 )
+        if (
+            self.training
+            and torch.is_grad_enabled()
+            and labels is None
+            and prompt_mask is None
+            and routing is None
+            and router_states is None
+            and past_key_values is None
+            and self._only is None
+        ):
+            raise ValueError(
+                "in training neither labels nor a prompt_mask say where answers begin (a Trainer with "
+                "label_smoothing_factor or compute_loss_func takes labels out), and they would route: pass "
+                "prompt_mask, of ones where all is prompt"
+            )
         kwargs["position_ids"] = position_ids  # named above, so that generate makes them for padded prompts
         if self._only is not None:
             return self._alone(

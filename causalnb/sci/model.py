@@ -230,12 +230,13 @@ class SCITransformer(DecoderWrapper):
         """Logits (B, T, V); loss with labels (B, T), -100 off the answer.
 
         The prompt is where prompt_mask (B, T) is 1; without one, what stands before the first label, or
-        without labels the whole input.
+        without labels, which training refuses, the whole input.
 
         structure_ids (B,) add the contrastive loss; rows with a negative id take no part in it. An id names
         one structure in all processes that share a batch.
         do={slot: (B, d_s)} holds slots at values. Raises ValueError for labels that leave no prompt, for
-        shapes that do not fit and for empty prompts.
+        shapes that do not fit, for empty prompts, in training for neither labels nor prompt_mask, and for
+        keywords that the base does not know.
         """
         if kwargs.get("past_key_values") is not None:
             raise ValueError(

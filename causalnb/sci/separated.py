@@ -176,13 +176,14 @@ def aligned_invariance(tokens, mask, structure_ids, word_ids=None) -> torch.Tens
     """
     if structure_ids.is_floating_point():
         raise ValueError(f"structure_ids are {structure_ids.dtype}: number the structures with whole numbers")
-    if tokens.dtype in (torch.bfloat16, torch.float16) and len(tokens) > 256:
-        raise ValueError(
-            f"{len(tokens)} rows in {tokens.dtype}, which counts to 256: pass float32 tokens, or fewer rows"
-        )
     named = structure_ids >= 0
     tokens, mask = tokens[named], mask[named].bool()
     groups, ids = structure_ids[named].unique(return_inverse=True)
+    if len(ids) and int(ids.bincount().max()) > 2 / torch.finfo(tokens.dtype).eps:
+        raise ValueError(
+            f"{int(ids.bincount().max())} rows have one structure and {tokens.dtype} counts to "
+            f"{2 / torch.finfo(tokens.dtype).eps:.0f}: pass float32 tokens, or fewer rows"
+        )
     if word_ids is None:
         row, column, place = _places(groups, ids, mask)
         weight = torch.ones_like(place, dtype=tokens.dtype)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     BertConfig,
@@ -19,7 +20,13 @@ from transformers import (
 )
 
 from causalnb.attention import tap, verify
-from causalnb.c2dlm import MaskedDiffusionCollator, MaskedDiffusionModel, ReattentionLoss, sample
+from causalnb.c2dlm import (
+    MaskedDiffusionCollator,
+    MaskedDiffusionModel,
+    ReattentionLoss,
+    Supervision,
+    sample,
+)
 from causalnb.c2dlm.forms import map_of
 from causalnb.causal_transformer import (
     CausalTransformerConfig,
@@ -27,7 +34,11 @@ from causalnb.causal_transformer import (
     markov_blanket_penalty,
 )
 from causalnb.causal_transformer.groups import GroupedConfig, GroupedForSequenceClassification
-from causalnb.causal_transformer.invariance import InvariantConfig, InvariantForSequenceClassification
+from causalnb.causal_transformer.invariance import (
+    InvariantConfig,
+    InvariantForSequenceClassification,
+    interchange,
+)
 from causalnb.iclm import ICLMForCausalLM
 from causalnb.sci import SCITransformer, SeparatedSCI
 from causalnb.sci.separated import aligned_invariance
@@ -96,10 +107,13 @@ def test_separated_sci_notices_a_head_or_embeddings_that_were_replaced():
 def test_half_precision_that_cannot_count_the_rows_is_refused():
     tokens = torch.randn(300, 3, 4)
     given = torch.ones(300, 3), torch.zeros(300, dtype=torch.long)
-    with pytest.raises(ValueError, match="300 rows in torch.bfloat16, which counts to 256"):
+    with pytest.raises(ValueError, match="300 rows have one structure and torch.bfloat16 counts to 256"):
         aligned_invariance(tokens.bfloat16(), *given)
-    assert aligned_invariance(tokens, *given).isfinite()
-    assert aligned_invariance(tokens[:8].bfloat16(), given[0][:8], given[1][:8]).isfinite()
+    for dtype in (torch.float32, torch.float16):
+        assert aligned_invariance(tokens.to(dtype), *given).isfinite()
+    pairs = torch.arange(300) // 2
+    assert aligned_invariance(tokens.bfloat16(), given[0], pairs).isfinite()
+    assert aligned_invariance(tokens.bfloat16(), given[0], given[1] - 1).isfinite()  # no row takes part
 
 
 def test_a_model_of_several_parts_is_no_base():
@@ -132,10 +146,16 @@ def test_reattention_reads_no_capped_scores():
     model = MaskedDiffusionModel.from_base(base, 49, ReattentionLoss(2.0, 0.5, backend="rows"))
     with tap(model.base) as records:
         model(IDS)
-    with pytest.raises(
-        ValueError, match="plain softmax attention, and this base has softcap: choose another"
-    ):
+    with pytest.raises(ValueError, match="plain softmax attention, and this base has softcap: choose"):
         map_of(records[0])
+    mask = Supervision(
+        torch.arange(9) % 3, torch.tensor([[0, 1, -1]] * 3), [-1] * 3, torch.zeros(9), torch.ones(9)
+    )
+    rows = [dict(input_ids=row.tolist(), prompt_mask=[1] * 4 + [0] * 5, supervision=mask) for row in IDS]
+    for backend in ("rows", "mass"):
+        with pytest.raises(ValueError, match="softcap"):
+            loss = ReattentionLoss(2.0, 0.5, backend=backend)
+            MaskedDiffusionModel.from_base(base, 49, loss).train()(**MaskedDiffusionCollator(49, 2)(rows))
 
 
 def test_one_end_is_last():
@@ -150,6 +170,31 @@ def test_names_of_maps_that_are_nowhere():
     with pytest.raises(ValueError, match="no layer of the base is called q_prj: name its attention maps"):
         ICLMForCausalLM.from_base(base, lora=dict(target_modules=["o_proj", "q_prj"]))
     assert ICLMForCausalLM.from_base(base, lora=dict(target_modules=["qkv_proj", "o_proj"]))
+
+
+@pytest.mark.parametrize("kind", ["phi3", "opt", "gptj", "phi"])
+def test_the_default_of_a_base_that_nobody_knows_has_what_is_there(kind, tmp_path):
+    sizes = {name: SMALL[name] for name in ("vocab_size", "num_hidden_layers", "num_attention_heads")}
+    of = {
+        "opt": dict(hidden_size=32, ffn_dim=48, word_embed_proj_dim=32),
+        "gptj": dict(n_embd=32, rotary_dim=4),
+    }
+    more = of.get(kind, dict(hidden_size=32, intermediate_size=48))
+    base = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes, **more, pad_token_id=0))
+    model = ICLMForCausalLM.from_base(base)
+    model.save_pretrained(tmp_path)
+    again = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    assert torch.equal(again(IDS).logits, model.eval()(IDS).logits)
+
+
+def test_iclm_in_training_is_told_what_routes(tmp_path):
+    model = ICLMForCausalLM.from_base(llama())
+    trainer = Trainer(model, arguments(tmp_path, label_smoothing_factor=0.1))
+    model.train()
+    with pytest.raises(ValueError, match="say where answers begin .*and they would route: pass prompt_mask"):
+        trainer.compute_loss(model, {"input_ids": IDS, "labels": LABELS})
+    masked = {"input_ids": IDS, "labels": LABELS, "prompt_mask": (LABELS == -100).long()}
+    assert trainer.compute_loss(model, masked).isfinite()
 
 
 def test_a_prompt_in_chunks_would_route_by_the_first():
@@ -172,8 +217,12 @@ def test_a_penalty_that_a_trainer_would_lose(tmp_path):
             if not smooth:
                 assert trainer.train().global_step == 1
                 continue
-            with pytest.raises(ValueError, match="under label_smoothing_factor 0.1 .* penalty would be lost"):
+            with pytest.raises(
+                ValueError, match="returned no loss to add to: give labels .a Trainer with label"
+            ):
                 trainer.train()
+            with torch.no_grad():
+                model.eval()(input_ids=IDS)
     with markov_blanket_penalty(model, weight=1.0), pytest.raises(ValueError, match="returned a tuple"):
         model(IDS, labels=torch.tensor([0, 1, 0, 1]), return_dict=False)
 
@@ -225,3 +274,8 @@ def test_word_classes_outlast_a_resize(tmp_path):
     assert model.train()(ids, token_type_ids=types, labels=torch.tensor([0, 1, 0, 1])).loss.isfinite()
     model.resize_token_embeddings(30)
     assert len(model.classes) == 30
+    alone = InvariantForSequenceClassification(InvariantConfig(**PAIRS))
+    alone.classes.copy_(torch.arange(50).flip(0))
+    alone.resize_token_embeddings(30)
+    some = torch.randint(3, 30, (64, 9), generator=torch.Generator().manual_seed(1))
+    assert torch.equal(interchange(some, types[:1].expand(64, -1), alone.classes), some)

@@ -160,13 +160,14 @@ def said(scores: dict) -> str:
     return f"accuracy {scores['validation']:.3f} on the rows held out{held}{loss}"
 
 
-def contents(rows: list[dict]) -> str:
-    """A hash of all that a training learns from: what rows say, their domains, structures and graphs."""
+def contents(rows: list[dict], structured: bool = False) -> str:
+    """A hash of what a training learns from: what rows say, their structures if it reads them, graphs."""
     whole = blake2b(digest_size=8)
     for row in rows:
-        told = [row[name] for name in ("domain", "structure") if row.get(name) is not None]
-        graph = row["graph"].to_json() if row.get("graph") else ""
-        whole.update("".join([digest(row), *(json.dumps(one) for one in told), graph]).encode())
+        structure = row.get("structure") if structured else None
+        graph = row["graph"].to_json() if row.get("graph") else None
+        more = "" if structure is graph is None else json.dumps([structure, graph])
+        whole.update(f"{digest(row)}{more}".encode())
     return whole.hexdigest()
 
 
@@ -185,7 +186,7 @@ def train_text(
     """
     with reporter(report_to, output) as report:
         rows = read(settings)
-        whole = contents(rows)
+        whole = contents(rows, settings.options.get("structure_level") == "column")
         asked = settings.record() | {"contents": whole}
         record = read_record(output)
         before = record["settings"] if record else asked

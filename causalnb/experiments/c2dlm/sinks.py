@@ -18,7 +18,12 @@ from causalnb.tasks import stg
 
 SPECIAL, MARK, WORD, BLANK = range(4)  # kinds of tokens; a mark is punctuation or a preposition
 PREPOSITIONS = frozenset(("about", "at", "by", "for", "from", "in", "of", "on", "to", "with"))
-ARMS = {"encoder": {"kind": "filler"}, "decoder": {"kind": "decoder"}}
+ARMS: dict[str, dict] = {  # bare: without the special tokens around a text
+    "encoder": {"kind": "filler"},
+    "decoder": {"kind": "decoder"},
+    "encoder_bare": {"kind": "filler", "special": False},
+    "decoder_bare": {"kind": "decoder", "special": False},
+}
 HOME = "c2dlm.real.sinks"
 
 
@@ -27,12 +32,14 @@ class SinkSettings:
     """So many i.i.d. test rows of the game, drawn by split_seed and the run's seed.
 
     share: a head's token is a sink if those that see it give it more than this share of their attention in
-    the mean. seen: a token that fewer see is none.
+    the mean. seen: a token that fewer see is none. special: with the special tokens that the base puts around
+    a text.
     """
 
     encoder: str = "sentence-transformers/all-MiniLM-L6-v2"
     decoder: str = "google/gemma-3-270m"
     kind: str = "filler"
+    special: bool = True
     split_seed: int = 42
     rows: int = 100
     share: float = 0.3
@@ -74,42 +81,42 @@ def drawn(attention, causal: bool, seen: int = 1):
     return attention.sum(1) / who * (who >= seen)
 
 
-def over_even(attention, causal: bool):
-    """(H, T): as `drawn`, each share counted in those of a query that looks at all it sees alike."""
+def fair(tokens: int, causal: bool):
+    """(T): what each token would get of all attention if every query looked at all it sees alike."""
     import torch
 
-    sees = torch.arange(1, attention.shape[-1] + 1)[:, None] if causal else attention.shape[-1]
-    return drawn(attention * sees, causal)
+    sees = torch.ones(tokens, tokens).tril() if causal else torch.ones(tokens, tokens)
+    return (sees / sees.sum(1, keepdim=True)).sum(0)
 
 
 def measured(attention, values, kind, config: dict) -> Iterator[dict[str, float]]:
-    """For each head of maps (H, T, T) and values (H, T, d): what its sinks, marks and words are like.
+    """For each head of maps (H, T, T), values (H, T, d): what sinks, marks and words are like.
 
-    Norms are mean logarithms. raw and weighted: the share of words' attention that goes to special tokens,
-    and of attention times norm.
+    Norms are mean logarithms. drawn: what tokens of a kind get of all attention, as a share of `fair`. raw
+    and weighted: the share of words' attention that goes to special tokens, and of attention times norm.
     """
     causal = config["kind"] == "decoder"
-    norm = values.norm(dim=-1)  # (H, T)
-    share, even = drawn(attention, causal, config["seen"]), over_even(attention, causal)
+    norm, got = values.norm(dim=-1), attention.sum(1)  # (H, T)
+    share, even = drawn(attention, causal, config["seen"]), fair(attention.shape[-1], causal)
     special, mark, word = (kind == one for one in (SPECIAL, MARK, WORD))
     weighted = attention * norm[:, None]  # (H, T, T)
     for head in range(len(attention)):
         sink, log = share[head] > config["share"], norm[head].log()
+        spared = special & ~sink
         found = {"sinks": sink.sum(), "word_norm": log[word].mean(), "mark_norm": log[mark].mean()}
-        found["mark_drawn"], found["word_drawn"] = even[head][mark].mean(), even[head][word].mean()
         for name, asked in (("raw", attention), ("weighted", weighted)):
             rows = asked[head][word]
             found[name] = (rows[:, special].sum(1) / rows.sum(1)).mean()
+        for name, some in (("sink", sink), ("spared", spared), ("mark", mark), ("word", word)):
+            if some.any():
+                found[f"{name}_drawn"] = got[head][some].sum() / even[some].sum()
         if sink.any():
             found |= {"sink_norm": log[sink].mean(), "word_norm_beside": found["word_norm"]}
-            found |= {"sink_drawn": even[head][sink].mean()}
-            found |= {
-                f"sinks_{name}": some[sink].double().mean()
-                for name, some in (("special", special), ("mark", mark))
-            }
-        if (spared := special & ~sink).any():
-            found |= {"spared_norm": log[spared].mean(), "spared_drawn": even[head][spared].mean()}
-            found["word_norm_spared"] = found["word_norm"]
+            first = kind.new_ones(len(kind)).cumsum(0) == 1
+            for name, some in (("special", special), ("mark", mark), ("first", first)):
+                found[f"sinks_{name}"] = some[sink].double().mean()
+        if spared.any():
+            found |= {"spared_norm": log[spared].mean(), "word_norm_spared": found["word_norm"]}
         yield {name: float(value) for name, value in found.items()}
 
 
@@ -125,7 +132,7 @@ def run_sinks(run: Run) -> dict:
     base = loaded(config, texts)
     layers: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number, text in enumerate(texts):
-        ids = base.ids(text, special=True)
+        ids = base.ids(text, special=config["special"])
         kind = kinds_of(base, ids)
 
         def keep(record, kind=kind) -> None:

@@ -269,12 +269,16 @@ def attention_figure(profile: str | None = None):
                 ax.annotate(f"{true_ones(seed)} true", (100 * looks, 100 * right), **where)
         ax.scatter([], [], s=42, marker=marker, label=_short(name), **look)
     means = {name: 100 * frame.mean() for name, frame in found.items()}
-    looking, best = (max(means, key=lambda name: means[name][of]) for of in [*means[SFT].index][1:])
+    full = [name for name in means if len(found[name]) == len(found[SFT])]  # one seed decides nothing
+    looking, best = (max(full, key=lambda name: means[name][of]) for of in [*means[SFT].index][1:])
     said = f"Most weighted attention on the causes: {_short(looking)}. Best answers: {_short(best)}."
     ax.set(xlabel="attention on causes, weighted by value norms, %", ylabel="o.o.d., % right")
     ax.set_title(said, fontsize=text_size(9), loc="left")
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=text_size(8))
-    told = (f"{NAMES[name]} {looks:.0f} and {right:.1f}" for name, (_, looks, right) in means.items())
+    told = (
+        f"{NAMES[name]} {looks:.0f} and {right:.1f} ({len(found[name])})"
+        for name, (_, looks, right) in means.items()
+    )
     return fig, (
         "O.o.d. accuracy on MiniLM against the share of weighted attention that goes to the causes, a mark "
         f"for each seed. In percent, attention and accuracy, means over seeds: {'; '.join(told)}."

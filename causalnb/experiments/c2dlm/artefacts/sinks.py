@@ -10,15 +10,17 @@ from causalnb.lab.report import Measured, Report, Row, Values, arm, builds, draw
 from causalnb.lab.statistics import mean_ci
 
 ID = "c2dlm.sinks"
-BASES = dict(zip(ARMS, ("MiniLM, sees both sides", "gemma-3-270m, sees what is before"), strict=True))
-MARKS = "punctuation, prepositions"
+NAMES = {"encoder": "MiniLM, sees both sides", "decoder": "gemma-3-270m, sees what is before"}
+BASES = {arm: NAMES[arm.removesuffix("_bare")] + (", bare" if arm.endswith("_bare") else "") for arm in ARMS}
+MARKS, SPARED = "punctuation, prepositions", "special tokens, no sinks"
 KINDS = {  # tokens -> names of their attention, their norm and the words' norm beside it
     "sinks": ("sink_drawn", "sink_norm", "word_norm_beside"),
-    "special tokens, no sinks": ("spared_drawn", "spared_norm", "word_norm_spared"),
+    SPARED: ("spared_drawn", "spared_norm", "word_norm_spared"),
     MARKS: ("mark_drawn", "mark_norm", "word_norm"),
     "words": ("word_drawn", "word_norm", "word_norm"),
 }
-MANY, EVEN, NORM, SPECIAL = "in a head", "attention / even share", "norm / a word's", "special, %"
+MANY, EVEN, NORM = "in a head", "attention / even share", "norm / a word's"
+WHAT = {"special, %": "sinks_special", "first of the text, %": "sinks_first", f"{MARKS}, %": "sinks_mark"}
 
 
 def times(values: Sequence[float]) -> str:
@@ -36,9 +38,12 @@ def _norm(name: str, kind: str) -> Values:
 def _rows():
     for name, said in BASES.items():
         for kind, (attention, *_) in KINDS.items():
+            if kind == SPARED and name not in NAMES:
+                continue
             cells: dict[str, Values] = {EVEN: arm(HOME, name, attention), NORM: _norm(name, kind)}
             if kind == "sinks":
-                cells |= {MANY: arm(HOME, name, "sinks"), SPECIAL: arm(HOME, name, "sinks_special")}
+                cells |= {MANY: arm(HOME, name, "sinks")}
+                cells |= {heading: arm(HOME, name, its) for heading, its in WHAT.items()}
             yield Row((said, kind), cells)
 
 
@@ -47,9 +52,10 @@ def _notes(profile):
     return (
         f"{config['encoder']} and {config['decoder']}, untuned; {config['rows']} rows of the spurious token "
         "game a seed, which draws them; means over texts, heads and layers. Sink: a token that those who see "
-        f"it give more than {config['share']:g} of their attention in the mean (the rule of Gu et al. 2024), "
+        f"it give more than {config['share']:g} of their attention in the mean (Gu et al. 2024), "
         f"where {config['seen']} or more see it. Norm: mean logarithm, against that of the words in the same "
-        "heads. Even share: of a query that looks at all it sees alike."
+        "heads. Even share: what they would get if every query looked at all it sees alike. Bare: without "
+        "the special tokens around a text. Intervals are over draws of rows, for one base of each kind."
     )
 
 
@@ -59,7 +65,7 @@ table = Report(
         "model",
         "tokens",
         Measured(MANY, format=first("{:.2f}")),
-        Measured(SPECIAL, format=share),
+        *(Measured(heading, format=share) for heading in WHAT),
         Measured(EVEN, format=number(2)),
         Measured(NORM, format=times),
     ],
@@ -74,7 +80,7 @@ weighted = Report(
         Measured("attention, %", "raw", format=share),
         Measured("attention times value norm, %", "weighted", format=share),
     ],
-    lambda: [Row(said, arm(HOME, name)) for name, said in BASES.items()],
+    lambda: [Row(said, arm(HOME, name)) for name, said in NAMES.items()],
     "What of a word's attention goes to special tokens: mean ± half of the 95 % interval (draws of rows)",
 )
 
@@ -90,24 +96,29 @@ def sink_figure(profile: str | None = None):
 
     from causalnb.lab.figures import COLOURS, headline, text_size
 
-    fig, axes = plt.subplots(1, len(BASES), figsize=(7.6, 3.1), sharey=True, width_ratios=[1, 1.7])
-    looks = {"sinks": ("vermillion", "o"), MARKS: ("blue", "^")}
+    fig, axes = plt.subplots(1, len(NAMES), figsize=(7.6, 3.2), sharey=True, width_ratios=[1, 1.7])
+    looks = {  # (tokens, ending of the arm) -> name, colour, marker, line
+        ("sinks", ""): ("sinks", "vermillion", "o", "-"),
+        ("sinks", "_bare"): ("sinks of bare texts", "black", "s", ""),
+        (MARKS, ""): (MARKS, "blue", "^", "--"),
+    }
     told = []
-    for ax, (name, said) in zip(axes, BASES.items(), strict=True):
-        evidence.require(HOME, profile, [name])
-        layers = results.curves(HOME, profile, [name]).groupby("layer").mean(numeric_only=True)
+    for ax, (name, said) in zip(axes, NAMES.items(), strict=True):
         ax.axhline(1, color="black", linestyle=":", linewidth=1)
-        for kind, (colour, marker) in looks.items():
+        for (kind, ending), (label, colour, marker, line) in looks.items():
+            evidence.require(HOME, profile, [name + ending])
+            layers = results.curves(HOME, profile, [name + ending]).groupby("layer").mean(numeric_only=True)
             _, its, words = KINDS[kind]
             factor = np.exp(layers[its] - layers[words]).dropna()
-            ax.plot(factor.index + 1, factor, marker=marker, color=COLOURS[colour], label=kind)
-            told.append(f"{said}, {kind}: {', '.join(f'{one:.2g}' for one in factor)}")
+            look = {"color": COLOURS[colour], "marker": marker, "linestyle": line or "none", "label": label}
+            ax.plot(factor.index + 1, factor, **look)
+            told.append(f"{said}, {label}: {', '.join(f'{one:.2g}' for one in factor)}")
         ax.set(yscale="log", xlabel="layer", xticks=range(1, len(layers) + 1, 1 + len(layers) // 8))
         ax.set_title(said, fontsize=text_size(9))
     axes[0].set_ylabel("value norm / a word's")
     axes[0].set_yticks([0.01, 0.1, 1], ["1 %", "10 %", "100 %"])
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    short, marks = ([_factor(name, kind, profile) for name in BASES] for kind in looks)
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    short, marks = ([_factor(name, kind, profile) for name in NAMES] for kind in ("sinks", MARKS))
     headline(
         fig,
         f"Sinks carry {100 * short[0]:.0f} and {100 * short[1]:.0f} % of a word's value norm, punctuation "
@@ -120,17 +131,17 @@ def sink_figure(profile: str | None = None):
 
 
 def sink_remark(profile: str | None = None) -> list[str]:
-    """What sinks are and how long their values, a line for each base."""
+    """What sinks are and how long their values, a line for each base, with and without special tokens."""
     told = []
     for name, said in BASES.items():
-        special, marks, raw, left = (
-            100 * arm(HOME, name).summary(which, profile).mean
-            for which in ("sinks_special", "sinks_mark", "raw", "weighted")
+        many = arm(HOME, name).summary("sinks", profile).mean
+        first, marks = (
+            100 * arm(HOME, name).summary(which, profile).mean for which in ("sinks_first", "sinks_mark")
         )
         told.append(
-            f"{said}: {special:.1f} % of the sinks are special tokens and {marks:.1f} % punctuation or "
-            f"prepositions; their values have {100 * _factor(name, 'sinks', profile):.0f} % of a word's. "
-            f"Special tokens draw {raw:.0f} % of words' attention, and {left:.0f} % of attention times norm."
+            f"{said}: {many:.2f} sinks a head, {first:.0f} % of them the first token and {marks:.0f} % "
+            f"punctuation or prepositions; their values have {100 * _factor(name, 'sinks', profile):.0f} % "
+            "of a word's norm."
         )
     return told
 
