@@ -726,6 +726,7 @@ FAN_IN = {
     **{f"entropy_{weight}": {**ENTROPY, "causal_weight": float(weight)} for weight in (1, 10)},
     "random": {"pattern": "random"},
 }
+DECIDING = ("transformer", "blanket_100", "apart_100", "entropy_10", "random")  # what is compared
 DEEP = {name: FAN_IN[name] | DEEPER for name in ("transformer", "blanket_100", "apart_100", "entropy_10")}
 register(
     Experiment(
@@ -750,6 +751,7 @@ register(
             "gpu": {},
         },
         seeds={"quick": 1, "laptop": 5},
+        more_seeds={"laptop": dict.fromkeys(DECIDING, 7)},
         cost={"quick": 2, "laptop": 100, "gpu": 60},
     )
 )
