@@ -464,7 +464,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             raise ValueError(
                 "in training neither labels nor a prompt_mask say where answers begin (a Trainer with "
                 "label_smoothing_factor or compute_loss_func takes labels out), and they would route: pass "
-                "prompt_mask, of ones where all is prompt"
+                "prompt_mask, of ones where all is prompt, or call eval()"
             )
         kwargs["position_ids"] = position_ids  # named above, so that generate makes them for padded prompts
         if self._only is not None:

@@ -190,7 +190,7 @@ class SCITransformer(DecoderWrapper):
             raise ValueError(
                 "in training neither labels nor a prompt_mask say where answers begin (a Trainer with "
                 "label_smoothing_factor or compute_loss_func takes labels out), and they would be read as "
-                "prompt: pass prompt_mask, of ones where all is prompt"
+                "prompt: pass prompt_mask, of ones where all is prompt, or call eval()"
             )
         if prompt_mask is None and labels is not None:
             prompt_mask = prompt_before_labels(labels, attention_mask)  # unprobed: rows without a mask

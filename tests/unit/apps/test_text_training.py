@@ -708,10 +708,12 @@ def test_data_that_changed_since_the_training_began_are_refused(files, tmp_path)
 
 
 def test_graphs_and_structures_that_changed_are_refused_too(files, tmp_path):
-    graphs = lines(tmp_path / "graphs.jsonl", map(json.loads, (files / "graphs.jsonl").open()))
+    graphs = lines(
+        tmp_path / "graphs.jsonl", map(json.loads, (files / "graphs.jsonl").open(encoding="utf-8"))
+    )
     guided = replace(settings_of("c2dlm", files, graphs=str(graphs)), max_steps=1)
     train_text(guided, tmp_path / "guided")
-    first, *others = map(json.loads, graphs.read_text().splitlines())
+    first, *others = map(json.loads, graphs.read_text(encoding="utf-8").splitlines())
     lines(graphs, [{effect: causes[:1] for effect, causes in first.items()}, *others[::-1]])
     with pytest.raises(LabError, match="or their graphs have changed since the training in .*guided began"):
         train_text(guided, tmp_path / "guided")

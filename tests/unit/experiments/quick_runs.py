@@ -72,9 +72,8 @@ def check(id: str, arm: str) -> None:
         return
     steps = (result.config.get("steps") or 0) * result.config.get("length", 1)
     trainings = {"iclm.continual": 2, "causal_transformer.sequence": 3, "causal_transformer.fan_in": 2}
-    trainings |= dict.fromkeys(
-        ("iclm.real.router", "iclm.real.dependence", "c2dlm.real.sinks"), 0
-    )  # of a base as it is
+    read = ("iclm.real.router", "iclm.real.dependence", "iclm.real.said", "c2dlm.real.sinks")
+    trainings |= dict.fromkeys(read, 0)  # these read a base as it is
     every = result.config.get("evaluate_every") or steps // 2
     looks = [step for step in range(1, steps + 1) if step % every == 0 or step == steps]
     assert [entry["step"] for entry in result.history if "step" in entry] == looks * trainings.get(id, 1)

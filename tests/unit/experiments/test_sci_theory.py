@@ -225,7 +225,7 @@ def test_the_parts_are_the_model(width):
     ids = torch.randint(5, (1, 9))
     below = overhead.flops(lambda: base(ids))
     plain = overhead.parameters(base)
-    model = SCITransformer.from_base(base, d_structure=width, cbm_layers=settings["cbm_layers"])
+    model = SCITransformer.from_base(base, d_structure=width, cbm_layers=settings["cbm_layers"]).eval()
     assert overhead.parameters(model) - plain == sum(sizes.values())
     assert overhead.flops(lambda: model(ids)) - below == sum(operations(9).values())
 
