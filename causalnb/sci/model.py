@@ -53,6 +53,13 @@ class SCIOutput(ModelOutput):
     contrastive_loss: torch.Tensor | None = None
 
 
+HIDDEN = (
+    "in training neither labels nor a prompt_mask say where answers begin (a Trainer with "
+    "label_smoothing_factor or compute_loss_func takes labels out), and they would be read as prompt: pass "
+    "prompt_mask, of ones where all is prompt, or call eval()"
+)
+
+
 class SCITransformer(DecoderWrapper):
     """A decoder whose layers read, after each of cbm_layers, from slots bound to the prompt's content.
 
@@ -186,12 +193,6 @@ class SCITransformer(DecoderWrapper):
                 raise ValueError(
                     f"{name} has shape {tuple(value.shape)}, but input_ids {tuple(input_ids.shape)}"
                 )
-        if self.training and torch.is_grad_enabled() and labels is None and prompt_mask is None:
-            raise ValueError(
-                "in training neither labels nor a prompt_mask say where answers begin (a Trainer with "
-                "label_smoothing_factor or compute_loss_func takes labels out), and they would be read as "
-                "prompt: pass prompt_mask, of ones where all is prompt, or call eval()"
-            )
         if prompt_mask is None and labels is not None:
             prompt_mask = prompt_before_labels(labels, attention_mask)  # unprobed: rows without a mask
         elif prompt_mask is None:
@@ -203,6 +204,12 @@ class SCITransformer(DecoderWrapper):
             row = int(empty.nonzero()[0])
             raise ValueError(f"row {row} has no prompt token: mark at least one with 1 in its prompt mask")
         return prompt_mask
+
+    def _answers_hidden(self, labels, prompt_mask, structure_ids) -> bool:
+        """Whether a training pass has nothing that says where answers begin; contrasts of prompts need none."""
+        told = labels is not None or prompt_mask is not None or structure_ids is not None
+        replica = getattr(self, "_is_replica", False)  # which is refused by name
+        return self.training and torch.is_grad_enabled() and not told and not replica
 
     def _attended(self, input_ids, attention_mask, settings: dict):
         """attention_mask (B, T), inferred from the padding as Hugging Face does where it is None."""
@@ -244,6 +251,8 @@ class SCITransformer(DecoderWrapper):
             )
         if unknown_keywords(self, kwargs):
             raise ValueError(unknown_keywords(self, kwargs))
+        if self._answers_hidden(labels, prompt_mask, structure_ids):
+            raise ValueError(HIDDEN)
         prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)
         structure, edges, content, mask = self.encode(input_ids, prompt_mask)
         bound = self.causal_binding.bind(structure, edges, content, mask, do)

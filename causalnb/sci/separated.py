@@ -23,7 +23,7 @@ from causalnb.wrapping import check_finite, unknown_keywords
 
 from .configuration import SCIConfig
 from .content import ContentEncoder
-from .model import SCIOutput, SCITransformer
+from .model import HIDDEN, SCIOutput, SCITransformer
 from .structure import AbstractionLayer, StructuralEncoder
 
 SLOTS = ("structural", "tokens")
@@ -439,6 +439,8 @@ class SeparatedSCI(SCITransformer):
             )
         if unknown_keywords(self, kwargs):
             raise ValueError(unknown_keywords(self, kwargs))
+        if self._answers_hidden(labels, prompt_mask, structure_ids):
+            raise ValueError(HIDDEN)
         if self.unhooked():
             raise ValueError(self.unhooked())
         prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)
