@@ -206,7 +206,7 @@ class SCITransformer(DecoderWrapper):
         return prompt_mask
 
     def _answers_hidden(self, labels, prompt_mask, structure_ids) -> bool:
-        """Whether a training pass has nothing that says where answers begin; contrasts of prompts need none."""
+        """Whether nothing says in training where answers begin, which contrasts of prompts do not need."""
         told = labels is not None or prompt_mask is not None or structure_ids is not None
         replica = getattr(self, "_is_replica", False)  # which is refused by name
         return self.training and torch.is_grad_enabled() and not told and not replica
