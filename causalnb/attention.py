@@ -14,7 +14,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
+from threading import get_ident
 
 import torch
 from torch import Tensor, nn
@@ -95,8 +97,11 @@ def tap(
     layers: which layer numbers, from 0 in each stack (None: all); kinds: among "self" and "cross".
     Under gradient checkpointing the recomputation in the backward pass is not recorded a second time. A
     static cache overwrites its keys in place: use `fn` there.
-    Raises ValueError for a model that the tap was not shown to reproduce (see `verify`), for re-entrant
-    checkpointing (its records carry no gradient), for an unknown kind and for a layer the model lacks.
+    One thread may tap a model and run it, in as many taps as it likes, each closed before those around it;
+    copies of the model made within a tap are untapped. Raises ValueError for a model that the tap was not
+    shown to reproduce (see `verify`), for re-entrant checkpointing (its records carry no gradient), also
+    where it is switched on later, for another thread that taps or runs the tapped model, for an unknown kind
+    and for a layer the model lacks.
     """
     _refuse(model)
     sites, records = _sites(model, layers, kinds), []
@@ -104,19 +109,45 @@ def tap(
 
     def register(previous: str) -> str:
         if previous not in names:
-            names[previous] = name = f"tap{next(_NUMBER)}+{previous}"
+            names[previous] = name = _Name(previous, f"tap{next(_NUMBER)}+{previous}")
             AttentionInterface.register(name, _listener(previous, sites, fn or records.append))
             if previous in ALL_MASK_ATTENTION_FUNCTIONS:
                 AttentionMaskInterface.register(name, ALL_MASK_ATTENTION_FUNCTIONS[previous])
         return names[previous]
 
+    configs = [m.config for m in model.modules() if isinstance(m, PreTrainedModel)]
+    for config in configs:
+        if getattr(config._attn_implementation, "thread", get_ident()) != get_ident():
+            raise ValueError(f"another thread taps this {type(model).__name__}: give each thread a copy")
+    watch = model.register_forward_pre_hook(partial(_watched, id(model)))
     try:
-        with _renamed([m.config for m in model.modules() if isinstance(m, PreTrainedModel)], register):
+        with _renamed(configs, register):
             yield records
     finally:
+        watch.remove()
         for name in names.values():
             AttentionInterface._global_mapping.pop(name)
             AttentionMaskInterface._global_mapping.pop(name, None)
+
+
+class _Name(str):
+    """The name under which a tap is registered; copied or pickled, the one that it stands in front of."""
+
+    previous: str
+    thread: int
+
+    def __new__(cls, previous: str, name: str):
+        made = super().__new__(cls, name)
+        made.previous, made.thread = previous, get_ident()
+        return made
+
+    def __reduce_ex__(self, protocol):
+        return str, (_plain(self),)
+
+
+def _plain(name: str) -> str:
+    """The name of an implementation behind all taps."""
+    return _plain(name.previous) if isinstance(name, _Name) else name
 
 
 def attention_maps(model: nn.Module, *, kinds: Iterable[str] = ("self",), **inputs) -> list[Tensor]:
@@ -205,6 +236,17 @@ def _refuse(model: nn.Module) -> None:
                 f"{type(m).__name__} has reorder_and_upcast_attn=True, which under eager goes "
                 "past the attention interface: load it with attn_implementation='sdpa'."
             )
+    _refuse_reentrant(model)
+
+
+def _watched(tapped: int, model: nn.Module, arguments: tuple) -> None:
+    """Forward pre-hook of the model of that id, not of its copies."""
+    if id(model) == tapped:
+        _refuse_reentrant(model)
+
+
+def _refuse_reentrant(model: nn.Module) -> None:
+    """Raise ValueError where a model that trains is checkpointed with use_reentrant=True."""
     for m in model.modules():
         if m.training and getattr(m, "gradient_checkpointing", False) and torch.is_grad_enabled():
             options = getattr(m._gradient_checkpointing_func, "keywords", {})
@@ -249,10 +291,12 @@ def _namespace(module: nn.Module) -> dict:
 
 def _listener(previous: str, sites: Mapping[int, tuple], deliver: Callable[[Record], None]) -> Callable:
     """An attention function that delivers a record and returns what the one named `previous` returns."""
-    root = getattr(ALL_ATTENTION_FUNCTIONS.get(previous), "root", previous)
+    root, thread = getattr(ALL_ATTENTION_FUNCTIONS.get(previous), "root", previous), get_ident()
 
     def listen(module, query, key, value, attention_mask, **kwargs):
         recomputed = torch._C._current_graph_task_id() != -1  # a backward pass runs: this is a checkpoint's
+        if not recomputed and get_ident() != thread:
+            raise ValueError("another thread runs this model while it is tapped: give each thread a copy")
         if id(module) in sites and not recomputed:
             options = {name: v for name, v in kwargs.items() if name not in ("scaling", "dropout")}
             scaling = kwargs.get("scaling")

@@ -18,10 +18,11 @@ HEADS = (
 )
 
 
-def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords):
+def whole(load: Callable, where, *arguments, passing: str = "$^", anew: str = "$^", **keywords):
     """What `load`, a from_pretrained of transformers, gives of the checkpoint `where`.
 
-    passing: pattern of state that training starts anew, which a checkpoint may lack or have more of.
+    passing: pattern of state that training starts anew, which a checkpoint may lack or have more of; anew: of
+    state that it may have in another size.
     Raises ValueError for weights that cannot be read, and for a checkpoint that lacks weights of the model,
     which transformers would draw at random, or has other ones, or ones of another size that are not ignored.
     """
@@ -37,7 +38,8 @@ def whole(load: Callable, where, *arguments, passing: str = "$^", **keywords):
         ) from error
     for kind, words in kinds.items():
         names = sorted(key if isinstance(key, str) else key[0] for key in info[kind])
-        if names := [name for name in names if not re.search(passing, name)]:
+        free = anew if kind == "mismatched_keys" else passing
+        if names := [name for name in names if not re.search(free, name)]:
             raise ValueError(
                 f"the checkpoint {where} {words} {names[0]}: load it with the settings it was saved with, or "
                 "copy or save the whole model again"
@@ -53,7 +55,11 @@ def check_depth(config: object) -> None:
 
 
 def classifier(where, **keywords):
-    """A model that classifies sequences, its head drawn anew where there is none; ValueError as others."""
+    """A model that classifies sequences; ValueError as the others here.
+
+    Its head is drawn anew where there is none, or one of other classes than those that are asked for by
+    num_labels or id2label.
+    """
     return _headed(AutoModelForSequenceClassification, where, keywords)
 
 
@@ -68,7 +74,8 @@ def filler(where, **keywords):
 def _headed(kind: type, where, keywords: dict):
     check_depth(_own_code(AutoConfig.from_pretrained, where, trust_remote_code=False))
     load = kind.from_pretrained  # type: ignore[attr-defined]
-    return _own_code(whole, load, where, passing=HEADS, trust_remote_code=False, **keywords)
+    anew = HEADS if {"num_labels", "id2label"} & keywords.keys() else "$^"
+    return _own_code(whole, load, where, passing=HEADS, anew=anew, trust_remote_code=False, **keywords)
 
 
 def decoder(where, **keywords):

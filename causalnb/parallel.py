@@ -52,6 +52,16 @@ def own_rows(rows: torch.Tensor, count: int) -> torch.Tensor:
     return rows if len(rows) == count else rows[dist.get_rank() * count :][:count]
 
 
+def part_of_step(labels: torch.Tensor, counted, shifts: bool = True) -> torch.Tensor:
+    """What a batch's mean counts for in an optimiser step of several: the share of its labels in all of them.
+
+    labels (B, T) or (B,), of which -100 are none, and with shifts the first of each row neither; counted is
+    the number in the step, of all processes or of this one, as a Trainer passes it (num_items_in_batch).
+    """
+    own = ((labels[:, 1:] if shifts else labels) != -100).sum()
+    return shared_average(own) / counted
+
+
 def shared_average(value: torch.Tensor) -> torch.Tensor:
     """The mean of a value over processes, without gradient.
 

@@ -9,18 +9,37 @@ import math
 from collections.abc import Iterable, Mapping
 from inspect import signature
 from numbers import Integral
-from typing import Self
+from threading import get_ident
+from typing import Self, cast
 
+import torch
 from peft import PeftModel, get_peft_model
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from peft.tuners.tuners_utils import BaseTunerLayer
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import TransformersKwargs
 
 from causalnb.cards import write_card
 from causalnb.checkpoints import check_depth, whole
+from causalnb.parallel import part_of_step
+
+
+class OfThread:
+    """An attribute of which every thread has a value of its own, None where it set none."""
+
+    def __set_name__(self, owner: type, name: str):
+        self.kept = f"_{name}_of_thread"
+
+    def __get__(self, instance, owner: type | None = None):
+        return self if instance is None else vars(instance).get(self.kept, {}).get(get_ident())
+
+    def __set__(self, instance, value):
+        values = vars(instance).setdefault(self.kept, {})
+        values[get_ident()] = value
+        if value is None:
+            del values[get_ident()]
 
 
 def register_decoder(kind: type[PreTrainedModel]) -> None:
@@ -116,6 +135,23 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
     )
 
 
+def matrix(linear: nn.Module) -> Tensor:
+    """The matrix (out, in) of a linear map, with what adapters of peft add to it."""
+    if type(linear) is nn.Linear:
+        return linear.weight
+    own = cast(nn.Linear, getattr(linear, "base_layer", linear))
+    one = torch.eye(own.in_features, device=own.weight.device, dtype=own.weight.dtype)
+    return (linear(one) - linear(torch.zeros_like(one[:1]))).mT
+
+
+def offset(linear: nn.Module) -> Tensor:
+    """What a linear map adds to every product (out,), with what adapters of peft do."""
+    if type(linear) is nn.Linear:
+        return linear.bias
+    own = cast(nn.Linear, getattr(linear, "base_layer", linear))
+    return linear(own.weight.new_zeros(1, own.in_features))[0]
+
+
 def unknown_keywords(model: nn.Module, given: Mapping) -> str:
     """What is wrong with keywords of forward that neither the model nor its base takes, or ""."""
     known = {*signature(model.base.forward).parameters, *TransformersKwargs.__annotations__}  # type: ignore[union-attr]
@@ -129,13 +165,14 @@ class DecoderWrapper(PreTrainedModel):
     """A model around a Hugging Face decoder: made from it, saved and loaded with it and the adapter it had.
 
     A child's `_build` makes the modules that stand before .base in a checkpoint, `_connect` what needs it.
-    Losses are means over a batch: with gradient accumulation a Trainer trains the mean of its batches' means,
-    in which a token of a short batch counts for more than in one large batch.
+    Losses are means over a batch. Where accepts_loss_kwargs is true and num_items_in_batch is passed, as by a
+    Trainer, forward's loss is this batch's part of an optimiser step, its mean times the share of its labels:
+    so in gradient accumulation every label counts for as much as in one large batch.
     """
 
     base_model_prefix = "base"
     supports_gradient_checkpointing = True
-    accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
+    accepts_loss_kwargs = False  # a child whose forward takes num_items_in_batch says so
     _trained: set[str] | None = None  # what the base's adapter trains
 
     def __init__(self, config: PretrainedConfig, base_model: nn.Module | None = None):
@@ -251,6 +288,11 @@ class DecoderWrapper(PreTrainedModel):
                 "resize the base before from_base wraps it"
             )
         return self.get_input_embeddings()
+
+    @staticmethod
+    def part_of_step(loss: Tensor, labels: Tensor | None, counted: Tensor | int | None) -> Tensor:
+        """A batch's mean as its part of an optimiser step of `counted` labels; as it is without them."""
+        return loss if labels is None or counted is None else loss * part_of_step(labels, counted)
 
     def refuse_replicas(self, fault: str) -> None:
         """Raise ValueError in a replica of nn.DataParallel, in which the model would have a fault."""

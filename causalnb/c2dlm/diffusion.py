@@ -107,7 +107,8 @@ def loss_at_masked(logits, input_ids, masked, p, prompt_mask, weight="1/t"):
 def logits_at(model: nn.Module, positions: tuple):
     """Within this context the output layer of a Hugging Face model sees hidden[positions] (n, D) alone.
 
-    Its logits are then (1, n, V). Raises ValueError for a model without an output layer.
+    Its logits are then (1, n, V), or those of all positions where a compiled model does not see the hook.
+    Raises ValueError for a model without an output layer.
     """
     head = model.get_output_embeddings()
     if head is None:
@@ -119,6 +120,11 @@ def logits_at(model: nn.Module, positions: tuple):
         yield
     finally:
         hook.remove()
+
+
+def logits_there(logits, places):
+    """What `logits_at` gave for places (B, T), True at n of them: (n, V), also where it gave all."""
+    return logits[places] if logits.shape[:2] == places.shape else logits[0]
 
 
 def as_mask(values, name: str):

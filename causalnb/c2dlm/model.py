@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from numbers import Integral
 from typing import Self
 
@@ -11,12 +10,12 @@ import numpy as np
 import torch
 from torch import nn
 from transformers import AutoConfig, PretrainedConfig
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+from transformers.utils import ModelOutput, can_return_tuple
 
 from causalnb.attention import tap
-from causalnb.wrapping import DecoderWrapper, base_configuration
+from causalnb.wrapping import DecoderWrapper, base_configuration, unknown_keywords
 
-from .diffusion import WEIGHTS, as_mask, logits_at, loss_at_masked, mask_in_order, mask_tokens
+from .diffusion import WEIGHTS, as_mask, logits_at, logits_there, loss_at_masked, mask_in_order, mask_tokens
 from .forms import MASS_ATTENTION
 from .graph import Supervision
 from .reattention import ReattentionLoss, gamma_schedule
@@ -109,8 +108,9 @@ class MaskedDiffusionOutput(ModelOutput):
 class MaskedDiffusionModel(DecoderWrapper):
     """A decoder without its causal mask, whose logits stand at the positions they predict.
 
-    The buffer `passes` counts forward passes in training, for the schedule of gamma. Adapters of peft go on
-    the decoder, before from_base wraps it.
+    The loss is a mean over rows, of whatever length: accumulated batches of as many rows train as one. The
+    buffer `passes` counts forward passes in training, for the schedule of gamma. Adapters of peft go on the
+    decoder, before from_base wraps it.
     """
 
     config_class = MaskedDiffusionConfig
@@ -195,25 +195,24 @@ class MaskedDiffusionModel(DecoderWrapper):
         prompt_mask=None,
         supervision=None,
         attention_mask=None,
+        visible=None,
+        draw=None,
+        rank=None,
         **kwargs,
     ) -> MaskedDiffusionOutput:
         """Logits (B, T, V), and with labels (clean ids) the loss of noised input_ids, as the collator gives.
 
         In training with labels logits are made at masked positions alone, and not returned. masked and
         prompt_mask are (B, T), p (B,); supervision as Supervision.stack gives it; attention_mask (B, T), 0 on
-        padding, or True (B, 1, T, T) where a query sees a key. Raises ValueError for labels without masked, p
-        and prompt_mask, for labels of another shape, for supervision without labels or with a mask of queries
-        and keys, and for keywords that the base does not know.
+        padding, or True (B, 1, T, T) where a query sees a key. visible, draw and rank are columns of rows,
+        named so that a Trainer hands them to the collator. Raises ValueError for one of these, for labels
+        without masked, p and prompt_mask, for labels of another shape, for supervision without labels or with
+        a mask of queries and keys, and for keywords that the base does not know.
         """
-        if kwargs and (
-            unknown := kwargs.keys()
-            - signature(self.base.forward).parameters.keys()
-            - TransformersKwargs.__annotations__.keys()
-        ):
-            raise ValueError(
-                f"forward has no argument {sorted(unknown)[0]!r}: pass what the collator "
-                f"returned or what {type(self.base).__name__} takes"
-            )
+        if not (visible is draw is rank is None):
+            raise ValueError("visible, draw and rank are for the collator: pass the batch that it returns")
+        if unknown_keywords(self, kwargs):
+            raise ValueError(unknown_keywords(self, kwargs))
         if attention_mask is not None and attention_mask.dim() == 4 and attention_mask.dtype == torch.bool:
             hidden = torch.finfo(self.base.dtype).min  # eager attention adds its mask
             attention_mask = attention_mask.logical_not().to(self.base.dtype) * hidden
@@ -276,9 +275,10 @@ class MaskedDiffusionModel(DecoderWrapper):
         if not self.training:
             out = self.base(**given)  # unprobed: runs train by this loss, and score what is sampled
             return out, out.logits[masked.bool()]  # unprobed: the same
-        with logits_at(self.base, (masked.bool(),)):
+        places = masked.bool()
+        with logits_at(self.base, (places,)):
             out = self.base(**given)
-        return out, out.logits[0]
+        return out, logits_there(out.logits, places)
 
     def generate(self, *arguments, **keywords):
         """Raises TypeError: this model fills masks in any order."""

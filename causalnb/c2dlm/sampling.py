@@ -1,7 +1,5 @@
 """Sampling from a masked diffusion model: blocks from left to right, in a block the surest tokens first."""
 
-from collections.abc import Sequence
-
 import torch
 
 from .diffusion import as_mask, logits_at
@@ -34,13 +32,13 @@ def sample(
     of its tokens in each; what is not fixed stays masked. remasking "low_confidence" fixes the surest first,
     "random" any. temperature, 0 (greedy) or more, adds Gumbel noise. `model` is any masked model with .logits
     at the same position; the output layer sees the open positions of the block alone. eos="last" fixes
-    predicted eos_token_id last, "never" forbids it, "free" does neither. rank ((gen_length,) or (B,
-    gen_length)) fills lower ranks first: causes before effects. Left-padded prompts need their attention_mask
-    (B, P); True (B, 1, P + gen_length, P + gen_length) says which query sees which key. With return_order
-    also the pass (B, gen_length), from 0, in which each token was fixed. Raises ValueError for lengths and
-    steps that do not divide, prompts that are all mask, unknown choices, a rank or an attention_mask of
-    another shape or with other values, and padding where the model numbers positions past it, as RoBERTa
-    does.
+    predicted eos_token_id (one, or a list) last, "never" forbids it, "free" does neither. rank
+    ((gen_length,) or (B, gen_length)) fills lower ranks first: causes before effects. Left-padded prompts
+    need their attention_mask (B, P); True (B, 1, P + gen_length, P + gen_length) says which query sees which
+    key. With return_order also the pass (B, gen_length), from 0, in which each token was fixed. One thread at
+    a time may sample from a model. Raises ValueError for lengths and steps that do not divide, prompts that
+    are all mask, unknown choices, a rank or an attention_mask of another shape or with other values, and
+    padding where the model numbers positions past it, as RoBERTa does.
     """
     mask_token_id = _mask_token(model, mask_token_id)
     blocks, passes = _plan(gen_length, block_length, steps)
@@ -71,8 +69,8 @@ def sample(
         for turn in range(passes):
             fixed = block_length // passes + (turn < block_length % passes)
             with logits_at(model, (rows, places)):
-                logits = model(input_ids=ids, **extra).logits  # (1, B, m, V)
-            logits = logits[0].double()
+                logits = model(input_ids=ids, **extra).logits  # (1, B, m, V), or of all
+            logits = (logits[0] if logits.dim() == 4 else logits[rows, places]).double()
             logits[..., mask_token_id] = -torch.inf
             if eos == "never":
                 logits[..., eos_token_id] = -torch.inf
@@ -80,7 +78,8 @@ def sample(
             token = (logits + noise).argmax(-1)  # (B, m)
             sure = _confidence(logits, token, remasking, generator)
             if eos == "last":
-                sure = sure - 1e6 * (token == eos_token_id)
+                ends = torch.as_tensor(eos_token_id, device=device).reshape(-1)
+                sure = sure - 1e6 * torch.isin(token, ends)
             best = sure.argsort(dim=1, descending=True, stable=True)
             if rank is not None:
                 ranked = rank.gather(1, places - prompt).gather(1, best)
@@ -164,10 +163,8 @@ def _checked(prompt_ids, mask_token_id, temperature, remasking, eos, eos_token_i
         raise ValueError(f"temperature is {temperature}: choose 0 (greedy) or more, and finite")
     if remasking not in REMASKING:
         raise ValueError(f"remasking is {remasking!r}: choose 'low_confidence' or 'random'")
-    if eos == "last" and isinstance(eos_token_id, Sequence):
-        raise ValueError(f"eos is 'last' with eos_token_id {eos_token_id}: give one token's id")
     if eos not in EOS or (eos != "free" and eos_token_id is None):
         raise ValueError(
             f"eos is {eos!r} with eos_token_id {eos_token_id}: choose 'free', or 'last' or "
-            "'never' with the token's id"
+            "'never' with the token's id, or a list of them"
         )

@@ -10,13 +10,13 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 from causalnb.cards import write_card
 from causalnb.checkpoints import whole
-from causalnb.parallel import shared_average
+from causalnb.parallel import part_of_step, shared_average
 
 from .configuration import CausalTransformerConfig
 from .fused import Visible
 from .layers import Stack, StackOutput, check_tokens, refuse
 from .loss import MarkovBlanketLoss
-from .measure import checked_valid
+from .measure import checked_map, checked_valid, excess, sinkhorn
 from .values import GCNValueUpdate
 
 IGNORED = -100  # the label of a token that the loss leaves out
@@ -56,7 +56,7 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
     base_model_prefix = "transformer"
     supports_gradient_checkpointing = True
     _supports_sdpa = True  # attention is scaled_dot_product_attention where no map is asked for
-    accepts_loss_kwargs = False  # the Trainer divides the loss by its accumulation steps itself
+    accepts_loss_kwargs = False  # a mean over items, which the Trainer divides by its accumulated batches
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
@@ -136,9 +136,10 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
                 loss, given = self.losses[name][number], (out.valid, name == "decoder", out.measured)
                 with torch.autocast(task_loss.device.type, enabled=False):
                     if loss.normalise == "sinkhorn":
-                        found.append(loss(wide(out.attentions[number]), out.valid))
-                    else:
-                        found.append(loss.of_excess(*sums, *given))
+                        doubly = sinkhorn(wide(out.attentions[number]), out.valid)
+                        sums = excess(doubly, checked_map(doubly, out.valid))
+                        given = (out.valid, False)
+                    found.append(loss.of_excess(*sums, *given))
                     broken.append(loss.violated(*sums, *given))
         weight = self.causal_weight()
         if self.training:
@@ -218,6 +219,7 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
     The decoder's self-attention is masked; its cross-attention is ordinary, and not held to a blanket.
     """
 
+    accepts_loss_kwargs = True  # a mean over tokens, which forward makes a part of num_items_in_batch
     _tied_weights_keys = {
         "lm_head.weight": "encoder.embed_tokens.weight",
         "decoder.embed_tokens.weight": "encoder.embed_tokens.weight",
@@ -257,13 +259,15 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
         past_key_values: EncoderDecoderCache | None = None,
         use_cache: bool = False,
         output_attentions: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
         **kwargs,
     ) -> CausalTransformerOutput:
         """Logits (B, T, V) for decoder_input_ids (B, T); with labels (B, T), -100 on padding, Equation 6.
 
         input_ids and attention_mask are (B, S). Labels without decoder_input_ids are shifted to make them,
         and hide their padding from the decoder; beside decoder_input_ids they change no logits. Only decoder
-        tokens with a label are measured. Encoder outputs that are handed in are not measured again. Raises
+        tokens with a label are measured. With num_items_in_batch, the labels of an optimiser step of several
+        batches, loss is this batch's part. Encoder outputs that are handed in are not measured again. Raises
         ValueError where there is nothing to decode, for an empty batch, for labels or masks that hide every
         token of an item, for fewer than two tokens where the loss measures them, for caches that are not
         dynamic, and for what is in layers.ABSENT.
@@ -312,6 +316,8 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
             counted = (labels != IGNORED).sum()
             task = task * (counted / shared_average(counted))
             parts = self._parts(task, dict(encoder=encoder_outputs, decoder=out))
+            if num_items_in_batch is not None:
+                parts["loss"] = parts["loss"] * part_of_step(labels, num_items_in_batch, shifts=False)
         return CausalTransformerOutput(
             **parts,
             logits=logits,

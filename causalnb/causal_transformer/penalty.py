@@ -15,9 +15,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback
+from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
 from causalnb.attention import Record, tap
-from causalnb.parallel import shared_average
+from causalnb.parallel import part_of_step, shared_average
 from causalnb.wrapping import check_finite
 
 from .loss import MarkovBlanketLoss
@@ -63,7 +64,7 @@ class MarkovBlanketPenalty:
         """The share of nodes outside the bounds, without gradient; ValueError where no layer ran."""
         return torch.stack([self.criterion.violated(*one) for one in self._seen()]).mean()
 
-    def add(self, model: nn.Module, arguments: tuple, output):
+    def add(self, model: nn.Module, arguments: tuple, keywords: dict, output):
         """Forward hook of the model: weight times the loss on its output's, where it has one."""
         if isinstance(output, tuple):
             raise ValueError("the model returned a tuple, whose loss cannot be added to: set return_dict")
@@ -73,7 +74,10 @@ class MarkovBlanketPenalty:
                 "compute_loss_func takes them out), or no weight, and add penalty.loss() yourself"
             )
         if output.get("loss") is not None:
-            output["loss"] = output["loss"] + self.weight * self.loss().to(output["loss"])
+            weight, counted = self.weight, keywords.get("num_items_in_batch")
+            if counted is not None and keywords.get("labels") is not None:  # loss is part of a step's
+                weight = weight * part_of_step(keywords["labels"], counted, _shifts_labels(model))
+            output["loss"] = output["loss"] + weight * self.loss().to(output["loss"])
             self._shares[model.training].append(self.violated())
         return output
 
@@ -92,8 +96,14 @@ class MarkovBlanketPenalty:
         return self.measured
 
     def measure(self, record: Record) -> None:
-        """Measure one call of an attention layer; ValueError for a cached pass and as MarkovBlanketLoss."""
+        """Measure one call of an attention layer; ValueError for a cached pass and as MarkovBlanketLoss.
+
+        A pass that generates one token, without gradient, is no such call: nothing is measured then.
+        """
         batch, _, tokens, _ = record.query.shape
+        if not torch.is_grad_enabled() and tokens == 1:
+            self._latest, self._asked = {}, False
+            return
         if record.key.shape[2] != tokens:
             raise ValueError(
                 f"layer {record.layer} has {tokens} queries and {record.key.shape[2]} keys: "
@@ -138,8 +148,7 @@ def markov_blanket_penalty(
 
     A whole training loop may run within one context: the loss is of the latest pass. With a weight >= 0 it is
     added, so often, to the loss that the model itself returns, which a plain Trainer then minimises (its
-    eval_loss has it, too); where that counts tokens over accumulated batches (num_items_in_batch), the
-    penalty comes once for each of these.
+    eval_loss has it, too), in accumulated batches by each one's share of the labels.
 
     layers: their numbers from 0 in each stack (None: all). mode and settings are those of
     MarkovBlanketLoss, or pass one as `criterion`: an augmented Lagrangian keeps its multipliers there from
@@ -157,12 +166,18 @@ def markov_blanket_penalty(
         MarkovBlanketLoss(mode, **settings) if criterion is None else criterion, weight
     )
     with tap(model, penalty.measure, layers=layers, kinds=("self",)):
-        hook = None if weight is None else model.register_forward_hook(penalty.add)
+        hook = None if weight is None else model.register_forward_hook(penalty.add, with_kwargs=True)
         try:
             yield penalty
         finally:
             if hook is not None:
                 hook.remove()
+
+
+def _shifts_labels(model: nn.Module) -> bool:
+    """Whether the loss of a Hugging Face model leaves out the first label of each row, as a Trainer asks."""
+    decodes = LOSS_MAPPING.get(getattr(model, "loss_type", None)) is ForCausalLMLoss
+    return decodes and not getattr(model.config, "is_encoder_decoder", False)
 
 
 def _packed(record: Record) -> bool:

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call
 from transformers.pytorch_utils import Conv1D
+
+from causalnb.wrapping import OfThread
 
 
 class Rows:
-    """Which module's adapter each row of the present batch takes: (R,) indices, one for all, or None."""
+    """Which module's adapter each row of this thread's batch takes: (R,) indices, one for all, or None."""
 
-    def __init__(self):
-        self.module: Tensor | int | None = None
+    module = OfThread()
 
     @contextmanager
     def of(self, module: Tensor | int | None) -> Iterator[None]:
@@ -68,10 +68,12 @@ class RowLoRA(nn.Module):
         B = self.scaling * B
         if isinstance(module, Tensor) and len(self.A) == 1:
             module = 0
-        if isinstance(module, int) and self.merges:
-            added = B[module] @ A[module]  # (out, in)
-            weight = self.base.weight + (added.mT if isinstance(self.base, Conv1D) else added)
-            return functional_call(self.base, {"weight": weight}, x)
+        if isinstance(module, int) and self.merges and not self._watched():
+            added, bias = B[module] @ A[module], self.base.bias  # (out, in)
+            if isinstance(self.base, Conv1D):
+                weight = self.base.weight + added.mT
+                return torch.addmm(bias, x.flatten(0, -2), weight).unflatten(0, x.shape[:-1])
+            return F.linear(x, self.base.weight + added, bias)
         out, x = self.base(x), self.dropout(x).to(A.dtype)
         if isinstance(module, int):
             return out + F.linear(F.linear(x, A[module]), B[module]).to(out.dtype)
@@ -79,6 +81,10 @@ class RowLoRA(nn.Module):
         if out.dtype == thin.dtype:
             return torch.baddbmm(out, thin, B[module].mT)
         return out + (thin @ B[module].mT).to(out.dtype)  # unprobed: a base of another dtype; see its tests
+
+    def _watched(self) -> bool:
+        """Whether something waits for a call of the base: hooks, or accelerate's forward of its own."""
+        return "forward" in vars(self.base) or bool(self.base._forward_hooks or self.base._forward_pre_hooks)
 
 
 def adapt(

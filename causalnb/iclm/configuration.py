@@ -20,6 +20,14 @@ AGGREGATIONS = {
 }
 GIVEN = {"num_modules", "dim", "base_head", "modules", "invariant", "invariant_weight"}  # by the model itself
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]  # of Llama and what is named as it is
+INTO = ATTENTION[:3]
+OTHER_NAMES = {  # of architectures with some of these names alone
+    "gpt_neo": [*INTO, "out_proj"],
+    "gptj": [*INTO, "out_proj"],
+    "opt": [*INTO, "out_proj"],
+    "phi": [*INTO, "dense"],
+    "phi3": ["qkv_proj", "o_proj"],
+}
 LORA = {"r": 8, "alpha": 16, "dropout": 0.05, "target_modules": None}
 WEIGHTS = {"alpha": 0.1, "beta": 0.1, "gamma": 0.1, "epsilon": 0.01, "delta": 0.0}
 
@@ -139,6 +147,8 @@ class ICLMConfig(PretrainedConfig):
 
 def attention_maps(model_type: str) -> list[str]:
     """Names of the linear maps that adapters go on by default in an architecture."""
+    if model_type in OTHER_NAMES:
+        return [*OTHER_NAMES[model_type]]
     known = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.get(model_type, ATTENTION)
     return ATTENTION if isinstance(known, str) or {*known} & {*ATTENTION} else [*known]
 

@@ -19,7 +19,7 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput, can_return_tuple
 
 from causalnb.parallel import own_rows, processes, shared_mean, shared_rows, widest
-from causalnb.wrapping import DecoderWrapper, decoder_layers
+from causalnb.wrapping import DecoderWrapper, OfThread, decoder_layers
 
 from .adapters import Rows, adapt
 from .aggregation import LatentAggregation
@@ -107,6 +107,8 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
     """
 
     config_class = ICLMConfig
+    accepts_loss_kwargs = True
+    _pass, _only = OfThread(), OfThread()  # the pass that runs, a Pass, and the number of one module alone
     _supports_sdpa = _supports_flash_attn = True
     resize_token_embeddings = DecoderWrapper.keep_vocabulary  # the aggregation has its size
 
@@ -117,7 +119,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                 f"{type(self.base).__name__} has no output embeddings: pass a model with a language head"
             )
         width, lora = config.base_config.hidden_size, config.lora
-        self.rows, self._only = Rows(), None
+        self.rows = Rows()
         layers = decoder_layers(self.base)[config.shared_layers :]
         self._adapted = adapt(
             layers,
@@ -140,7 +142,6 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         if config.shared_layers:
             for layer in layers:
                 layer.register_forward_pre_hook(self._fan_out, with_kwargs=True)
-        self._pass: Pass | None = None
         precision = torch.promote_types(self.base.get_input_embeddings().weight.dtype, torch.float32)
         self.router.to(dtype=precision)  # what is trained or averaged over many steps needs the digits
         if self.aggregation is not None:
@@ -429,6 +430,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         logits_to_keep: int = 0,
         prompt_mask: Tensor | None = None,
         answers_only: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
         **kwargs,
     ) -> ICLMOutput:
         """Logits (B, T, V), and with labels (B, T), -100 off the answer, Equation 4.
@@ -437,8 +439,9 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         each, in the order of labels[:, 1:]; so it is in training always, which needs no others. prompt_mask
         (B, T) as in `router_states`, whose states (B, D) save the router's pass; a routing, or modules (B,)
         as an oracle names them, settles the matter. losses has output, invariant, domain, routing,
-        mutual_information, unweighted, and alignment where delta is not 0. Raises ValueError for labels all
-        ignored, for arguments of another shape, unknown modules, and states that are not finite.
+        mutual_information, unweighted, and alignment where delta is not 0. num_items_in_batch as in
+        DecoderWrapper. Raises ValueError for labels all ignored, for arguments of another shape, unknown
+        modules, and states that are not finite.
         """
         self.refuse_replicas("share one routing")
         if isinstance(routing, Tensor):
@@ -468,7 +471,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             )
         kwargs["position_ids"] = position_ids  # named above, so that generate makes them for padded prompts
         if self._only is not None:
-            return self._alone(
+            out = self._alone(
                 input_ids,
                 attention_mask,
                 labels,
@@ -478,6 +481,8 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                 answers_only,
                 **kwargs,
             )
+            out.loss = self.part_of_step(out.loss, labels, num_items_in_batch)
+            return out
         cached = _checked_cache(past_key_values)
         grown = cached is not None and cached.get_seq_length() > 0
         routing = routing if cached is None else cached.routing
@@ -488,11 +493,11 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         states, cached = self._run(
             now, input_ids, attention_mask, past_key_values=cached, use_cache=use_cache, **kwargs
         )
-        return (
-            self._continued(now.routing, states, cached, attention_mask, grown, logits_to_keep)
-            if labels is None
-            else self._with_losses(now, states, labels, answers_only)
-        )
+        if labels is None:
+            return self._continued(now.routing, states, cached, attention_mask, grown, logits_to_keep)
+        out = self._with_losses(now, states, labels, answers_only)
+        out.loss = self.part_of_step(out.loss, labels, num_items_in_batch)
+        return out
 
     def _prefill(self, input_ids, generation_config, *arguments, **keywords):
         """As in transformers; ValueError for a prompt in chunks, of which the first alone would route."""

@@ -24,13 +24,22 @@ class ContrastiveDecoder(DecoderWrapper):
     """A decoder with lm + scl_weight * contrastive loss on its last state at the prompt's last token."""
 
     config_class = ContrastiveDecoderConfig
+    accepts_loss_kwargs = True
 
     def _build(self, config: SCIConfig) -> None:
+        self.loss_type = "ForCausalLM"  # by which a Trainer counts labels from the second token on
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
 
     @can_return_tuple
     def forward(
-        self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs
+        self,
+        input_ids,
+        attention_mask=None,
+        prompt_mask=None,
+        labels=None,
+        structure_ids=None,
+        num_items_in_batch=None,
+        **kwargs,
     ):
         """Logits (B, T, V), .structure (B, 1, D) at the last prompt token; loss as in SCITransformer."""
         if prompt_mask is None and labels is not None:
@@ -51,6 +60,7 @@ class ContrastiveDecoder(DecoderWrapper):
         if structure_ids is not None:
             contrastive = self.contrastive.of_ids(*shared_rows(state, structure_ids))
             loss = self.config.scl_weight * contrastive + (0 if loss is None else loss)
+        loss = self.part_of_step(loss, labels, num_items_in_batch)
         return SCIOutput(
             loss=loss, logits=out.logits, structure=state, lm_loss=lm_loss, contrastive_loss=contrastive
         )

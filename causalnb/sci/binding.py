@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from causalnb.wrapping import check_counts
+from causalnb.wrapping import check_counts, matrix, offset
 
 from .structure import Attention
 
@@ -53,14 +53,15 @@ class CausalInterventionLayer(nn.Module):
         if self.normalize:
             incoming = incoming / incoming.sum(-1, keepdim=True).clamp(min=1.0)
         first, second = self.message_fn[0], self.message_fn[2]
-        to_receiver, to_sender = first.weight.split(width, dim=1)
+        to_receiver, to_sender = matrix(first).split(width, dim=1)
+        to_message, start, rest = matrix(second), offset(first), offset(second)
         hidden = slot_values
         for _ in range(self.n_iterations):
-            receiver = F.linear(hidden, to_receiver, first.bias)  # (B, K, D)
+            receiver = F.linear(hidden, to_receiver, start)  # (B, K, D)
             sender = F.linear(hidden, to_sender)
             pair = F.gelu(receiver[:, :, None] + sender[:, None])  # (B, K, K, D)
             mixed = (incoming[:, :, None] @ pair).squeeze(2)  # (B, K, D)
-            messages = F.linear(mixed, second.weight) + incoming.sum(-1, keepdim=True) * second.bias
+            messages = F.linear(mixed, to_message) + incoming.sum(-1, keepdim=True) * rest
             hidden = self.update_fn(messages.flatten(0, 1), hidden.flatten(0, 1)).view_as(hidden)
             if held is not None:
                 hidden = torch.where(held, values, hidden)
@@ -136,8 +137,8 @@ class SlotReader(nn.Module):
             states.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)  # (B, H, K, d/H)
             for states in (self.slot_key(normed), self.slot_value(normed))
         )
-        query = self.token_query.weight.unflatten(0, (self.n_heads, -1))  # (H, d/H, hidden)
-        output = torch.stack([projection.weight.T for projection in self.output_proj])
+        query = matrix(self.token_query).unflatten(0, (self.n_heads, -1))  # (H, d/H, hidden)
+        output = torch.stack([matrix(projection).T for projection in self.output_proj])
         output = output.unflatten(1, (self.n_heads, -1))  # (L, H, d/H, hidden)
         return BoundSlots(
             torch.einsum("bhkd,hdm->bhkm", keys / keys.shape[-1] ** 0.5, query).flatten(1, 2),

@@ -221,7 +221,14 @@ class SlotDecoder(SCITransformer):
 
     @can_return_tuple
     def forward(
-        self, input_ids, attention_mask=None, prompt_mask=None, labels=None, structure_ids=None, **kwargs
+        self,
+        input_ids,
+        attention_mask=None,
+        prompt_mask=None,
+        labels=None,
+        structure_ids=None,
+        num_items_in_batch=None,
+        **kwargs,
     ) -> SCIOutput:
         """As SCITransformer.forward, without do."""
         prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)
@@ -235,6 +242,7 @@ class SlotDecoder(SCITransformer):
         if structure_ids is not None and self.config.scl_weight:
             contrastive = self.contrastive.of_ids(*shared_rows(slots, structure_ids))
             loss = self.config.scl_weight * contrastive + (0 if loss is None else loss)
+        loss = self.part_of_step(loss, labels, num_items_in_batch)
         return SCIOutput(
             loss, out.logits, slots, edges, slots, out.get("hidden_states"), lm_loss, contrastive
         )

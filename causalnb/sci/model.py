@@ -11,7 +11,7 @@ from transformers import GenerationConfig
 from transformers.utils import ModelOutput, can_return_tuple
 
 from causalnb.parallel import shared_mean, shared_rows
-from causalnb.wrapping import DecoderWrapper, decoder_layers, unknown_keywords
+from causalnb.wrapping import DecoderWrapper, OfThread, decoder_layers, unknown_keywords
 
 from .binding import BoundSlots, CausalBindingMechanism
 from .configuration import SCIConfig
@@ -65,16 +65,18 @@ class SCITransformer(DecoderWrapper):
 
     Structure and content see the prompt alone (prompt_mask), so that no answer leaks; slots are bound once
     for each sequence and every token reads them by itself, so that caching, beams and padding change nothing.
-    What is bound belongs to the model: one thread at a time may run it. A Trainer with a
-    label_smoothing_factor computes its own loss of the logits, without the contrastive one, and takes the
-    labels out: rows then need a prompt_mask, or the answer would be read as prompt.
+    A Trainer with a label_smoothing_factor computes its own loss of the logits, without the contrastive one,
+    and takes the labels out: rows then need a prompt_mask, or the answer would be read as prompt.
     """
 
     config_class = SCIConfig
-    _bound: BoundSlots | None = None
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True  # as far as the base does
+    accepts_loss_kwargs = True
+    _bound = OfThread()  # BoundSlots, within `binding`
 
     def __init__(self, config: SCIConfig, base_model: nn.Module | None = None):
         super().__init__(config, base_model)
+        self.loss_type = "ForCausalLM"  # by which a Trainer counts labels from the second token on
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
 
     def _build(self, config: SCIConfig) -> None:
@@ -232,6 +234,7 @@ class SCITransformer(DecoderWrapper):
         labels=None,
         structure_ids=None,
         do=None,
+        num_items_in_batch=None,
         **kwargs,
     ) -> SCIOutput:
         """Logits (B, T, V); loss with labels (B, T), -100 off the answer.
@@ -241,9 +244,9 @@ class SCITransformer(DecoderWrapper):
 
         structure_ids (B,) add the contrastive loss; rows with a negative id take no part in it. An id names
         one structure in all processes that share a batch.
-        do={slot: (B, d_s)} holds slots at values. Raises ValueError for labels that leave no prompt, for
-        shapes that do not fit, for empty prompts, in training for neither labels nor prompt_mask, and for
-        keywords that the base does not know.
+        do={slot: (B, d_s)} holds slots at values. num_items_in_batch as in DecoderWrapper. Raises ValueError
+        for labels that leave no prompt, for shapes that do not fit, for empty prompts, in training for
+        neither labels nor prompt_mask, and for keywords that the base does not know.
         """
         if kwargs.get("past_key_values") is not None:
             raise ValueError(
@@ -263,9 +266,14 @@ class SCITransformer(DecoderWrapper):
         if structure_ids is not None:
             contrastive = self.contrastive.of_ids(*shared_rows(structure, structure_ids))
             loss = self.config.scl_weight * contrastive + (0 if loss is None else loss)
+        loss = self.part_of_step(loss, labels, num_items_in_batch)
         return SCIOutput(
             loss, out.logits, structure, edges, bound.slots, out.get("hidden_states"), lm_loss, contrastive
         )
+
+    def prepare_inputs_for_generation(self, *arguments, **keywords):
+        """The base's, which peft asks for."""
+        return self.base.prepare_inputs_for_generation(*arguments, **keywords)
 
     @torch.no_grad()
     def generate(self, input_ids, attention_mask=None, do=None, **kwargs):

@@ -19,7 +19,7 @@ from torch import nn
 from transformers.utils import can_return_tuple
 
 from causalnb.parallel import shared_mean, shared_rows
-from causalnb.wrapping import check_finite, unknown_keywords
+from causalnb.wrapping import check_finite, matrix, unknown_keywords
 
 from .configuration import SCIConfig
 from .content import ContentEncoder
@@ -172,18 +172,15 @@ def aligned_invariance(tokens, mask, structure_ids, word_ids=None) -> torch.Tens
     With word_ids (B, T), by which neighbours of one number are one word, rows share words: a word of n tokens
     is n equal parts of it, cut further where the same word of another row has its cuts, each piece a place
     and weighted by its share of a token. Words of as many tokens align as without word_ids.
-    Raises ValueError when rows of one structure differ in length, in tokens or in words: they do not align.
+    In float32 at least. Raises ValueError when rows of one structure differ in length, in tokens or in words:
+    they do not align.
     """
     if structure_ids.is_floating_point():
         raise ValueError(f"structure_ids are {structure_ids.dtype}: number the structures with whole numbers")
     named = structure_ids >= 0
-    tokens, mask = tokens[named], mask[named].bool()
+    wide = torch.promote_types(tokens.dtype, torch.float32)  # half precision counts to 256
+    tokens, mask = tokens[named].to(wide), mask[named].bool()
     groups, ids = structure_ids[named].unique(return_inverse=True)
-    if len(ids) and int(ids.bincount().max()) > 2 / torch.finfo(tokens.dtype).eps:
-        raise ValueError(
-            f"{int(ids.bincount().max())} rows have one structure and {tokens.dtype} counts to "
-            f"{2 / torch.finfo(tokens.dtype).eps:.0f}: pass float32 tokens, or fewer rows"
-        )
     if word_ids is None:
         row, column, place = _places(groups, ids, mask)
         weight = torch.ones_like(place, dtype=tokens.dtype)
@@ -407,7 +404,7 @@ class SeparatedSCI(SCITransformer):
         votes = self.content_scale * content @ contents.T
         if filled is not None:
             votes = votes * company(kin).to(votes)[prompt, None]
-        keys = self.slot_key(slots) @ self.token_query.weight / tokens.shape[-1] ** 0.5
+        keys = self.slot_key(slots) @ matrix(self.token_query) / tokens.shape[-1] ** 0.5
         bound = SeparatedSlots(keys, votes, content, weights, self._noisy(table, spread), kin, filled)
         return bound, structure, edges, read, table
 
@@ -421,6 +418,7 @@ class SeparatedSCI(SCITransformer):
         structure_ids=None,
         do=None,
         word_ids=None,
+        num_items_in_batch=None,
         **kwargs,
     ) -> SeparatedSCIOutput:
         """As SCITransformer.forward; structure_ids (B,) add contrastive and aligned invariance loss.
@@ -432,11 +430,8 @@ class SeparatedSCI(SCITransformer):
             raise ValueError(
                 "forward reads the whole prompt and takes no past_key_values: call generate to use the cache"
             )
-        if "inputs_embeds" in kwargs:
-            raise ValueError(
-                "forward abstracts the tokens of input_ids and takes no inputs_embeds (peft passes them with "
-                "a task_type): put adapters on the decoder and wrap that"
-            )
+        if kwargs.pop("inputs_embeds", None) is not None:  # peft passes None
+            raise ValueError("forward abstracts the tokens of input_ids and takes no inputs_embeds: pass ids")
         if unknown_keywords(self, kwargs):
             raise ValueError(unknown_keywords(self, kwargs))
         if self._answers_hidden(labels, prompt_mask, structure_ids):
@@ -466,6 +461,7 @@ class SeparatedSCI(SCITransformer):
             contrastive = self.contrastive.of_ids(*shared_rows(structure, structure_ids))
             extra = self.config.scl_weight * contrastive + self.config.invariance_weight * invariance
             loss = extra + (0 if loss is None else loss)
+        loss = self.part_of_step(loss, labels, num_items_in_batch)
         return SeparatedSCIOutput(
             loss, out.logits, structure, edges, bound.content, out.get("hidden_states"), lm_loss, contrastive,
             invariance, bound.weights,

@@ -1,9 +1,11 @@
 """The tap changes nothing of the model, and its records give back the model's own attention maps."""
 
 import copy
+import pickle
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from itertools import count
+from threading import Thread
 
 import pytest
 import torch
@@ -460,7 +462,54 @@ def test_lora_is_tapped_like_its_base():
     assert reached == {f"{layer}q_proj.lora_{half}.default.weight" for half in "AB"}
 
 
+def test_reentrant_checkpointing_is_refused_where_it_is_switched_on_within_a_tap():
+    model = build("llama").train()
+    with tap(model):
+        copied = copy.deepcopy(model)
+        model.activation_checkpointing_enable({"use_reentrant": True})
+        with pytest.raises(ValueError, match="use_reentrant=False"):
+            model(**inputs_for(model))
+    assert model(**inputs_for(model)).logits.requires_grad  # outside it is nobody's business
+    copied.activation_checkpointing_enable({"use_reentrant": True})
+    assert copied(**inputs_for(copied)).logits.requires_grad
+
+
 # the configuration, nesting
+
+
+def test_copies_made_within_a_tap_are_untapped(tmp_path):
+    model = build("llama")
+    inputs = inputs_for(model)
+    plain = model(**inputs).logits
+    with tap(model), tap(model) as records:
+        copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        model.save_pretrained(tmp_path)
+        copies.append(transformers.AutoModelForCausalLM.from_pretrained(tmp_path))
+        for one in copies:
+            assert set(names_of(one)) == {"sdpa"} and torch.equal(one(**inputs).logits, plain)
+        assert not records and model(**inputs) and len(records) == 2
+    assert all(torch.equal(one(**inputs).logits, plain) for one in copies)
+
+
+def test_another_thread_neither_taps_nor_runs_a_tapped_model():
+    model, said = build("llama"), []
+
+    def elsewhere():
+        for act in (lambda: tap(model).__enter__(), lambda: model(**inputs_for(model))):
+            try:
+                act()
+            except ValueError as error:
+                said.append(str(error))
+
+    with tap(model) as records:
+        other = Thread(target=elsewhere)
+        other.start()
+        other.join(60)
+        assert not records and model(**inputs_for(model)) and len(records) == 2
+    assert [text.partition(":")[0] for text in said] == [
+        "another thread taps this LlamaForCausalLM", "another thread runs this model while it is tapped"
+    ]  # fmt: skip
+    assert set(names_of(model)) == {"sdpa"}
 
 
 def names_of(model):

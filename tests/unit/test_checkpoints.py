@@ -99,3 +99,16 @@ def test_a_base_that_lacks_weights_is_refused(kept, load, kind, folder):
     with pytest.raises(kind, match="the checkpoint .*base has no [a-z]+[._]") as caught:
         load(folder)
     assert "\n" not in str(caught.value)
+
+
+def test_a_head_of_other_classes_is_drawn_anew_only_where_they_are_asked_for(tmp_path):
+    settings = dict(
+        vocab_size=20, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2
+    )
+    model = transformers.BertForSequenceClassification(transformers.BertConfig(**settings, num_labels=3))
+    model.save_pretrained(tmp_path)
+    assert checkpoints.classifier(tmp_path).config.num_labels == 3
+    assert checkpoints.classifier(tmp_path, num_labels=2).classifier.out_features == 2
+    change(tmp_path / "config.json", id2label={"0": "a", "1": "b"}, label2id={"a": 0, "b": 1})
+    with pytest.raises(ValueError, match="has another size of classifier"):
+        checkpoints.classifier(tmp_path)

@@ -316,3 +316,81 @@ def test_labels_are_shifted_under_label_smoothing(kind, tmp_path):
     lost = torch.nn.functional.cross_entropy(logits[labels != -100], labels[labels != -100])
     spread = -logits[labels != -100].log_softmax(-1).mean(-1).mean()
     torch.testing.assert_close(found, 0.9 * lost + 0.1 * spread)
+
+
+def trained(model, data, collator, folder, batch, accumulated):
+    """A step of plain descent by a Trainer on four rows: its loss, and the weights after it."""
+    arguments = TrainingArguments(
+        str(folder), per_device_train_batch_size=batch, gradient_accumulation_steps=accumulated, max_steps=1,
+        learning_rate=0.5, optim="sgd", max_grad_norm=0, lr_scheduler_type="constant", use_cpu=True,
+        report_to="none", disable_tqdm=True, save_strategy="no", logging_strategy="no",
+    )  # fmt: skip
+    loss = Trainer(model, arguments, train_dataset=data, data_collator=collator).train().training_loss
+    return loss, {name: one.detach().clone() for name, one in model.named_parameters() if one.requires_grad}
+
+
+ACCUMULATED = {
+    "sci": lambda: sci.SCITransformer.from_base(llama(), **SLOTS),
+    "sci_separated": lambda: sci.SeparatedSCI.from_base(llama(), **SLOTS, abstraction_noise=0.0),
+    "sci_contrastive": lambda: sci.ContrastiveDecoder.from_base(llama()),
+    "sci_slot_decoder": lambda: sci.SlotDecoder.from_base(llama(), **SLOTS, penalty_weight=0.0),
+    "iclm": lambda: ICLMForCausalLM.from_base(
+        llama(), aggregation="own", invariant=False, num_modules=1, lora=dict(r=2, dropout=0.0),
+        weights=dict(gamma=0.0),
+    ),
+    "causal_transformer": lambda: causal_transformer(CausalTransformerForConditionalGeneration),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACCUMULATED)
+def test_accumulated_batches_train_as_one(name, tmp_path):
+    """Rows have 1 to 8 labels: a mean of their means is another loss."""
+    torch.manual_seed(0)
+    model = ACCUMULATED[name]()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    draw = torch.Generator().manual_seed(1)
+    ids = torch.randint(3, SIZE, (4, 12), generator=draw)
+    if name == "causal_transformer":
+        data = [{"input_ids": row, "labels": row[: 2 + 2 * i]} for i, row in enumerate(ids.tolist())]
+        collator = DataCollatorForSeq2Seq(tokenizer(), model)
+        model.config.causal_weight = 0.0  # whose mean is over nodes
+    else:
+        data = [
+            {
+                "input_ids": row,
+                "attention_mask": [1] * 12,
+                "labels": [-100] * (11 - 2 * i) + row[11 - 2 * i :],
+            }
+            for i, row in enumerate(ids.tolist())
+        ]
+        collator = DataCollatorForSeq2Seq(tokenizer())
+    start, found = {key: one.clone() for key, one in model.state_dict().items()}, []
+    for batch, accumulated in ((4, 1), (1, 4), (2, 2)):
+        model.load_state_dict(start)
+        found.append(trained(model, data, collator, tmp_path, batch, accumulated))
+    moved = {key for key, one in found[0][1].items() if not torch.equal(one, start[key])}
+    assert moved
+    for loss, weights in found[1:]:
+        assert loss == pytest.approx(found[0][0], abs=2e-6)
+        for key, one in weights.items():
+            torch.testing.assert_close(one, found[0][1][key], rtol=1e-3, atol=2e-5)
+    lone = [model(**collator([row])).loss.item() for row in data]
+    whole = model(**collator(data)).loss.item()
+    assert sum(lone) / 4 != pytest.approx(whole, abs=1e-4)
+
+
+def test_a_trainer_hands_the_collator_what_it_draws_and_orders_by(tmp_path):
+    seen = []
+
+    class Spy(MaskedDiffusionCollator):
+        def __call__(self, rows):
+            seen.append(set(rows[0]))
+            return super().__call__(rows)
+
+    data = [row | {"draw": i, "rank": list(range(len(row["input_ids"])))} for i, row in enumerate(diffused())]
+    data = [row | {"visible": [[True] * len(row["input_ids"])] * len(row["input_ids"])} for row in data]
+    model = MaskedDiffusionModel.from_base(llama(vocab_size=SIZE + 1), SIZE)
+    trained(model, data, Spy(SIZE, EOS, in_order=True), tmp_path, 4, 1)
+    assert seen and all({"draw", "rank", "visible"} <= names for names in seen)

@@ -1,5 +1,7 @@
 """A wrapper's base comes back with its adapter and what that trains; what would be lost is refused."""
 
+from threading import Thread
+
 import pytest
 import torch
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
@@ -7,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from causalnb import c2dlm, iclm, sci
 from causalnb.causal_transformer import contrasts
-from causalnb.wrapping import check_settings, rebuild, unwrap
+from causalnb.wrapping import check_settings, matrix, offset, rebuild, unwrap
 from tests.unit.causal_transformer import small
 from tests.unit.sci.tiny import base
 
@@ -181,3 +183,96 @@ def test_settings_of_parents_and_of_every_configuration_are_known():
     check_settings(sci.SeparatedSCIConfig, ["class_width", "scl_weight", "output_hidden_states"])
     with pytest.raises(ValueError, match="there is no setting 'mask_token_id': give weight, gamma"):
         check_settings(c2dlm.MaskedDiffusionConfig, ["mask_token_id"], given=["mask_token_id", "reattention"])
+
+
+THREADED = {
+    **{name: WRAPPERS[name] for name in ("sci", "control")},
+    "sci_separated": lambda decoder: sci.SeparatedSCI.from_base(
+        decoder, n_structural_slots=4, d_structure=16, n_structural_heads=2
+    ),
+    "iclm": lambda decoder: iclm.ICLMForCausalLM.from_base(
+        decoder, num_modules=3, router_trainable=True, lora=dict(r=8, alpha=16, dropout=0.0)
+    ),
+    "iclm_shared": lambda decoder: iclm.ICLMForCausalLM.from_base(
+        decoder, num_modules=3, shared_layers=1, router_trainable=False, lora=dict(r=2, dropout=0.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", THREADED)
+def test_threads_share_a_model(name):
+    """Batches of one to three rows, whose slots, routes and adapters another thread must not take."""
+    torch.manual_seed(0)
+    model = THREADED[name](base(dtype=torch.float32)).eval()
+    for layer in getattr(model, "_adapted", {}).values():
+        torch.nn.init.normal_(layer.B, std=0.3)
+    start = {key: one.clone() for key, one in model.state_dict().items()}
+    batches = [torch.randint(4, 20, (1 + i % 3, 6)) for i in range(48)]
+    with torch.no_grad():
+        alone = [model(ids).logits for ids in batches]
+    found = [None] * len(batches)
+
+    @torch.no_grad()
+    def work(first):
+        for i in range(first, len(batches), 4):
+            found[i] = model(batches[i]).logits
+
+    threads = [Thread(target=work, args=(first,)) for first in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(120)
+    for one, other in zip(found, alone, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert all(torch.equal(one, start[key]) for key, one in model.state_dict().items())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_matrix_of_a_linear_map_is_with_its_adapters(bias):
+    plain = torch.nn.Linear(3, 5, bias=bias)
+    assert matrix(plain) is plain.weight and offset(plain) is plain.bias
+    settings = LoraConfig(target_modules=["0"], r=2, init_lora_weights=False, lora_bias=bias)
+    tuned = get_peft_model(torch.nn.Sequential(plain), settings)
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(
+        x @ matrix(tuned.base_model.model[0]).mT + offset(tuned.base_model.model[0]), tuned(x)
+    )
+    merged = tuned.merge_and_unload()[0]
+    torch.testing.assert_close(
+        x @ merged.weight.mT + (merged.bias if bias else 0),
+        x @ matrix(merged).mT + (offset(merged) if bias else 0),
+    )
+
+
+KINDS_OF_SCI = {"sci": WRAPPERS["sci"], "sci_separated": THREADED["sci_separated"]}
+
+
+@pytest.mark.parametrize("name", KINDS_OF_SCI)
+def test_adapters_on_what_is_around_the_base_act_and_merge(name):
+    torch.manual_seed(0)
+    model = KINDS_OF_SCI[name](base(dtype=torch.float32)).eval()
+    for projection in getattr(getattr(model, "causal_binding", None), "output_proj", ()):
+        torch.nn.init.normal_(projection.weight)
+    ids, labels = torch.randint(4, 20, (4, 7)), torch.randint(4, 20, (4, 7))
+    labels[:, :3] = -100
+    maps = r".*(token_query|output_proj\.\d|message_fn\.[02]|slot_key)$"
+    settings = LoraConfig(task_type="CAUSAL_LM", target_modules=maps, r=2, init_lora_weights=False)
+    tuned = get_peft_model(model, settings).eval()
+    out = tuned(input_ids=ids, labels=labels, structure_ids=torch.tensor([0, 0, 1, 1]))
+    out.loss.backward()
+    still = [key for key, one in tuned.named_parameters() if one.requires_grad and not one.grad.any()]
+    assert not still and sum(one.requires_grad for one in tuned.parameters()) >= 4
+    written = tuned.generate(input_ids=ids[:, :3], max_new_tokens=4, do_sample=False)
+    merged = tuned.merge_and_unload()
+    torch.testing.assert_close(merged(ids, labels=labels).logits, out.logits, rtol=1e-4, atol=1e-4)
+    assert torch.equal(merged.generate(ids[:, :3], max_new_tokens=4, do_sample=False), written)
+
+
+@pytest.mark.parametrize("name", KINDS_OF_SCI)
+def test_a_saved_sci_takes_an_implementation_of_attention(name, tmp_path):
+    model, ids = KINDS_OF_SCI[name](base(dtype=torch.float32)).eval(), torch.randint(4, 20, (2, 6))
+    model.save_pretrained(tmp_path)
+    for implementation in ("sdpa", "eager"):
+        again = type(model).from_pretrained(tmp_path, attn_implementation=implementation)
+        assert again.base.config._attn_implementation == implementation
+        torch.testing.assert_close(again(ids).logits, model(ids).logits, rtol=1e-4, atol=1e-5)

@@ -36,7 +36,8 @@ class SoftSCI(SCITransformer):
             numbers = torch.tensor([self.known[_prompt(*one)] for one in prompts])
             pairs = self.alike[numbers][:, numbers].to(out.structure)
             out.contrastive_loss = self.contrastive(out.structure[named], pairs)
-            out.loss = out.loss + self.config.scl_weight * out.contrastive_loss
+            soft = self.config.scl_weight * out.contrastive_loss
+            out.loss = out.loss + self.part_of_step(soft, labels, kwargs.get("num_items_in_batch"))
         return out
 
 

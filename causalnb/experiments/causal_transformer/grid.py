@@ -751,7 +751,7 @@ register(
             "gpu": {},
         },
         seeds={"quick": 1, "laptop": 5},
-        more_seeds={"laptop": dict.fromkeys(DECIDING, 7)},
+        more_seeds={"laptop": dict.fromkeys(DECIDING, 10)},
         cost={"quick": 2, "laptop": 100, "gpu": 60},
     )
 )

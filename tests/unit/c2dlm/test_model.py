@@ -1,6 +1,7 @@
 """The wrapped decoder: bidirectional, its loss, its collator, saving, LoRA, and the plain Trainer on it."""
 
 import copy
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 
 from causalnb import c2dlm
 from causalnb.c2dlm import MaskedDiffusionCollator, NumberedRows, ReattentionLoss
+from causalnb.c2dlm import model as modelling
 from tests.unit.c2dlm.small import BASES, EOS, MASK, VOCABULARY, base, batch_of, gradients, masks, wrapped
 
 every_base = pytest.mark.parametrize("name", BASES)
@@ -466,10 +468,13 @@ def test_loading_tells_what_it_loaded(tmp_path):
 
 def test_unknown_arguments_of_forward_are_refused():
     model, batch = wrapped(), batch_of(supervised=True)
-    with pytest.raises(ValueError, match="forward has no argument 'supervison': pass what the collator"):
+    with pytest.raises(ValueError, match="MaskedDiffusionModel has no argument 'supervison': pass what"):
         model(**{k: v for k, v in batch.items() if k != "supervision"}, supervison=batch["supervision"])
     positions = torch.arange(12)[None]
     assert torch.equal(model(**batch, position_ids=positions, num_items_in_batch=3).loss, model(**batch).loss)
+    for name in ("visible", "draw", "rank"):
+        with pytest.raises(ValueError, match="visible, draw and rank are for the collator"):
+            model(**batch, **{name: batch["input_ids"]})
 
 
 def test_outputs_as_tuples_and_with_states():
@@ -548,3 +553,13 @@ def test_supervision_made_before_or_after_the_end_token_is_the_same(backend):
         torch.testing.assert_close(other.loss, losses[0].loss)
     with pytest.raises(ValueError, match="a row has 10 input_ids and supervision of 7 tokens"):
         collate([longer | {"supervision": made["before"]}])  # what is missing is more than an end
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_model_that_does_not_see_the_hook_has_the_same_loss(rows, monkeypatch):
+    """As after torch.compile, whose graph of another pass has none."""
+    model, batch = wrapped().train(), batch_of()
+    batch = {name: value[:rows] for name, value in batch.items()}
+    seen = model(**batch).loss
+    monkeypatch.setattr(modelling, "logits_at", lambda *_: nullcontext())
+    assert torch.equal(model(**batch).loss, seen)

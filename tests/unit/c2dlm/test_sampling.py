@@ -1,18 +1,20 @@
 """The sampler against a plain loop, on our model and on a plain masked one; what it must never do."""
 
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 import torch
 import transformers
 
 from causalnb import c2dlm
+from causalnb.c2dlm import sampling
 from tests.unit.c2dlm.small import MASK, VOCABULARY, base, bert, wrapped
 
 B, P = 3, 4
 
 
-def literal(model, prompt, gen_length, block_length, steps, eos=None, last=False):
+def literal(model, prompt, gen_length, block_length, steps, eos=(), last=False):
     """One sequence at a time, whole logits, one loop for each token to fix."""
     out = []
     for row in prompt:
@@ -27,7 +29,7 @@ def literal(model, prompt, gen_length, block_length, steps, eos=None, last=False
                 for _ in range(block_length // turns + (turn < block_length % turns)):
                     best = None
                     for place in range(first, first + block_length):
-                        key = (not (last and token[place] == eos), confidence[place].item())
+                        key = (not (last and token[place] in eos), confidence[place].item())
                         if x[place] == MASK and (best is None or key > best[0]):
                             best = (key, place)
                     x[best[1]] = token[best[1]]
@@ -51,6 +53,15 @@ def test_the_vocabulary_is_computed_at_open_positions_only():
     model.get_output_embeddings().register_forward_hook(lambda *given: seen.append(given[2].shape))
     c2dlm.sample(model, torch.randint(3, MASK, (B, P)), 8, 4, 4)
     assert seen == [(1, B, n, VOCABULARY) for n in (4, 2, 4, 2)]
+
+
+@pytest.mark.parametrize("rows", [1, B])
+def test_a_model_that_does_not_see_the_hook_samples_the_same(rows, monkeypatch):
+    """As after torch.compile, whose graph of another pass has none."""
+    model, prompt = wrapped(), torch.randint(3, MASK, (rows, P))
+    seen = c2dlm.sample(model, prompt, 8, 4, 4)
+    monkeypatch.setattr(sampling, "logits_at", lambda *_: nullcontext())
+    assert torch.equal(c2dlm.sample(model, prompt, 8, 4, 4), seen)
 
 
 def test_the_order_and_blocks_of_one_token():
@@ -111,11 +122,16 @@ def test_eos_last_and_never():
     model, prompt = wrapped(base(dtype=torch.float64)), torch.randint(3, MASK, (B, P))
     ids = c2dlm.sample(model, prompt, 8, 8, 8)
     changed = 0
-    for eos in sorted(set(ids[:, P:].flatten().tolist()))[:3]:
+    common = sorted(set(ids[:, P:].flatten().tolist()))[:3]
+    both = c2dlm.sample(model, prompt, 8, 8, 8, eos_token_id=common, eos="last")
+    assert torch.equal(both, literal(model, prompt, 8, 8, 8, common, True))
+    never = c2dlm.sample(model, prompt, 8, 8, 8, eos_token_id=common, eos="never")
+    assert not torch.isin(never[:, P:], torch.tensor(common)).any()
+    for eos in common:
         never = c2dlm.sample(model, prompt, 8, 8, 8, eos_token_id=eos, eos="never")
         assert not (never[:, P:] == eos).any()
         last = c2dlm.sample(model, prompt, 8, 8, 8, eos_token_id=eos, eos="last")
-        assert torch.equal(last, literal(model, prompt, 8, 8, 8, eos, True))
+        assert torch.equal(last, literal(model, prompt, 8, 8, 8, [eos], True))
         changed += not torch.equal(last, ids)
     assert changed
 

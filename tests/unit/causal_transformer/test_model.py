@@ -21,6 +21,8 @@ from causalnb.causal_transformer import (
     CausalTransformerConfig,
     CausalTransformerForSequenceClassification,
     MarkovBlanketLoss,
+    describe,
+    sinkhorn,
 )
 from causalnb.causal_transformer.contrasts import (
     EntropyPenaltyConfig,
@@ -660,3 +662,15 @@ def test_what_is_not_there_is_refused_in_a_sentence():
     for cache in (dict(cache_implementation="static"), dict(past_key_values=DynamicCache())):
         with pytest.raises(ValueError, match="past_key_values holds a (Static|Dynamic)Cache: leave cache"):
             model.generate(**batch, max_new_tokens=3, **cache)
+
+
+def test_what_is_violated_under_sinkhorn_is_of_its_map():
+    model, batch = classifier(**ARMS["sinkhorn"]).eval(), batch_of()
+    valid = batch["attention_mask"].bool()
+    maps = model(**batch, output_attentions=True).encoder_attentions
+    shares = [describe(sinkhorn(one, valid), valid, model.config.self_loop)["violated"] for one in maps]
+    assert model(**batch, labels=CLASSES).violated.item() == pytest.approx(
+        sum(shares) / len(shares), abs=1e-6
+    )
+    plain = [describe(one, valid, model.config.self_loop)["violated"] for one in maps]
+    assert sum(plain) != pytest.approx(sum(shares), abs=1e-3)

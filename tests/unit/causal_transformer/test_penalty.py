@@ -264,3 +264,28 @@ def test_bad_use_is_named():
             model(input_ids=inputs["input_ids"], attention_mask=hidden)
     with pytest.raises(ValueError, match="no layer 7"), markov_blanket_penalty(model, layers=[7]):
         pass
+
+
+def test_steps_of_generation_are_not_measured():
+    """As under predict_with_generate, where a Trainer generates within the context that it trains in."""
+    for kind in ("llama", "marian"):
+        model, (inputs, _) = model_of(kind), inputs_of(kind, padding=False)
+        labels = {"labels": inputs["input_ids"]}
+        with markov_blanket_penalty(model, weight=1.0) as penalty:
+            before = model(**inputs, **labels).loss
+            model.generate(inputs["input_ids"], max_new_tokens=3, do_sample=False)
+            torch.testing.assert_close(model(**inputs, **labels).loss, before)
+            assert penalty.held(training=False) > 0
+
+
+def test_the_penalty_is_a_part_of_a_step_as_the_models_loss_is():
+    model, (inputs, _) = model_of("llama"), inputs_of("llama", padding=False)
+    labels = inputs["input_ids"].clone()
+    labels[0, :4] = -100  # of 3 x 6 that are predicted, 3 are not
+    alone = model(**inputs, labels=labels).loss
+    with markov_blanket_penalty(model, weight=0.5) as penalty:
+        whole = model(**inputs, labels=labels).loss
+        part = model(**inputs, labels=labels, num_items_in_batch=torch.tensor(45)).loss
+        added = 0.5 * penalty.loss()
+    torch.testing.assert_close(whole, alone + added)
+    torch.testing.assert_close(part, (alone + added) * 15 / 45)

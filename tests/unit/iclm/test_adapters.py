@@ -69,19 +69,23 @@ def test_the_literal_sum_and_its_gradients(double, transposed):
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("module, modules", [(1, 2), (torch.zeros(4, dtype=torch.long), 1)])
-def test_a_module_alone_of_high_rank_takes_one_product(double, transposed, module, modules):
+def test_a_module_alone_of_high_rank_takes_one_product(double, transposed, module, modules, monkeypatch):
     linear, rows = Conv1D(5, 4) if transposed else nn.Linear(4, 5), Rows()
     nn.init.normal_(linear.weight)
     linear.weight.requires_grad_(False)
-    layer, products = RowLoRA(linear, modules, rows, 3, 6.0, 0.0), []
+    layer, calls = RowLoRA(linear, modules, rows, 3, 6.0, 0.0), []
     layer.B.data.normal_()
     assert layer.merges and not RowLoRA(nn.Linear(40, 50), 1, rows, 2, 6.0, 0.0).merges
     assert not RowLoRA(linear, modules, rows, 3, 6.0, 0.1).merges  # dropout acts on what A reads alone
-    linear.register_forward_hook(lambda base, given, out: products.append(base.weight))
     x, m = torch.randn(4, 6, 4, requires_grad=True), module if isinstance(module, int) else 0
-    with rows.of(module):
+    with rows.of(module), monkeypatch.context() as patch:
+        patch.setattr(type(linear), "forward", lambda *_: pytest.fail("the frozen map was applied as well"))
         found = layer(x)
-    assert len(products) == 1 and products[0] is not linear.weight  # the frozen map was not applied as well
+    hook = linear.register_forward_hook(lambda *_: calls.append(1))  # which somebody waits for
+    with rows.of(module):
+        torch.testing.assert_close(layer(x), found, rtol=1e-12, atol=1e-12)
+    assert len(calls) == 1
+    hook.remove()
     expected = linear(x) + 6 / 3 * x @ layer.A[m].mT @ layer.B[m].mT
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     weights, leaves = torch.randn_like(found), [x, layer.A, layer.B]

@@ -181,7 +181,9 @@ def test_the_defaults_are_the_papers():
     [
         (transformers.GPT2Config(), ["c_attn"]),
         (transformers.GPTNeoXConfig(), ["query_key_value"]),
-        (transformers.OPTConfig(), ["q_proj", "k_proj", "v_proj", "o_proj"]),
+        (transformers.OPTConfig(), ["q_proj", "k_proj", "v_proj", "out_proj"]),
+        (transformers.PhiConfig(), ["q_proj", "k_proj", "v_proj", "dense"]),
+        (transformers.Phi3Config(), ["qkv_proj", "o_proj"]),
         (transformers.GPTBigCodeConfig(), ["c_attn"]),
         (transformers.Qwen3Config(), ["q_proj", "k_proj", "v_proj", "o_proj"]),
     ],
