@@ -131,6 +131,7 @@ def structure(nb: dict) -> list[str]:
         for cell in nb["cells"]
         if "solution" in tags(cell)
     ]
+    first = next((code_lines(cell) for cell in nb["cells"] if cell["cell_type"] == "code"), 0)
     folded = [
         all(cell["metadata"].get("jupyter", {}).get(f"{part}_hidden") for part in ("source", "outputs"))
         for cell in nb["cells"]
@@ -148,6 +149,7 @@ def structure(nb: dict) -> list[str]:
             (bool(pictures), "a picture without alt text"),
             (not hidden, "no cell is tagged `solution`"),
             (not all(hidden), "a solution is not collapsed (metadata jupyter.source_hidden)"),
+            (first > 15, f"the first code cell has {first} lines (15): import where it is used"),
             (not all(folded), "evidence is not folded (jupyter.source_hidden and .outputs_hidden)"),
             *[
                 (not any(word in title.lower() for _, title in heads), f"no section on {word}")
@@ -218,6 +220,7 @@ FAULTS = {
     "titles of level 1": (structure, change(5, source=["# Summary"])),
     "skips a level": (structure, change(2, source=["### Exercises"])),
     "picture without alt": (structure, change(2, source=["## Exercises\n![](x.svg)"])),
+    "import where it is used": (structure, change(1, source=["y\n" * 16])),
     "no section on exercise": (structure, change(2, source=["## Else"])),
     "no cell is tagged": (structure, change(4, metadata={})),
     "not collapsed": (structure, change(4, metadata={"tags": ["solution"]})),
