@@ -75,8 +75,8 @@ class MarkovBlanketPenalty:
             )
         if output.get("loss") is not None:
             weight, counted = self.weight, keywords.get("num_items_in_batch")
-            if counted is not None and keywords.get("labels") is not None:  # loss is part of a step's
-                weight = weight * part_of_step(keywords["labels"], counted, _shifts_labels(model))
+            if counted is not None and keywords.get("labels") is not None and _counts_labels(model):
+                weight = weight * part_of_step(keywords["labels"], counted)
             output["loss"] = output["loss"] + weight * self.loss().to(output["loss"])
             self._shares[model.training].append(self.violated())
         return output
@@ -148,7 +148,8 @@ def markov_blanket_penalty(
 
     A whole training loop may run within one context: the loss is of the latest pass. With a weight >= 0 it is
     added, so often, to the loss that the model itself returns, which a plain Trainer then minimises (its
-    eval_loss has it, too), in accumulated batches by each one's share of the labels.
+    eval_loss has it, too). Of accumulated batches a decoder's loss is the part that its labels have in the
+    step (num_items_in_batch), and so is the penalty; a classifier's is a mean, and the penalty comes whole.
 
     layers: their numbers from 0 in each stack (None: all). mode and settings are those of
     MarkovBlanketLoss, or pass one as `criterion`: an augmented Lagrangian keeps its multipliers there from
@@ -174,8 +175,8 @@ def markov_blanket_penalty(
                 hook.remove()
 
 
-def _shifts_labels(model: nn.Module) -> bool:
-    """Whether the loss of a Hugging Face model leaves out the first label of each row, as a Trainer asks."""
+def _counts_labels(model: nn.Module) -> bool:
+    """Whether a Hugging Face model's loss is a part of num_items_in_batch, as decoders' are, or a mean."""
     decodes = LOSS_MAPPING.get(getattr(model, "loss_type", None)) is ForCausalLMLoss
     return decodes and not getattr(model.config, "is_encoder_decoder", False)
 

@@ -26,6 +26,7 @@ from causalnb.causal_transformer import (
     markov_blanket_penalty,
 )
 from causalnb.iclm import ICLMForCausalLM
+from causalnb.sci import SeparatedSCI
 
 WORDS, ROWS, TOKENS = 30, 8, 9
 SMALL = dict(
@@ -141,6 +142,41 @@ def penalised(mode: str):
     return f"penalty {mode}", model, batch, loss
 
 
+def penalised_decoder():
+    """A Llama under the penalty."""
+    ids, mask = padded()
+    model = decoder().train()
+    batch = dict(input_ids=ids, attention_mask=mask, labels=ids.masked_fill(mask == 0, -100))
+
+    def loss(given):
+        with markov_blanket_penalty(model, weight=1.0):
+            return model(**given, use_cache=False).loss
+
+    return "penalty on a decoder", model, batch, loss
+
+
+def separated():
+    """SCI separated, rows of one structure in both halves."""
+    torch.manual_seed(6)
+    model = SeparatedSCI.from_base(
+        decoder(), d_structure=8, n_structural_slots=3, abstraction_noise=0.0
+    ).train()
+    ids = torch.randint(4, WORDS, (ROWS, TOKENS))
+    labels = torch.where(torch.arange(TOKENS) < torch.arange(ROWS)[:, None] % 4 + 3, -100, ids)
+    batch = dict(input_ids=ids, labels=labels, structure_ids=torch.arange(ROWS) % 3)
+    return "sci separated", model, batch, lambda given: model(**given).loss
+
+
+def counted(name, model, batch, loss, shifts: bool = True):
+    """A case as a Trainer asks for it: all labels of a step are counted, the loss times the processes."""
+    number = ((batch["labels"][:, 1:] if shifts else batch["labels"]) != -100).sum()
+
+    def part(given):
+        return loss(given | {"num_items_in_batch": number}) * parallel.processes()
+
+    return f"{name}, counted", model, batch, part
+
+
 def cases() -> Iterator[tuple]:
     """(name, model, batch, what gives the loss of a part of it)."""
     data = {"router_settings": {"init": "data"}}
@@ -163,6 +199,12 @@ def cases() -> Iterator[tuple]:
     yield translator()
     yield penalised("hinge")
     yield penalised("auglag")
+    yield separated()
+    yield counted(*modules("as printed"))
+    yield counted(*modules("one module", only="invariant"))
+    yield counted(*separated())
+    yield counted(*translator(), shifts=False)
+    yield counted(*penalised_decoder())
 
 
 def half(value, rank: int):

@@ -123,10 +123,12 @@ def measured(attention, values, kind, config: dict) -> Iterator[dict[str, float]
 def run_sinks(run: Run) -> dict:
     """Read all rows with the bare base: means over texts, heads and layers, and by layer in the history."""
     import torch
+    from transformers import set_seed
 
     from causalnb.attention import tap
 
     config = run.config
+    set_seed(run.seed)  # by which the tiny base of a quick run is drawn
     part = stg.generate(config["split_seed"] + run.seed)["test"][: config["rows"]]
     texts = [prompt + response for prompt, response in scored(part)]
     base = loaded(config, texts)

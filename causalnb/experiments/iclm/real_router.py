@@ -309,8 +309,10 @@ def states_of_answers(base, pairs: Sequence[tuple[str, str]]):
 def run_router(run: Run) -> dict:
     """Read all prompts with the bare base; routers, silhouettes and a map."""
     import torch
+    from transformers import set_seed
 
     config, states = run.config, {}
+    set_seed(run.seed)  # by which the tiny base of a quick run is drawn
     made = prompts(config, run.seed)
     base = loaded(config, made, run.device)
     first = min(
@@ -335,7 +337,10 @@ def run_router(run: Run) -> dict:
 
 def run_dependence(run: Run) -> dict:
     """Measures of dependence between states and themselves or other prompts', and how peaked states are."""
+    from transformers import set_seed
+
     config, metrics = run.config, {}
+    set_seed(run.seed)
     made = prompts(config, run.seed)
     base = loaded(config, made, run.device)
     for at, (family, cells) in enumerate(SETS.items()):
@@ -350,7 +355,10 @@ def run_dependence(run: Run) -> dict:
 
 def run_said(run: Run) -> dict:
     """As run_dependence, at the first token of each answer, where the published code takes its states."""
+    from transformers import set_seed
+
     config, metrics = run.config, {}
+    set_seed(run.seed)
     pairs = answered(config, run.seed)
     parts = {family: [part for pair in some for part in pair] for family, some in pairs.items()}
     base = loaded(config, {"train": parts}, run.device)
