@@ -139,17 +139,17 @@ def matrix(linear: nn.Module) -> Tensor:
     """The matrix (out, in) of a linear map, with what adapters of peft add to it."""
     if type(linear) is nn.Linear:
         return linear.weight
-    own = cast(nn.Linear, getattr(linear, "base_layer", linear))
-    one = torch.eye(own.in_features, device=own.weight.device, dtype=own.weight.dtype)
-    return (linear(one) - linear(torch.zeros_like(one[:1]))).mT
+    own = cast(nn.Linear, getattr(linear, "base_layer", linear))  # unprobed: runs adapt bases alone
+    one = torch.eye(own.in_features, device=own.weight.device, dtype=own.weight.dtype)  # unprobed: the same
+    return (linear(one) - linear(torch.zeros_like(one[:1]))).mT  # unprobed: the same
 
 
 def offset(linear: nn.Module) -> Tensor:
     """What a linear map adds to every product (out,), with what adapters of peft do."""
     if type(linear) is nn.Linear:
         return linear.bias
-    own = cast(nn.Linear, getattr(linear, "base_layer", linear))
-    return linear(own.weight.new_zeros(1, own.in_features))[0]
+    own = cast(nn.Linear, getattr(linear, "base_layer", linear))  # unprobed: runs adapt bases alone
+    return linear(own.weight.new_zeros(1, own.in_features))[0]  # unprobed: the same
 
 
 def unknown_keywords(model: nn.Module, given: Mapping) -> str:

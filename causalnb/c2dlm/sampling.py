@@ -78,8 +78,8 @@ def sample(
             token = (logits + noise).argmax(-1)  # (B, m)
             sure = _confidence(logits, token, remasking, generator)
             if eos == "last":
-                ends = torch.as_tensor(eos_token_id, device=device).reshape(-1)
-                sure = sure - 1e6 * torch.isin(token, ends)
+                ends = torch.as_tensor(eos_token_id, device=device).reshape(-1)  # unprobed: none waits
+                sure = sure - 1e6 * torch.isin(token, ends)  # unprobed: the same
             best = sure.argsort(dim=1, descending=True, stable=True)
             if rank is not None:
                 ranked = rank.gather(1, places - prompt).gather(1, best)

@@ -16,7 +16,7 @@ from .configuration import CausalTransformerConfig
 from .fused import Visible
 from .layers import Stack, StackOutput, check_tokens, refuse
 from .loss import MarkovBlanketLoss
-from .measure import checked_map, checked_valid, excess, sinkhorn
+from .measure import checked_valid
 from .values import GCNValueUpdate
 
 IGNORED = -100  # the label of a token that the loss leaves out
@@ -31,7 +31,8 @@ def wide(logits: Tensor) -> Tensor:
 class CausalTransformerOutput(ModelOutput):
     """loss = task_loss + weight * causal_loss (Equation 6); violated, the share of nodes outside the bounds.
 
-    logits (B, C) of classes or (B, T, V) of tokens; causal_loss is the mean over measured layers.
+    The latter is of the softmax map, which the model reads by, under normalise="sinkhorn" as well. logits
+    (B, C) of classes or (B, T, V) of tokens; causal_loss is the mean over measured layers.
     """
 
     loss: Tensor | None = None
@@ -136,10 +137,9 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
                 loss, given = self.losses[name][number], (out.valid, name == "decoder", out.measured)
                 with torch.autocast(task_loss.device.type, enabled=False):
                     if loss.normalise == "sinkhorn":
-                        doubly = sinkhorn(wide(out.attentions[number]), out.valid)
-                        sums = excess(doubly, checked_map(doubly, out.valid))
-                        given = (out.valid, False)
-                    found.append(loss.of_excess(*sums, *given))
+                        found.append(loss(wide(out.attentions[number]), out.valid))
+                    else:
+                        found.append(loss.of_excess(*sums, *given))
                     broken.append(loss.violated(*sums, *given))
         weight = self.causal_weight()
         if self.training:
@@ -317,7 +317,8 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
             task = task * (counted / shared_average(counted))
             parts = self._parts(task, dict(encoder=encoder_outputs, decoder=out))
             if num_items_in_batch is not None:
-                parts["loss"] = parts["loss"] * part_of_step(labels, num_items_in_batch, shifts=False)
+                share = part_of_step(labels, num_items_in_batch, shifts=False)  # unprobed: no batches add up
+                parts["loss"] = parts["loss"] * share  # unprobed: the same
         return CausalTransformerOutput(
             **parts,
             logits=logits,

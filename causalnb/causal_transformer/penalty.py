@@ -76,7 +76,7 @@ class MarkovBlanketPenalty:
         if output.get("loss") is not None:
             weight, counted = self.weight, keywords.get("num_items_in_batch")
             if counted is not None and keywords.get("labels") is not None and _counts_labels(model):
-                weight = weight * part_of_step(keywords["labels"], counted)
+                weight = weight * part_of_step(keywords["labels"], counted)  # unprobed: runs have no Trainer
             output["loss"] = output["loss"] + weight * self.loss().to(output["loss"])
             self._shares[model.training].append(self.violated())
         return output
@@ -102,8 +102,8 @@ class MarkovBlanketPenalty:
         """
         batch, _, tokens, _ = record.query.shape
         if not torch.is_grad_enabled() and tokens == 1:
-            self._latest, self._asked = {}, False
-            return
+            self._latest, self._asked = {}, False  # unprobed: runs do not generate within
+            return  # unprobed: the same
         if record.key.shape[2] != tokens:
             raise ValueError(
                 f"layer {record.layer} has {tokens} queries and {record.key.shape[2]} keys: "

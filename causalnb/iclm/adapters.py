@@ -71,8 +71,8 @@ class RowLoRA(nn.Module):
         if isinstance(module, int) and self.merges and not self._watched():
             added, bias = B[module] @ A[module], self.base.bias  # (out, in)
             if isinstance(self.base, Conv1D):
-                weight = self.base.weight + added.mT
-                return torch.addmm(bias, x.flatten(0, -2), weight).unflatten(0, x.shape[:-1])
+                weight = self.base.weight + added.mT  # unprobed: no run has a GPT-2
+                return torch.addmm(bias, x.flatten(0, -2), weight).unflatten(0, x.shape[:-1])  # unprobed: so
             return F.linear(x, self.base.weight + added, bias)
         out, x = self.base(x), self.dropout(x).to(A.dtype)
         if isinstance(module, int):

@@ -221,6 +221,16 @@ def used() -> dict[str, dict]:
     return {arm: tries()[f"{arm}_{number}"] for arm, number in CHOSEN.items()}
 
 
+def crossed_decays() -> dict[str, dict]:
+    """{arm: settings} that tell weight decay, searched for two of the three alone, from what is told."""
+    low, high = DECAYS
+    return {
+        "compared_high": {"balanced": False, "weight_decay": high},
+        "balanced_low": used()["balanced"] | {"weight_decay": low},
+        "irm_high": used()["irm"] | {"weight_decay": high},
+    }
+
+
 for id, title, arms, seeds, cost, more in (
     ("search.nli", "tries on templates for development", tries(), 1, 60, DEVELOPMENT),
     (
@@ -228,6 +238,14 @@ for id, title, arms, seeds, cost, more in (
         "reweighting, GroupDRO and IRM, 5 % of counter-examples",
         used(),
         PAIRED,
+        115,
+        {"real": BOTH_LABELS},
+    ),
+    (
+        "decay.nli",
+        "weight decay crossed with what is told, 5 % of counter-examples",
+        crossed_decays(),
+        5,
         115,
         {"real": BOTH_LABELS},
     ),

@@ -37,7 +37,7 @@ from causalnb.lab.report import (
 from causalnb.lab.statistics import mean_ci
 
 HOME = "causal_transformer.groups"
-ID, SEARCH = f"{HOME}.nli.{DECISIVE}", f"{HOME}.search.nli"
+ID, SEARCH, DECAY = f"{HOME}.nli.{DECISIVE}", f"{HOME}.search.nli", f"{HOME}.decay.nli"
 OURS = {
     "balanced": "+ comparison, reweighted",
     "groupdro": "+ comparison, GroupDRO",
@@ -60,6 +60,21 @@ PAIRS = (
     *((name, "balanced") for name in BLANKETS),
     *((CHOSEN, name) for name in OURS),
 )
+CROSSED = {  # arms of DECAY, of which the others have their like in ROWS
+    "compared_high": "+ comparison, decay 1",
+    "balanced_low": "+ comparison, reweighted, decay 0.01",
+    "irm_high": "+ comparison, IRM, decay 1",
+}
+DECAYED = {"compared": ", decay 0.01", "balanced": ", decay 1", "irm": ", decay 0.01"}
+EQUAL = (  # what decay does, and what is told at equal decay
+    ("compared_high", "compared"),
+    ("balanced", "balanced_low"),
+    ("irm_high", "irm"),
+    ("balanced_low", "compared"),
+    ("balanced", "compared_high"),
+    ("irm", "balanced_low"),
+    ("irm_high", "balanced"),
+)
 TEMPLATES = ("in distribution", "challenge", "other templates")  # begin the headings of columns
 CHECKS = {  # of training pairs, at the end -> how it is shown
     "worst_loss": ("largest loss of a group", number(3)),
@@ -69,7 +84,9 @@ CHECKS = {  # of training pairs, at the end -> how it is shown
 
 
 def trained(name: str) -> Arm:
-    """An arm of ROWS."""
+    """An arm of ROWS or CROSSED."""
+    if name in CROSSED:
+        return arm(DECAY, name)
     if name in OURS:
         return arm(ID, name)
     if name == FIRST:
@@ -118,23 +135,38 @@ beside = Report(
 
 
 def gap(pair: tuple[str, str]) -> Values:
-    """The difference of two arms of ROWS."""
+    """The difference of two arms of ROWS or CROSSED."""
     return trained(pair[0]) - trained(pair[1])
 
 
+DIFFERENCES = [
+    "difference, points",
+    Scored("challenge", "challenge_accuracy", tested),
+    Scored("in distribution", "test_accuracy", tested),
+    Scored("other templates", "held_out_accuracy", tested),
+]
 contrasts = Report(
     f"{HOME}_contrasts",
-    [
-        "difference, points",
-        Scored("challenge", "challenge_accuracy", tested),
-        Scored("in distribution", "test_accuracy", tested),
-        Scored("other templates", "held_out_accuracy", tested),
-    ],
+    DIFFERENCES,
     [Row(f"{NAMES[pair[0]]} - {NAMES[pair[1]]}", gap(pair)) for pair in PAIRS],
     "Told which pairs are counter-examples: differences of the same seeds, mean [95 % interval] (seeds), and "
     "the p of the exact sign-flip test",
     "Reweighting, GroupDRO and IRM make something else of one piece of knowledge, so the last two are held "
     "against the first. Held attention and the paper's method know nothing of it.",
+)
+
+
+def _decayed(name: str) -> str:
+    return CROSSED.get(name) or NAMES[name] + DECAYED[name]
+
+
+decays = Report(
+    f"{HOME}_decays",
+    DIFFERENCES,
+    [Row(f"{_decayed(one)} - {_decayed(other)}", gap((one, other))) for one, other in EQUAL],
+    "Weight decay, searched for reweighting and GroupDRO alone: differences of the same seeds, mean "
+    "[95 % interval] (seeds), and the p of the exact sign-flip test",
+    "Above what the decay does to each, below what is told at one decay.",
 )
 
 
@@ -247,6 +279,7 @@ searched = Report(
     HOME,
     beside,
     contrasts,
+    decays,
     checks,
     rules,
     searched,

@@ -251,7 +251,7 @@ class Variants:
             f"Clearly: by Fisher's exact test at 5 % on {ITEMS} items. Ours, cells: those whose interval "
             "lies above or below 0. Where the paper claims something the verdict is by rule; scored here: "
             f"{[*SCORES[self.family].values()][-1]}; "
-            '"as well" is not refuted where 0 is inside, and the interval says how much worse it may be.',
+            '"as well": reproduced above -1 point, opposite below, else undecided.',
         )
 
     def _printed(self, on, part, profile) -> str:
