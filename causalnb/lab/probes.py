@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -77,6 +77,11 @@ def now() -> Probing | None:
 def scored(rows: list) -> list:
     """The rows that are scored: all of them; within a probe, the first few."""
     return rows if now() is None else rows[: now().rows]  # type: ignore[union-attr]
+
+
+def looked_at(steps: Sequence[int]) -> list[int]:
+    """The steps of a fit at which it is looked at: all of them; within a probe, its few steps' last alone."""
+    return [*steps] if now() is None else [now().steps]  # type: ignore[union-attr]
 
 
 def versions() -> dict[str, str | None]:

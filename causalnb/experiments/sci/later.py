@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from causalnb.experiments.sci.contrasts import invented_rows, renamed
 from causalnb.experiments.sci.scan import build_model, collators, fit, scan_data, swapped_rows
-from causalnb.lab.probes import scored
+from causalnb.lab.probes import looked_at, scored
 from causalnb.lab.registry import Run
 from causalnb.tasks import scan
 
@@ -108,7 +108,7 @@ def run_later(run: Run) -> dict:
         for kind in config["fit_tables"]:
             for rate in config["fit_rates"]:
                 model.load_state_dict(trained)
-                given = model, kind, examples, verb, first, rate, config["fit_steps"]
+                given = model, kind, examples, verb, first, rate, looked_at(config["fit_steps"])
                 for step, loss in learned(*given):
                     right = float(teacher_forced_matches(model, asked, plainly).mean())
                     metrics[f"{words}/{kind}_{rate:g}_{step}"] = {"composed": right, "loss": loss}

@@ -475,3 +475,9 @@ def test_a_probe_is_a_field_a_line(line, traced):
     record = json.loads(text)
     assert len(text.splitlines()) == len(record) + 2 and set(record) == {*probes.FIELDS, "checksum"}
     assert codebase.index().holds(record["verified"][0]["units"], record["verified"][0]["edges"])
+
+
+def test_a_fit_is_looked_at_once_within_a_probe():
+    assert probes.looked_at((300, 1000)) == [300, 1000]
+    with probes.probing(steps=3):
+        assert probes.looked_at((300, 1000)) == [3]

@@ -56,7 +56,7 @@ def answer_figure(profile: str | None = None):
     axes[1, 0].set_ylim(bottom=0)
     games.legend_of_kinds(fig)
     causes = (f"{NAMES[name]} {games.on_causes(flow)}" for name, flow in flows.items())
-    headline(fig, f"Weighted attention of the answer that is on its causes: {', '.join(causes)}")
+    headline(fig, f"Of the answer's weighted attention to attributes, on its causes: {', '.join(causes)}")
     return fig, (
         "Weighted attention of the answer to the eight attributes, each as a strip above bars. "
         f"{'; '.join(told)}."

@@ -27,7 +27,7 @@ def bars_figure(profile: str | None = None):
     ax.set_ylim(bottom=0)
     legend_of_kinds(fig)
     causes = (f"{title} {on_causes(shares)}" for title, shares in rows.items())
-    headline(fig, f"The answer's attention that is on its causes: {', '.join(causes)}")
+    headline(fig, f"Of the answer's attention to attributes, on its causes: {', '.join(causes)}")
     return fig, f"Four rows of bars, the answer's attention to the eight attributes. {'; '.join(told)}."
 
 

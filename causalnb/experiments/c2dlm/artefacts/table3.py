@@ -130,7 +130,8 @@ def contrasts(sizes: tuple[int, ...] = ROWS) -> Report:
         "Sudoku: differences of the same seeds, mean [95 % interval] (seeds)",
         "Where the paper claims a gain the reading is the verdict by rule, else the side of 0 on which the "
         "interval lies. Seeds differ in weights, noise and order; the puzzles are the same. "
-        "The paper's gain over its autoregressive model, and of a gain, are differences of printed cells.",
+        "The paper's gain over its autoregressive model subtracts puzzles from cells, if notebook 44's "
+        "appendix is right, and is no size to reach; the gain of a gain is a difference of two.",
     )
 
 

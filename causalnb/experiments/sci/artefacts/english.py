@@ -30,6 +30,8 @@ DIFFERENCES = (
     ("plain_labels", "plain"),
     ("sci", "plain"),
     ("sci", "plain_swap"),
+    ("sci_dependency", "plain"),
+    ("sci_soft", "plain"),
     ("sci_dependency", "sci"),
     ("sci_soft", "sci_dependency"),
     ("sci_separated", "plain"),
