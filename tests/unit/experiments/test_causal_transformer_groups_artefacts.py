@@ -47,7 +47,8 @@ def history(arm: str) -> list[dict]:
 def stored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         moved(patch, tmp_path_factory.mktemp("groups"))
-        ids = {*made.beside.needed(), *made.rules.needed(), *made.searched.needed(), *WITH_AUC}
+        reports = (made.beside, made.decays, made.rules, made.searched)
+        ids = {*WITH_AUC}.union(*(one.needed() for one in reports))
         everything(patch, dict.fromkeys(ids, SEEDS), metrics, history)
         with evidence.stored_only():
             yield
@@ -96,6 +97,18 @@ def test_differences_are_of_the_same_seeds_and_against_what_is_told_the_same():
     for heading, cell in (("in distribution", "test"), ("other templates", "held_out")):
         gaps = of(beyond.IDS["nli", "m5"], grid.CHOSEN, cell) - of(made.ID, "irm", cell)
         assert rows[(held,)][heading] == report.tested(gaps)
+
+
+def test_weight_decay_is_crossed_with_what_is_told():
+    rows = lines(made.decays, 1)
+    gaps = of(made.DECAY, "irm_high", "challenge") - of(made.ID, "balanced", "challenge")
+    at_one = rows[("+ comparison, IRM, decay 1 - + comparison, reweighted, decay 1",)]
+    assert at_one["challenge"] == report.tested(gaps)
+    settings = {name: registry.config(made.DECAY, name, "laptop") for name in made.CROSSED}
+    assert [one["weight_decay"] for one in settings.values()] == [1.0, 0.01, 1.0]
+    for name, other in (("balanced_low", "balanced"), ("irm_high", "irm")):
+        theirs = registry.config(made.ID, other, "laptop")
+        assert {key for key in theirs if theirs[key] != settings[name][key]} == {"weight_decay"}
 
 
 def test_it_is_checked_whether_each_did_what_it_says():
