@@ -247,6 +247,7 @@ register_real(
     },
     1,
     {"steps": 2 * RealSettings.steps},
+    more_seeds={"laptop": {"loss_late": 2, "entropy_late": 2}},
 )
 register_real(
     "nli.m5",
