@@ -162,7 +162,7 @@ def _decayed(name: str) -> str:
 
 decays = Report(
     f"{HOME}_decays",
-    DIFFERENCES,
+    [*DIFFERENCES, Scored("MNLI, does not follow", "mnli_contradicting_accuracy", tested)],
     [Row(f"{_decayed(one)} - {_decayed(other)}", gap((one, other))) for one, other in EQUAL],
     "Weight decay, searched for reweighting and GroupDRO alone: differences of the same seeds, mean "
     "[95 % interval] (seeds), and the p of the exact sign-flip test",
