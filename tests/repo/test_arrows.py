@@ -20,7 +20,7 @@ MAY = {
     "cards": {"cards"},
     "checkpoints": {"checkpoints"},
     "registration": {"registration"},
-    "wrapping": {"cards", "checkpoints", "wrapping"},
+    "wrapping": {"cards", "checkpoints", "parallel", "wrapping"},
     "network": {"network"},
     "parallel": {"parallel"},
     "writing": {"writing"},
