@@ -494,7 +494,9 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             now, input_ids, attention_mask, past_key_values=cached, use_cache=use_cache, **kwargs
         )
         if labels is None:
-            return self._continued(now.routing, states, cached, attention_mask, grown, logits_to_keep)
+            return self._continued(
+                now.routing, states, cached, attention_mask, grown, logits_to_keep
+            )  # unprobed: runs ask with labels
         out = self._with_losses(now, states, labels, answers_only)
         out.loss = self.part_of_step(out.loss, labels, num_items_in_batch)
         return out
