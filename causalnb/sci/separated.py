@@ -345,7 +345,7 @@ class SeparatedSCI(SCITransformer):
                     f"the base's {name} were copied or replaced after from_base (peft's modules_to_save, a "
                     "resize of .base), and content would not reach the answer: change the base before "
                     "from_base wraps it"
-                )
+                )  # unprobed: no run replaces them
         return ""
 
     def content_table(self) -> torch.Tensor:
