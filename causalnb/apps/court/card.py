@@ -274,13 +274,18 @@ def board_table(cards: Sequence[dict]) -> str:
     """The cards as a table in Markdown, a line for each method and task."""
     lines = [
         "| method | task | verdict | method - plain, points | - same labels as rows | - placebo | "
-        "i.i.d. - plain | seconds, times plain's | measured |",
+        "i.i.d. - plain | seconds, times plain's (rows) | measured (placebo) |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for card in cards:
         for name, task in card["tasks"].items():
             arms = task["arms"]
-            measured = "; ".join(f"{key} {value:.2f}" for key, value in arms["method"]["measures"].items())
+            placebos = arms["placebo"]["measures"]
+            measured = "; ".join(
+                f"{key} {value:.2f} ({placebos[key]:.2f})"
+                for key, value in arms["method"]["measures"].items()
+            )
+            times = [arms[arm]["seconds"] / arms["plain"]["seconds"] for arm in ("method", "informed")]
             cells = [
                 card["method"],
                 name,
@@ -289,7 +294,7 @@ def board_table(cards: Sequence[dict]) -> str:
                 _interval(arms["informed"]["difference"], True),
                 _interval(arms["placebo"]["difference"], True),
                 _interval(arms["plain"]["difference_iid"], True),
-                f"{arms['method']['seconds'] / arms['plain']['seconds']:.2f}",
+                f"{times[0]:.2f} ({times[1]:.2f})",
                 measured,
             ]
             lines.append(f"| {' | '.join(cells)} |")

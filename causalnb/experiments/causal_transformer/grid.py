@@ -85,6 +85,13 @@ class BeyondSettings(PairsSettings):
 
 
 @dataclass(frozen=True)
+class DecayedSettings(BeyondSettings):
+    """Beyond the paper, at a weight decay that the search of reweighting and GroupDRO has found."""
+
+    weight_decay: float = 1.0
+
+
+@dataclass(frozen=True)
 class SequenceSettings(Settings):
     """Tasks one after the other."""
 
@@ -550,6 +557,16 @@ register_beyond(
     3,
     115,
     pairs_settings("nli", MINORITIES["m5"], BeyondSettings, real=BOTH_LABELS, auc=True),
+)
+
+register_beyond(
+    "decay.nli",
+    "nli",
+    "held attention at the weight decay of the arms that are told the counter-examples",
+    {CHOSEN: BEYOND[CHOSEN]},
+    5,
+    155,
+    pairs_settings("nli", MINORITIES["m5"], DecayedSettings, real=BOTH_LABELS, auc=True),
 )
 
 MATCHED = 1.6  # what a run with held attention costs, in runs of the arm it is added to (CPU-seconds)

@@ -65,15 +65,19 @@ CROSSED = {  # arms of DECAY, of which the others have their like in ROWS
     "balanced_low": "+ comparison, reweighted, decay 0.01",
     "irm_high": "+ comparison, IRM, decay 1",
 }
-DECAYED = {"compared": ", decay 0.01", "balanced": ", decay 1", "irm": ", decay 0.01"}
+HELD, HELD_AT = "held_high", "causal_transformer.beyond.decay.nli"  # told nothing, at the decay of the told
+DECAYED = dict.fromkeys(("compared", "irm", CHOSEN), ", decay 0.01") | {"balanced": ", decay 1"}
 EQUAL = (  # what decay does, and what is told at equal decay
     ("compared_high", "compared"),
     ("balanced", "balanced_low"),
     ("irm_high", "irm"),
+    (HELD, CHOSEN),
     ("balanced_low", "compared"),
     ("balanced", "compared_high"),
     ("irm", "balanced_low"),
     ("irm_high", "balanced"),
+    (HELD, "compared_high"),
+    (HELD, "balanced"),
 )
 TEMPLATES = ("in distribution", "challenge", "other templates")  # begin the headings of columns
 CHECKS = {  # of training pairs, at the end -> how it is shown
@@ -84,7 +88,9 @@ CHECKS = {  # of training pairs, at the end -> how it is shown
 
 
 def trained(name: str) -> Arm:
-    """An arm of ROWS or CROSSED."""
+    """An arm of ROWS or CROSSED, or HELD."""
+    if name == HELD:
+        return arm(HELD_AT, CHOSEN)
     if name in CROSSED:
         return arm(DECAY, name)
     if name in OURS:
@@ -135,7 +141,7 @@ beside = Report(
 
 
 def gap(pair: tuple[str, str]) -> Values:
-    """The difference of two arms of ROWS or CROSSED."""
+    """The difference of two arms that `trained` knows."""
     return trained(pair[0]) - trained(pair[1])
 
 
@@ -157,6 +163,8 @@ contrasts = Report(
 
 
 def _decayed(name: str) -> str:
+    if name == HELD:
+        return f"{NAMES[CHOSEN]}, decay 1"
     return CROSSED.get(name) or NAMES[name] + DECAYED[name]
 
 
