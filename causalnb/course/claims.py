@@ -113,7 +113,8 @@ def page(rows: list[Judged], names: dict[str, str]) -> str:
         f"The four sources make {len(rows)} claims that can be checked. A verdict follows from a rule, which "
         "looks at the 95 % interval, over seeds, of the contrast that a claim is about "
         "([notebook 00](notebooks/00_start_here.ipynb) has it), at the scale of the models here: those that "
-        "were trained for a claim have at most 1.6 million parameters. Choose a count to see its claims.\n",
+        "were trained from random weights have at most 1.8 million parameters. Choose a count to see its "
+        "claims.\n",
         bars(rows, names),
         f'<dl class="verdicts">{legend}</dl>\n',
         '<div class="claims">',
