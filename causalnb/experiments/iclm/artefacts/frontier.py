@@ -174,9 +174,10 @@ def matched_remark(profile: str | None = None) -> str:
     ours, theirs = [of["iclm"]["shifted"][seed] for seed in able], of["single"]["shifted"].values()
     told = f", under shift {min(ours):.3f} to {max(ours):.3f}" if able else ""
     return (
-        f"One module answers {alone:.1%} i.i.d., {so} the gate of {GATE:.0%}; ICLM less it {gap['i.i.d.']} "
-        f"points i.i.d., {gap['shifted']} shifted. Of ICLM's {len(of['iclm']['i.i.d.'])} seeds {len(able)} "
-        f"come within {100 * WITHIN:g} point of the module's lowest i.i.d. score{told}; the module's have "
+        f"One module answers {alone:.1%} i.i.d., {so} the gate of {GATE:.0%}, on balanced candidates, which "
+        f"are easier than those the gate was set for; ICLM less it {gap['i.i.d.']} points i.i.d., "
+        f"{gap['shifted']} shifted. Of ICLM's {len(of['iclm']['i.i.d.'])} seeds {len(able)} come within "
+        f"{100 * WITHIN:g} point of the module's lowest i.i.d. score{told}; the module's have "
         f"{min(theirs):.3f} to {max(theirs):.3f} there."
     )
 
@@ -194,10 +195,11 @@ def _mirrored(ax, profile: str | None) -> list[str]:
             inside, shifted = zip(*(found[name] for name in names), strict=True)
             look = {"color": COLOURS[colour], "marker": marker, "linestyle": line}
             ax.plot(inside, shifted, label=f"{NAMES[one]}, rank {rank}", **look)
+            away = (3, 3) if line == ":" else (3, -9)
             for rate, name in zip(RATES, names, strict=True):
                 if name in (names[0], names[-1], used):
                     place = tuple(found[name])
-                    ax.annotate(rate, place, (3, 3), textcoords="offset points", fontsize=text_size(6))
+                    ax.annotate(rate, place, away, textcoords="offset points", fontsize=text_size(6))
         ax.scatter(*found[used], s=120, facecolors="none", edgecolors=COLOURS[colour], linewidths=1.4)
         told.append(
             f"{NAMES[one]}: used {used.replace('_', ' ')}, i.i.d. {found[used][0]:.3f}, shifted "
