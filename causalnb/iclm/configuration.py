@@ -148,7 +148,7 @@ class ICLMConfig(PretrainedConfig):
 def attention_maps(model_type: str) -> list[str]:
     """Names of the linear maps that adapters go on by default in an architecture."""
     if model_type in OTHER_NAMES:
-        return [*OTHER_NAMES[model_type]]
+        return [*OTHER_NAMES[model_type]]  # unprobed: bases of other architectures
     known = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.get(model_type, ATTENTION)
     return ATTENTION if isinstance(known, str) or {*known} & {*ATTENTION} else [*known]
 

@@ -109,15 +109,14 @@ def test_weight_decay_is_crossed_with_what_is_told():
     for name, other in (("balanced_low", "balanced"), ("irm_high", "irm")):
         theirs = registry.config(made.ID, other, "laptop")
         assert {key for key in theirs if theirs[key] != settings[name][key]} == {"weight_decay"}
-    held, low = (registry.config(id, grid.CHOSEN, "laptop") for id in (made.HELD_AT, beyond.IDS["nli", "m5"]))
-    assert held["weight_decay"] == 1.0 and not {
-        key for key in low if low[key] != held[key] and key not in ("real", "auc")
-    }
-    gaps = of(made.HELD_AT, grid.CHOSEN, "held_out") - of(made.ID, "balanced", "held_out")
+    for (id, arm), like in zip(made.AT_ONE.values(), (beyond.IDS, beyond.IDS, beyond.READERS), strict=True):
+        high, low = (registry.config(one, arm, "laptop") for one in (id, like["nli", "m5"]))
+        assert high["weight_decay"] == 1.0
+        assert {key for key in low if low[key] != high[key]} <= {"real", "auc"}
+    gaps = of(made.AT_ONE["held_high"][0], grid.CHOSEN, "held_out") - of(made.ID, "balanced", "held_out")
     name = beyond.SHOWN[grid.CHOSEN]
-    assert rows[(f"{name}, decay 1 - + comparison, reweighted, decay 1",)][
-        "other templates"
-    ] == report.tested(gaps)
+    row = rows[(f"{name}, decay 1 - + comparison, reweighted, decay 1",)]
+    assert row["other templates"] == report.tested(gaps)
 
 
 def test_it_is_checked_whether_each_did_what_it_says():

@@ -47,8 +47,20 @@ NO, YES = "nothing", "counter-examples"
 NAMES = SHOWN | {"loss": "+ loss"} | OURS
 FIRST = "reweighted"  # Table 1's Transformer on the same draws as OURS
 NAMES[FIRST] = halves.NAMES["balanced"]
+CROSSED = {  # arms of DECAY, of which the others have their like in ROWS
+    "compared_high": "+ comparison, decay 1",
+    "balanced_low": "+ comparison, reweighted, decay 0.01",
+    "irm_high": "+ comparison, IRM, decay 1",
+}
+AT_ONE = {  # told nothing, at the decay of the told: (experiment, arm), of which the others have their like
+    "held_high": ("causal_transformer.beyond.decay.nli", CHOSEN),
+    "all_high": ("causal_transformer.beyond.decay.nli", "all"),
+    "bilstm_high": ("causal_transformer.beyond.reader.decay.nli", SIMPLE),
+}
+NAMES |= CROSSED | {name: f"{NAMES[like]}, decay 1" for name, (_, like) in AT_ONE.items()}
 ROWS = {  # arm -> what its training is told of the pairs, beside their labels
     **dict.fromkeys((PLAIN, "loss", SIMPLE, "compared", *BLANKETS, CHOSEN), NO),
+    **dict.fromkeys(("bilstm_high", "compared_high", "held_high"), NO),
     **dict.fromkeys((FIRST, *OURS), YES),
 }
 PAIRS = (
@@ -60,24 +72,20 @@ PAIRS = (
     *((name, "balanced") for name in BLANKETS),
     *((CHOSEN, name) for name in OURS),
 )
-CROSSED = {  # arms of DECAY, of which the others have their like in ROWS
-    "compared_high": "+ comparison, decay 1",
-    "balanced_low": "+ comparison, reweighted, decay 0.01",
-    "irm_high": "+ comparison, IRM, decay 1",
+DECAYED = dict.fromkeys(("compared", "irm", "all", CHOSEN, SIMPLE), ", decay 0.01") | {
+    "balanced": ", decay 1"
 }
-HELD, HELD_AT = "held_high", "causal_transformer.beyond.decay.nli"  # told nothing, at the decay of the told
-DECAYED = dict.fromkeys(("compared", "irm", CHOSEN), ", decay 0.01") | {"balanced": ", decay 1"}
 EQUAL = (  # what decay does, and what is told at equal decay
     ("compared_high", "compared"),
     ("balanced", "balanced_low"),
     ("irm_high", "irm"),
-    (HELD, CHOSEN),
+    *((name, like) for name, (_, like) in AT_ONE.items()),
     ("balanced_low", "compared"),
     ("balanced", "compared_high"),
     ("irm", "balanced_low"),
     ("irm_high", "balanced"),
-    (HELD, "compared_high"),
-    (HELD, "balanced"),
+    *((name, "balanced") for name in AT_ONE),
+    ("held_high", "all_high"),
 )
 TEMPLATES = ("in distribution", "challenge", "other templates")  # begin the headings of columns
 CHECKS = {  # of training pairs, at the end -> how it is shown
@@ -88,9 +96,9 @@ CHECKS = {  # of training pairs, at the end -> how it is shown
 
 
 def trained(name: str) -> Arm:
-    """An arm of ROWS or CROSSED, or HELD."""
-    if name == HELD:
-        return arm(HELD_AT, CHOSEN)
+    """An arm of ROWS, CROSSED or AT_ONE."""
+    if name in AT_ONE:
+        return arm(*AT_ONE[name])
     if name in CROSSED:
         return arm(DECAY, name)
     if name in OURS:
@@ -163,9 +171,7 @@ contrasts = Report(
 
 
 def _decayed(name: str) -> str:
-    if name == HELD:
-        return f"{NAMES[CHOSEN]}, decay 1"
-    return CROSSED.get(name) or NAMES[name] + DECAYED[name]
+    return NAMES[name] + DECAYED.get(name, "")
 
 
 decays = Report(
@@ -174,7 +180,7 @@ decays = Report(
     [Row(f"{_decayed(one)} - {_decayed(other)}", gap((one, other))) for one, other in EQUAL],
     "Weight decay, searched for reweighting and GroupDRO alone: differences of the same seeds, mean "
     "[95 % interval] (seeds), and the p of the exact sign-flip test",
-    "Above what the decay does to each, below what is told at one decay.",
+    "Above what the decay does to each, below what is told, or how attention is held, at one decay.",
 )
 
 
