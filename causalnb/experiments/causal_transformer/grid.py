@@ -598,6 +598,17 @@ register_beyond(
         "nli", MINORITIES["m5"], BeyondSettings, steps=round(MATCHED * TEMPLATES["steps"]), real=[]
     ),
 )
+register_beyond(
+    "compute.decay.nli",
+    "nli",
+    "all but held attention, for held attention's CPU-seconds, at the weight decay of what is told",
+    {"all": BEYOND["all"]},
+    5,
+    155,
+    pairs_settings(
+        "nli", MINORITIES["m5"], DecayedSettings, steps=round(MATCHED * TEMPLATES["steps"]), real=[]
+    ),
+)
 
 STAGES = {
     "overlap": OVERLAP["nli"],

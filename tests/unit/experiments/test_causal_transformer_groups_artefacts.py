@@ -6,7 +6,7 @@ import pytest
 from causalnb.errors import LabError
 from causalnb.experiments.causal_transformer import grid
 from causalnb.experiments.causal_transformer import groups as runs
-from causalnb.experiments.causal_transformer.artefacts import beyond, halves
+from causalnb.experiments.causal_transformer.artefacts import beyond, compute, halves
 from causalnb.experiments.causal_transformer.artefacts import groups as made
 from causalnb.experiments.causal_transformer.artefacts import overlap as table1
 from causalnb.lab import building, evidence, registry, report
@@ -109,8 +109,9 @@ def test_weight_decay_is_crossed_with_what_is_told():
     for name, other in (("balanced_low", "balanced"), ("irm_high", "irm")):
         theirs = registry.config(made.ID, other, "laptop")
         assert {key for key in theirs if theirs[key] != settings[name][key]} == {"weight_decay"}
-    for (id, arm), like in zip(made.AT_ONE.values(), (beyond.IDS, beyond.IDS, beyond.READERS), strict=True):
-        high, low = (registry.config(one, arm, "laptop") for one in (id, like["nli", "m5"]))
+    likes = [one["nli", "m5"] for one in (beyond.IDS, beyond.IDS, beyond.READERS)] + [compute.LONGER]
+    for (id, arm), like in zip(made.AT_ONE.values(), likes, strict=True):
+        high, low = (registry.config(one, arm, "laptop") for one in (id, like))
         assert high["weight_decay"] == 1.0
         assert {key for key in low if low[key] != high[key]} <= {"real", "auc"}
     gaps = of(made.AT_ONE["held_high"][0], grid.CHOSEN, "held_out") - of(made.ID, "balanced", "held_out")

@@ -16,7 +16,7 @@ from causalnb.experiments.causal_transformer.artefacts.overlap import (
     scores,
 )
 from causalnb.experiments.causal_transformer.artefacts.table1 import but_exceptions
-from causalnb.experiments.causal_transformer.grid import BLANKETS, TOLD
+from causalnb.experiments.causal_transformer.grid import BLANKETS, MATCHED, TOLD
 from causalnb.experiments.causal_transformer.groups import OBJECTIVES, tries, used
 from causalnb.lab import registry
 from causalnb.lab.report import (
@@ -58,6 +58,9 @@ AT_ONE = {  # told nothing, at the decay of the told: (experiment, arm), of whic
     "bilstm_high": ("causal_transformer.beyond.reader.decay.nli", SIMPLE),
 }
 NAMES |= CROSSED | {name: f"{NAMES[like]}, decay 1" for name, (_, like) in AT_ONE.items()}
+LONGER = "all_longer"  # for held attention's seconds
+AT_ONE[LONGER] = ("causal_transformer.beyond.compute.decay.nli", "all")
+NAMES[LONGER] = f"{NAMES['all']}, decay 1, {MATCHED:g} times the steps"
 ROWS = {  # arm -> what its training is told of the pairs, beside their labels
     **dict.fromkeys((PLAIN, "loss", SIMPLE, "compared", *BLANKETS, CHOSEN), NO),
     **dict.fromkeys(("bilstm_high", "compared_high", "held_high"), NO),
@@ -79,13 +82,15 @@ EQUAL = (  # what decay does, and what is told at equal decay
     ("compared_high", "compared"),
     ("balanced", "balanced_low"),
     ("irm_high", "irm"),
-    *((name, like) for name, (_, like) in AT_ONE.items()),
+    *((name, like) for name, (_, like) in AT_ONE.items() if name != LONGER),
     ("balanced_low", "compared"),
     ("balanced", "compared_high"),
     ("irm", "balanced_low"),
     ("irm_high", "balanced"),
-    *((name, "balanced") for name in AT_ONE),
+    *((name, "balanced") for name in AT_ONE if name != LONGER),
     ("held_high", "all_high"),
+    ("held_high", LONGER),
+    ("held_high", "bilstm_high"),
 )
 TEMPLATES = ("in distribution", "challenge", "other templates")  # begin the headings of columns
 CHECKS = {  # of training pairs, at the end -> how it is shown
