@@ -15,7 +15,7 @@ MEANINGS = {
     "reproduced": "the interval is beyond zero, and the mean as large as stated",
     "same direction": "beyond zero, and smaller than stated",
     "opposite": "beyond zero, the other way",
-    "excluded": "zero is in the interval, and the size stated is not; nor is one point where none is",
+    "excluded": "zero is in the interval, and the size stated is not (of gains without one, a point)",
     "undecided": "both are in it",
     "not attempted": "for the reason below the claim",
     ELSEWHERE: "settled by counting or computing, without runs, in the notebook that is named",

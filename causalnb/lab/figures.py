@@ -298,7 +298,7 @@ def save_figure(
 
 
 def _palette(png: bytes) -> bytes:
-    """The same picture in 256 colours, a third of the bytes: a notebook may hold 300 KB of outputs."""
+    """The same picture in 256 colours, a third of the bytes: a notebook may hold 450 KB of outputs."""
     from PIL import Image
 
     out = io.BytesIO()

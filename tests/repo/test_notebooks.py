@@ -93,7 +93,7 @@ def outputs(nb: dict) -> list[str]:
                 None in counts or counts != sorted(set(counts)),
                 "code cells not executed once from top to bottom",
             ),
-            (size > 600_000, f"{size} bytes of outputs (600,000 at most)"),
+            (size > 450_000, f"{size} bytes of outputs (450,000 at most)"),
             ("widgets" in nb["metadata"], "widget state is saved in it"),
         ]
         if bad
@@ -132,7 +132,7 @@ def structure(nb: dict) -> list[str]:
         if "solution" in tags(cell)
     ]
     first = next((code_lines(cell) for cell in nb["cells"] if cell["cell_type"] == "code"), 0)
-    dots = [int(dpi) for cell in nb["cells"] for dpi in re.findall(r"\bdpi=(\d+)", text(cell))]
+    few = [dpi for cell in nb["cells"] for dpi in re.findall(r"\bdpi=(\d+)", text(cell)) if int(dpi) < 110]
     folded = [
         all(cell["metadata"].get("jupyter", {}).get(f"{part}_hidden") for part in ("source", "outputs"))
         for cell in nb["cells"]
@@ -151,7 +151,7 @@ def structure(nb: dict) -> list[str]:
             (not hidden, "no cell is tagged `solution`"),
             (not all(hidden), "a solution is not collapsed (metadata jupyter.source_hidden)"),
             (first > 15, f"the first code cell has {first} lines (15): import where it is used"),
-            (min(dots, default=150) < 110, f"a figure of {min(dots, default=0)} dots an inch (110 at least)"),
+            (bool(few), f"figures of {', '.join(few)} dots an inch (110 at least)"),
             (not all(folded), "evidence is not folded (jupyter.source_hidden and .outputs_hidden)"),
             *[
                 (not any(word in title.lower() for _, title in heads), f"no section on {word}")
@@ -207,7 +207,7 @@ FAULTS = {
             outputs=[{"output_type": "display_data", "metadata": {}, "data": {"image/png": "x"}}],
         ),
     ),
-    "bytes of outputs": (outputs, change(1, outputs=[{"output_type": "stream", "text": "x" * 600_001}])),
+    "bytes of outputs": (outputs, change(1, outputs=[{"output_type": "stream", "text": "x" * 450_001}])),
     "widget state": (outputs, lambda nb: nb["metadata"].update(widgets={})),
     "what a clock": (
         settled,

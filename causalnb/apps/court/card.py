@@ -274,7 +274,7 @@ def board_table(cards: Sequence[dict]) -> str:
     """The cards as a table in Markdown, a line for each method and task."""
     lines = [
         "| method | task | verdict | method - plain, points | - same labels as rows | - placebo | "
-        "i.i.d. - plain | seconds, times plain's (rows) | measured (placebo) |",
+        "i.i.d. - plain | seconds / plain's (the rows' / plain's) | measured (with the placebo) |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for card in cards:
@@ -285,7 +285,7 @@ def board_table(cards: Sequence[dict]) -> str:
                 f"{key} {value:.2f} ({placebos[key]:.2f})"
                 for key, value in arms["method"]["measures"].items()
             )
-            times = [arms[arm]["seconds"] / arms["plain"]["seconds"] for arm in ("method", "informed")]
+            ours, rows = (arms[arm]["seconds"] / arms["plain"]["seconds"] for arm in ("method", "informed"))
             cells = [
                 card["method"],
                 name,
@@ -294,7 +294,7 @@ def board_table(cards: Sequence[dict]) -> str:
                 _interval(arms["informed"]["difference"], True),
                 _interval(arms["placebo"]["difference"], True),
                 _interval(arms["plain"]["difference_iid"], True),
-                f"{times[0]:.2f} ({times[1]:.2f})",
+                f"{ours:.2f} ({rows:.2f})",
                 measured,
             ]
             lines.append(f"| {' | '.join(cells)} |")

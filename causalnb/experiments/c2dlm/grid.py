@@ -466,7 +466,7 @@ MORE = {  # arms beside plain tuning and C2DLM
     200: arms("placebo", "half_enforced", "half_placebo") | FEW | OBEYED,
     5000: arms("autoregressive"),
 }
-FIVE = {50: dict.fromkeys(("diffusion", "c2dlm", "half_enforced", "half_placebo"), 5)}
+MORE_SEEDS = {50: dict.fromkeys(("diffusion", "c2dlm", "half_enforced", "half_placebo"), 5)}  # of the fewest
 for rows, steps in ((50, 4000), (200, 8000), (500, 4000), (5000, 4000)):
     add(
         f"c2dlm.long.sudoku_n{rows}",
@@ -475,7 +475,7 @@ for rows, steps in ((50, 4000), (200, 8000), (500, 4000), (5000, 4000)):
         arms("diffusion", "c2dlm") | MORE.get(rows, {}),
         3,
         steps / 8,
-        more_seeds=FIVE.get(rows),
+        more_seeds=MORE_SEEDS.get(rows),
         train_rows=rows,
         steps=steps,
         evaluate_every=steps // 20,

@@ -84,18 +84,21 @@ class BeyondSettings(PairsSettings):
     entropy_weight: float | None = None
 
 
+STRONG = 1.0  # the weight decay that the search of reweighting and GroupDRO chose
+
+
 @dataclass(frozen=True)
 class DecayedPairs(PairsSettings):
-    """Pairs of sentences, at the weight decay that the search of reweighting and GroupDRO has found."""
+    """Pairs of sentences, at a strong weight decay."""
 
-    weight_decay: float = 1.0
+    weight_decay: float = STRONG
 
 
 @dataclass(frozen=True)
 class DecayedSettings(BeyondSettings):
-    """Beyond the paper, at that weight decay."""
+    """Beyond the paper, at a strong weight decay."""
 
-    weight_decay: float = 1.0
+    weight_decay: float = STRONG
 
 
 @dataclass(frozen=True)
@@ -485,14 +488,21 @@ def at_their_rates(name: str, arms: dict[str, dict]) -> dict[str, dict]:
 
 
 def register_beyond(
-    id: str, name: str, title: str, arms: dict, seeds: int, cost: float, settings: dict
+    id: str,
+    name: str,
+    title: str,
+    arms: dict,
+    seeds: int,
+    cost: float,
+    settings: dict,
+    notebook: str = EXTENSION,
 ) -> None:
     """Register an experiment of arms beyond the paper on one of OVERLAP; cost in seconds of one run."""
     register(
         Experiment(
             id=f"causal_transformer.beyond.{id}",
             title=f"{NAMES[name]}: {title}",
-            notebook=EXTENSION,
+            notebook=notebook,
             run=run_beyond,
             arms=at_their_rates(name, arms),
             settings=settings,
@@ -569,16 +579,17 @@ register_beyond(
 register_beyond(
     "decay.nli",
     "nli",
-    "held attention at the weight decay of the arms that are told the counter-examples",
+    "all three, with and without held attention, at the weight decay of the arms that are told",
     {arm: BEYOND[arm] for arm in ("all", CHOSEN)},
     5,
     155,
     pairs_settings("nli", MINORITIES["m5"], DecayedSettings, real=BOTH_LABELS, auc=True),
+    TOLD,
 )
 register_pairs(
     "beyond.reader.decay.nli",
     "nli",
-    ": Table 1's BiLSTM at the weight decay of the arms that are told the counter-examples",
+    ": Table 1's BiLSTM at the weight decay of the arms that are told",
     {"bilstm": tuned("nli", "m5")["bilstm"]},
     5,
     60,
@@ -601,13 +612,14 @@ register_beyond(
 register_beyond(
     "compute.decay.nli",
     "nli",
-    "all but held attention, for held attention's CPU-seconds, at the weight decay of what is told",
+    "all but held attention, for held attention's CPU-seconds, at the weight decay of the arms that are told",
     {"all": BEYOND["all"]},
     5,
     155,
     pairs_settings(
         "nli", MINORITIES["m5"], DecayedSettings, steps=round(MATCHED * TEMPLATES["steps"]), real=[]
     ),
+    TOLD,
 )
 
 STAGES = {

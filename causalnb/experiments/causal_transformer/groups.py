@@ -24,8 +24,11 @@ from causalnb.experiments.causal_transformer.grid import (
     BOTH_LABELS,
     COMPARED_RATES,
     DEVELOPMENT,
+    MATCHED,
     MINORITIES,
     PAIRED,
+    STRONG,
+    TEMPLATES,
     TOLD,
     PairsSettings,
     pairs_settings,
@@ -176,7 +179,10 @@ def run_groups(run: Run) -> dict:
 
 
 TRIES = 6  # for every arm
-DECAYS = (0.01, 1.0)  # the second is strong: without it all groups are learned by heart (Sagawa et al. 2020)
+DECAYS = (
+    0.01,
+    STRONG,
+)  # the second is strong: without it all groups are learned by heart (Sagawa et al. 2020)
 OBJECTIVES = {
     "balanced": [
         {"learning_rate": rate, "weight_decay": decay} for decay in DECAYS for rate in (2e-3, 1e-3, 4e-3)
@@ -248,6 +254,14 @@ for id, title, arms, seeds, cost, more in (
         5,
         115,
         {"real": BOTH_LABELS},
+    ),
+    (
+        "longer.nli",
+        "reweighting for as many steps as all three without held attention have in its seconds",
+        {"balanced": used()["balanced"]},
+        5,
+        180,
+        {"real": BOTH_LABELS, "steps": round(MATCHED * TEMPLATES["steps"])},
     ),
 ):
     register_pairs(

@@ -453,7 +453,7 @@ def test_measures_have_the_same_names_in_each_training(tmp_path):
 
 
 def test_the_board_of_the_course_is_drawn_with_its_verdicts(tmp_path):
-    from causalnb.apps.court.card import draw_board, write
+    from causalnb.apps.court.card import board_table, draw_board, write
 
     for name in ("irm", "c2dlm"):
         asked = Asked(method_file(name), seeds=1, profile="quick")
@@ -464,6 +464,13 @@ def test_the_board_of_the_course_is_drawn_with_its_verdicts(tmp_path):
     assert (
         "causes: plain" in alt and alt.count("(no verdict)") == 4 and "irm" not in alt.partition("causes:")[2]
     )
+    table = board_table(cards).splitlines()
+    assert len(table) == 2 + sum(len(one["tasks"]) for one in cards)
+    arms = cards[0]["tasks"]["causes"]["arms"]  # C2DLM's
+    ((name, value),) = arms["method"]["measures"].items()
+    assert table[2].endswith(f"| {name} {value:.2f} ({arms['placebo']['measures'][name]:.2f}) |")
+    ours, rows = (arms[arm]["seconds"] / arms["plain"]["seconds"] for arm in ("method", "informed"))
+    assert f"| {ours:.2f} ({rows:.2f}) |" in table[2]
 
 
 def test_a_placebo_that_changes_nothing_on_the_first_seed_is_not_made_again(tmp_path):

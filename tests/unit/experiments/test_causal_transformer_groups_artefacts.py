@@ -72,6 +72,7 @@ def test_every_baseline_stands_beside_what_is_told_nothing():
         "+ comparison, reweighted",
         "+ comparison, GroupDRO",
         "+ comparison, IRM",
+        "+ comparison, reweighted, decay 1, 1.6 times the steps",
     ]
     assert {"Transformer", "+ loss", "+ comparison", beyond.SHOWN[grid.CHOSEN]} < {
         name for what, name in rows if what == made.NO
@@ -109,15 +110,31 @@ def test_weight_decay_is_crossed_with_what_is_told():
     for name, other in (("balanced_low", "balanced"), ("irm_high", "irm")):
         theirs = registry.config(made.ID, other, "laptop")
         assert {key for key in theirs if theirs[key] != settings[name][key]} == {"weight_decay"}
-    likes = [one["nli", "m5"] for one in (beyond.IDS, beyond.IDS, beyond.READERS)] + [compute.LONGER]
-    for (id, arm), like in zip(made.AT_ONE.values(), likes, strict=True):
-        high, low = (registry.config(one, arm, "laptop") for one in (id, like))
-        assert high["weight_decay"] == 1.0
-        assert {key for key in low if low[key] != high[key]} <= {"real", "auc"}
-    gaps = of(made.AT_ONE["held_high"][0], grid.CHOSEN, "held_out") - of(made.ID, "balanced", "held_out")
-    name = beyond.SHOWN[grid.CHOSEN]
-    row = rows[(f"{name}, decay 1 - + comparison, reweighted, decay 1",)]
+
+
+def test_what_is_told_nothing_stands_at_the_decay_of_what_is_told():
+    likes = {
+        "held_high": beyond.IDS["nli", "m5"],
+        "all_high": beyond.IDS["nli", "m5"],
+        "bilstm_high": beyond.READERS["nli", "m5"],
+        made.LONGER: compute.LONGER,
+        made.TOLD_LONGER: made.ID,
+    }
+    assert likes.keys() == made.AT_ONE.keys()
+    for name, (id, arm) in made.AT_ONE.items():
+        high, low = (registry.config(one, arm, "laptop") for one in (id, likes[name]))
+        assert {high["weight_decay"]} == {
+            runs.used()[each]["weight_decay"] for each in ("balanced", "groupdro")
+        }
+        more = {"steps"} if name == made.TOLD_LONGER else set()
+        assert {key for key in low if low[key] != high[key]} <= {"real", "auc", *more}
+    longer = (made.AT_ONE[made.LONGER], made.AT_ONE[made.TOLD_LONGER], (compute.LONGER, "all"))
+    assert len({registry.config(*one, "laptop")["steps"] for one in longer}) == 1
+    id, name = made.AT_ONE["held_high"][0], f"{beyond.SHOWN[grid.CHOSEN]}, decay 1"
+    gaps = of(id, grid.CHOSEN, "held_out") - of(made.ID, "balanced", "held_out")
+    row = lines(made.decays, 1)[(f"{name} - + comparison, reweighted, decay 1",)]
     assert row["other templates"] == report.tested(gaps)
+    assert lines(made.beside, 2)[made.NO, name]["challenge"] == share(of(id, grid.CHOSEN, "challenge"))
 
 
 def test_it_is_checked_whether_each_did_what_it_says():

@@ -190,12 +190,11 @@ def _mirrored(ax, profile: str | None) -> list[str]:
     for one, (_, ranks) in SIDES.items():
         colour, marker = LOOKS[one]
         used = chosen()[one]
-        for rank, line in zip(ranks, (":", "-"), strict=True):
+        for rank, line, away in zip(ranks, (":", "-"), ((3, 3), (3, -9)), strict=True):
             names = [f"{one}_r{rank}_{rate}" for rate in RATES]
             inside, shifted = zip(*(found[name] for name in names), strict=True)
             look = {"color": COLOURS[colour], "marker": marker, "linestyle": line}
             ax.plot(inside, shifted, label=f"{NAMES[one]}, rank {rank}", **look)
-            away = (3, 3) if line == ":" else (3, -9)
             for rate, name in zip(RATES, names, strict=True):
                 if name in (names[0], names[-1], used):
                     place = tuple(found[name])

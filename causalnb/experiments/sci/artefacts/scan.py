@@ -35,7 +35,7 @@ def scan_figure(profile: str | None = None):
 
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.9), width_ratios=[1, 1.15])
     evidence.require(JUMP, profile, ARMS)
-    curves, ends, tested = results.curves(JUMP, profile, ARMS), [], []
+    curves, ends, finals = results.curves(JUMP, profile, ARMS), [], []
     for arm, name in ARMS.items():
         colour, line, marker = LOOKS[arm]
         by_step = curves[curves.arm == arm].groupby("step")
@@ -45,13 +45,13 @@ def scan_figure(profile: str | None = None):
         left.fill_between(mean.index, low, high, color=look["color"], alpha=0.1, linewidth=0)
         left.plot(mean.index, mean, marker=marker, markevery=2, label=name, **look)
         left.plot(mean.index, validation, linewidth=0.9, marker="", alpha=0.8, **look)
-        tested.append((mean.iloc[-1], validation.iloc[-1]))
+        finals.append((mean.iloc[-1], validation.iloc[-1]))
         ends.append(f"{name} ends at {mean.iloc[-1]:.2f} (validation {validation.iloc[-1]:.2f})")
-    composed, held = zip(*tested, strict=True)
+    composed, held = zip(*finals, strict=True)
     headline(
         fig,
-        f"On add_prim_jump every model solves at least {min(held):.0%} of held-out commands, and at most "
-        f"{max(composed):.0%} of those that compose 'jump'",
+        f"On add_prim_jump the models solve {min(held):.1%} or more of held-out commands in the mean, and "
+        f"{max(composed):.1%} or less of those that compose 'jump'",
     )
     left.set(xlabel="training step", ylabel="exact match", title="add_prim_jump")
     left.legend(loc="center right", bbox_to_anchor=(1, 0.32), fontsize=text_size(8))
