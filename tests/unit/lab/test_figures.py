@@ -437,3 +437,22 @@ def test_other_graphs_lie_on_a_circle(axes):
     for wrong in (np.zeros((2, 3)), np.zeros(3)):
         with pytest.raises(LabError, match="is no graph"):
             figures.draw_graph(axes, wrong)
+
+
+def test_fewer_colours_keep_a_map_s_one_bright_cell():
+    from PIL import Image
+
+    fig, axes = plt.subplots(1, 2, figsize=(6, 3))
+    cells = np.random.default_rng(0).random((40, 40)) * 0.3
+    cells[7, 7] = 1.0
+    axes[0].imshow(cells)
+    axes[1].plot(np.arange(9) ** 2, color="crimson")
+    png = figures.render(fig, "png", 110)
+    plt.close(fig)
+    small = figures._palette(png)
+    before, after = (
+        np.asarray(Image.open(io.BytesIO(one)).convert("RGB"), dtype=int) for one in (png, small)
+    )
+    assert np.abs(after - before).max() <= figures.NEAR and len(small) < len(png) / 2
+    median = np.asarray(Image.open(io.BytesIO(png)).convert("RGB").quantize(32, dither=0).convert("RGB"))
+    assert np.abs(median - before).max() > 3 * figures.NEAR  # what this is instead of
