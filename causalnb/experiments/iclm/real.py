@@ -2,8 +2,13 @@
 
 Each arm tunes low-rank adapters on the same rows in as many steps: `single` is plain LoRA, `single_matched`
 the same with as many trained parameters as ICLM has in all, `iclm` has an invariant and two domain modules
-behind the router and the paper's losses, and `oracle` is ICLM whose router is told the format. Rates are
-chosen for `single` and for `iclm` by iclm.real.search, on mirrored shifts.
+behind the router and the paper's losses, and `oracle` is ICLM whose router is told the format.
+
+What fits two cores, `laptop`: the lower two layers are left as they are, run once for all modules, and
+give the states that the router reads; batch and rank are the paper's, with fewer steps at twice its rate.
+Both were chosen with `single` on validation rows, where adapters of the upper third alone learnt much
+more slowly. `gpu` adapts all layers and trains the router's own adapters. Rates can be chosen for
+`single` and for `iclm` by iclm.real.search, on mirrored shifts.
 """
 
 import json
@@ -18,9 +23,9 @@ from causalnb.experiments.iclm.runs import independence, trained_parameters
 from causalnb.experiments.iclm.text import build
 from causalnb.lab.registry import Experiment, Run, register
 
+NOTEBOOK = "39_iclm_real_base"
 CHOSEN = Path(__file__).with_name("real_chosen.json")  # written by real_choose
 WATCHED = 48  # validation rows at which modules are compared
-MODULES = 4  # two domains', the invariant one's and the router's adapters
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,8 @@ class RealSettings:
     invariant: bool = True
     router: str = "vq"
     router_settings: dict = field(default_factory=lambda: {"init": "data"})
-    router_trainable: bool = True
+    router_trainable: bool = False
+    shared_layers: int = 2  # of 18
     routed_by: str = "router"
     aggregation: str = "latent"
     aggregation_settings: dict = field(default_factory=dict)
@@ -45,25 +51,31 @@ class RealSettings:
     checkpointing: bool = False
     bf16: bool = True
     batch: int = 16
-    steps: int = 500
-    evaluate_every: int = 250
-    learning_rate: float = 5e-4
+    steps: int = 120
+    evaluate_every: int = 40
+    learning_rate: float = 1e-3
     weight_decay: float = 0.0  # it would shrink modules that are idle
     train_rows: int = 4000
-    validation_rows: int = 60
-    test_rows: int = 200
+    validation_rows: int = 20
+    test_rows: int = 48
     split_seed: int = 42
 
 
 def matched_rank(config: dict, decoder) -> int:
     """The rank at which one module trains as many parameters as ICLM with all of its parts at lora_rank."""
-    layers = [
-        layer for name, layer in decoder.named_modules() if name.rpartition(".")[2] in config["lora_targets"]
+    from causalnb.wrapping import decoder_layers
+
+    maps = [
+        part
+        for layer in decoder_layers(decoder)[config["shared_layers"] :]
+        for name, part in layer.named_modules()
+        if name.rpartition(".")[2] in config["lora_targets"]
     ]
-    each = sum(layer.in_features + layer.out_features for layer in layers)
+    each = sum(part.in_features + part.out_features for part in maps)
     vocabulary, width = decoder.get_output_embeddings().weight.shape
-    others = 2 * width * vocabulary + 2 * width + (MODULES - 2) * width  # head, norm, centroids
-    return round(MODULES * config["lora_rank"] + others / each)
+    modules = 3 if config["shared_layers"] else 4  # two domains', the invariant one's, the router's adapters
+    others = 2 * width * vocabulary + 2 * width + 2 * width  # head, norm, centroids
+    return round(modules * config["lora_rank"] + others / each)
 
 
 def told(model, rows: list[dict], bf16: bool, batch: int = 64) -> list[tuple[float, bool, int | None]]:
@@ -145,24 +157,35 @@ def run_real(run: Run) -> dict:
     return {"metrics": metrics, "history": history, "bases": {base.name: base.digest}}
 
 
-ICLM = {"aggregation_settings": {"start": "base"}, "checkpointing": True}  # it runs three rows for each
+ICLM = {"aggregation_settings": {"start": "base"}}
 ARMS = {
     "single": ALONE,
     "single_matched": {**ALONE, "matched": True},
     "iclm": ICLM,
     "oracle": {**ICLM, "routed_by": "format", "router_trainable": False},
 }
+CONTROLS = ("single_matched", "oracle")  # experiments of their own, which may be run later
 TUNED_AS = {"single": "single", "single_matched": "single", "iclm": "iclm", "oracle": "iclm"}
 RATES = {"lr2e-4": 2e-4, "lr5e-4": 5e-4, "lr15e-4": 1.5e-3}
-FAMILIES: dict[str, dict] = {"acre": {}, "raven": {"steps": 600, "evaluate_every": 300}}
+FAMILIES = ("acre", "raven")
 SEARCHED = {
-    f"{family}_{arm}_{name}": {"family": family, **FAMILIES[family], **ARMS[arm], "learning_rate": rate}
+    f"{family}_{arm}_{name}": {"family": family, **ARMS[arm], "learning_rate": rate}
     for family in FAMILIES
     for arm in ("single", "iclm")
     for name, rate in RATES.items()
 }
+GPU = {
+    "shared_layers": 0,
+    "router_trainable": True,
+    "checkpointing": True,  # three rows run for each
+    "steps": 600,
+    "evaluate_every": 300,
+    "validation_rows": 60,
+    "test_rows": 200,
+}
 QUICK = {
     "base": "tiny",
+    "shared_layers": 1,
     "bf16": False,
     "lora_rank": 2,
     "batch": 4,
@@ -188,24 +211,21 @@ def add(name: str, title: str, arms: dict, seeds: int, **settings) -> None:
             title=title,
             arms=arms,
             run=run_real,
-            notebook="32_reasoning",
-            settings={"laptop": RealSettings(**settings), "quick": QUICK},
-            seeds={"quick": 1, "laptop": seeds},
-            cost={"quick": 4, "laptop": 20_000},
+            notebook=NOTEBOOK,
+            settings={"laptop": RealSettings(**settings), "gpu": GPU, "quick": QUICK},
+            seeds={"quick": 1, "laptop": seeds, "gpu": 3},
+            cost={"quick": 4, "laptop": 3000, "gpu": 2000},
             at_most={"quick": {"steps": 2, "evaluate_every": 1}},
         )
     )
 
 
-for family, changes in FAMILIES.items():
-    add(
-        family,
-        f"{family.upper()} on gemma-3-270m with LoRA modules",
-        settled(family),
-        3,
-        family=family,
-        **changes,
-    )
+for family in FAMILIES:
+    title = f"{family.upper()} on gemma-3-270m with LoRA modules"
+    arms = settled(family)
+    controls = {arm: arms.pop(arm) for arm in CONTROLS}
+    add(family, title, arms, 1, family=family)
+    add(f"{family}_controls", f"{title}: controls", controls, 1, family=family)
 add(
     "search",
     "Rates of one module and of ICLM on a real base, on mirrored shifts",

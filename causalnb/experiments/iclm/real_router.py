@@ -14,6 +14,7 @@ from statistics import fmean
 
 from causalnb.experiments.iclm.data import FORMATS
 from causalnb.experiments.iclm.maps import flattened
+from causalnb.experiments.iclm.real import NOTEBOOK
 from causalnb.experiments.iclm.text import asked
 from causalnb.lab.probes import scored
 from causalnb.lab.registry import Experiment, Run, register
@@ -28,7 +29,6 @@ ROUTERS = {
 }
 QUERIES = {"acre": 4, "raven": 1}  # of a problem; one of them is asked
 PLACES, PAIRS = ("answer", "any"), ("itself", "another")
-NOTEBOOK = "39_iclm_real_base"
 
 
 @dataclass(frozen=True)

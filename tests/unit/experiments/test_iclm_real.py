@@ -15,11 +15,15 @@ from causalnb.lab.probes import probing
 from causalnb.lab.registry import Run
 from causalnb.tasks import acre
 
-FAMILIES = tuple(real.FAMILIES)
+FAMILIES = real.FAMILIES
+
+
+def settings_of(family: str, arm: str, profile: str) -> dict:
+    return registry.config(f"iclm.real.{family}{'_controls' * (arm in real.CONTROLS)}", arm, profile)
 
 
 def config(family="acre", arm="single", **changes) -> dict:
-    return {**registry.config(f"iclm.real.{family}", arm, "quick"), **changes}
+    return {**settings_of(family, arm, "quick"), **changes}
 
 
 def base_of(family):
@@ -104,6 +108,13 @@ def test_the_search_trains_on_what_no_test_cell_has():
     assert settings["steps"] == ours["steps"] and settings["split_seed"] != ours["split_seed"]
 
 
+def test_on_a_gpu_all_layers_are_adapted_and_the_router_too():
+    small, large = (settings_of("acre", "iclm", profile) for profile in ("laptop", "gpu"))
+    assert small["shared_layers"] and not small["router_trainable"]
+    assert not large["shared_layers"] and large["router_trainable"] and large["checkpointing"]
+    assert not settings_of("acre", "oracle", "gpu")["router_trainable"]
+
+
 def test_training_asks_much_of_both_formats():
     base = base_of("acre")
     rows = real_data.training_rows(config(arm="oracle", train_rows=3), base, 0)
@@ -112,10 +123,12 @@ def test_training_asks_much_of_both_formats():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_matched_module_trains_as_much_as_iclm(family):
+@pytest.mark.parametrize("shared", [1, 0])
+def test_the_matched_module_trains_as_much_as_iclm(family, shared):
     sizes, each = {}, None
     for arm in ("single", "iclm", "single_matched"):
-        base, settings = base_of(family), config(family, arm)
+        base, settings = base_of(family), config(family, arm, shared_layers=shared)
+        settings["router_trainable"] = arm == "iclm" and not shared
         if settings["matched"]:
             settings["lora_rank"] = real.matched_rank(settings, base.model)
         sizes[arm] = real.trained_parameters(build(settings, base.model))
@@ -177,5 +190,5 @@ def test_controls_take_the_rates_of_what_they_control():
     chosen = json.loads(real.CHOSEN.read_text(encoding="utf-8"))
     for family in FAMILIES:
         for arm, side in real.TUNED_AS.items():
-            settings = registry.config(f"iclm.real.{family}", arm, "laptop")
+            settings = settings_of(family, arm, "laptop")
             assert settings["learning_rate"] == chosen[family][side]

@@ -5,7 +5,8 @@ from itertools import product
 
 from causalnb.experiments.iclm.artefacts.fig4 import printed_matrices
 from causalnb.experiments.iclm.artefacts.scores import FAMILIES
-from causalnb.experiments.iclm.real_router import NOTEBOOK, PAIRS, PLACES, READ, ROUTERS, SETS
+from causalnb.experiments.iclm.real import NOTEBOOK
+from causalnb.experiments.iclm.real_router import PAIRS, PLACES, READ, ROUTERS, SETS
 from causalnb.lab import evidence, registry, results
 from causalnb.lab.report import Measured, Report, Row, Values, arm, builds, draw, first, mean, number, share
 
