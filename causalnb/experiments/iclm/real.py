@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean
 
 from causalnb.experiments.iclm.grid import ALONE, LINEAR
-from causalnb.experiments.iclm.models import at_labels, fit, row_order
+from causalnb.experiments.iclm.models import fit, row_order
 from causalnb.experiments.iclm.real_data import IID, WORDS, cells, spoken, test_rows, training_rows
 from causalnb.experiments.iclm.runs import independence, trained_parameters
 from causalnb.experiments.iclm.text import build
@@ -78,22 +78,59 @@ def matched_rank(config: dict, decoder) -> int:
     return round(modules * config["lora_rank"] + others / each)
 
 
-def told(model, rows: list[dict], bf16: bool, batch: int = 64) -> list[tuple[float, bool, int | None]]:
-    """(log-probability of a row's labels, whether each is the likeliest, the module it is routed to)."""
+def told(
+    model, asked: list[list[dict]], bf16: bool, batch: int = 16
+) -> list[list[tuple[float, bool, int | None]]]:
+    """Of each question's rows (log-probability of the labels, whether each is the likeliest, the module).
+
+    All questions have as many rows. What a question's rows share, up to the first label, is read once, and
+    its keys and values serve each of them.
+    """
     import torch
 
-    found: list = [None] * len(rows)
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-        for chosen, targets, owner, out in at_labels(model, rows, batch):
-            logits = out.logits.float()
-            each = logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
-            none = torch.zeros(len(chosen), device=each.device)
-            sums = none.index_add(0, owner, each).tolist()
-            missed = none.index_add(0, owner, (logits.argmax(-1) != targets).float()).tolist()
-            modules = [None] * len(chosen) if out.module is None else out.module.tolist()
-            for i, *one in zip(chosen, sums, [count == 0 for count in missed], modules, strict=True):
-                found[i] = tuple(one)
+    found: list = [None] * len(asked)
+    starts = [next(i for i, one in enumerate(rows[0]["labels"]) if one != -100) for rows in asked]
+    model.eval()
+    with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+        for start in sorted({*starts}):
+            those = [i for i, one in enumerate(starts) if one == start]
+            for chosen in (those[at : at + batch] for at in range(0, len(those), batch)):
+                questions = [asked[i] for i in chosen]
+                for i, answers in zip(chosen, _told(model, questions, start), strict=True):
+                    found[i] = answers
     return found
+
+
+def _told(model, asked: list[list[dict]], start: int) -> list[list[tuple[float, bool, int | None]]]:
+    """`told` of one batch of questions whose labels begin at `start`."""
+    import torch
+
+    def tensor(values):
+        return torch.tensor(values, device=model.device)
+
+    shared = [rows[0] for rows in asked]
+    routing = tensor([row["module"] for row in shared]) if "module" in shared[0] else None
+    prompt = tensor([row["input_ids"][:start] for row in shared])
+    read = model(input_ids=prompt, routing=routing, use_cache=True, logits_to_keep=1)
+    options = len(asked[0])
+    ends = [row["labels"][start:] for rows in asked for row in rows]
+    width = max(map(len, ends))
+    labels = tensor([end + [-100] * (width - len(end)) for end in ends])
+    logits = read.logits.repeat_interleave(options, 0)
+    if width > 1:
+        cache = read.past_key_values
+        cache.batch_repeat_interleave(options)
+        more = model(input_ids=labels[:, :-1].clamp(min=0), past_key_values=cache, use_cache=True)
+        logits = torch.cat([logits, more.logits], 1)
+    logits, given = logits.float(), labels != -100
+    each = logits.log_softmax(-1).gather(2, labels.clamp(min=0)[..., None])[..., 0]
+    sums = (each * given).sum(1).unflatten(0, (-1, options)).tolist()
+    exact = ((logits.argmax(-1) == labels) | ~given).all(1).unflatten(0, (-1, options)).tolist()
+    modules = [None] * len(asked) if read.module is None else read.module.tolist()
+    return [
+        [(total, right, module) for total, right in zip(*both, strict=True)]
+        for *both, module in zip(sums, exact, modules, strict=True)
+    ]
 
 
 def scores(model, asked: list[list[dict]], config: dict) -> dict[str, float]:
@@ -101,8 +138,7 @@ def scores(model, asked: list[list[dict]], config: dict) -> dict[str, float]:
 
     module0, ...: the share of questions that the router sends to each domain module.
     """
-    flat = iter(told(model, [row for rows in asked for row in rows], config["bf16"]))
-    answers = [[next(flat) for _ in rows] for rows in asked]
+    answers = told(model, asked, config["bf16"])
     found = {"exact": fmean(options[0][1] for options in answers)}
     if len(asked[0]) > 1:
         found["choice"] = fmean(
@@ -119,6 +155,18 @@ def measure_of(family: str) -> str:
     return {"acre": "exact", "raven": "choice"}[family]
 
 
+def halve(model) -> None:
+    """Keep the base's maps in bfloat16, as autocast would make them anew in every pass."""
+    import torch
+
+    from causalnb.wrapping import decoder_layers
+
+    for layer in decoder_layers(model.base):
+        for part in layer.modules():
+            if isinstance(part, torch.nn.Linear) and not part.weight.requires_grad:
+                part.to(torch.bfloat16)
+
+
 def run_real(run: Run) -> dict:
     """Tune one arm on one family and score every cell in both formats."""
     import torch
@@ -131,6 +179,8 @@ def run_real(run: Run) -> dict:
     base = pretrained(config["base"], [spoken(word) for word in WORDS[config["family"]]])
     config = {**config, "lora_rank": matched_rank(config, base.model)} if config["matched"] else config
     model = build(config, base.model).to(run.device)
+    if config["bf16"]:
+        halve(model)
     validation = test_rows(config, base, IID, config["validation_rows"], run.seed + 1000)
     watched = [rows[0] for asked in validation.values() for rows in asked[: WATCHED // 2]]
 
@@ -164,10 +214,11 @@ ARMS = {
     "iclm": ICLM,
     "oracle": {**ICLM, "routed_by": "format", "router_trainable": False},
 }
-CONTROLS = ("single_matched", "oracle")  # experiments of their own, which may be run later
+CONTROLS = {"single_matched": "_matched", "oracle": "_oracle"}  # experiments of their own, run later
 TUNED_AS = {"single": "single", "single_matched": "single", "iclm": "iclm", "oracle": "iclm"}
 RATES = {"lr2e-4": 2e-4, "lr5e-4": 5e-4, "lr15e-4": 1.5e-3}
 FAMILIES = ("acre", "raven")
+LENGTHS = {"acre": {}, "raven": {"steps": 360, "evaluate_every": 60}}  # by a curve of `single`
 SEARCHED = {
     f"{family}_{arm}_{name}": {"family": family, **ARMS[arm], "learning_rate": rate}
     for family in FAMILIES
@@ -223,9 +274,10 @@ def add(name: str, title: str, arms: dict, seeds: int, **settings) -> None:
 for family in FAMILIES:
     title = f"{family.upper()} on gemma-3-270m with LoRA modules"
     arms = settled(family)
-    controls = {arm: arms.pop(arm) for arm in CONTROLS}
-    add(family, title, arms, 1, family=family)
-    add(f"{family}_controls", f"{title}: controls", controls, 1, family=family)
+    settings = {"family": family, **LENGTHS[family]}
+    for arm, suffix in CONTROLS.items():
+        add(f"{family}{suffix}", f"{title}: {arm}", {arm: arms.pop(arm)}, 1, **settings)
+    add(family, title, arms, 1, **settings)
 add(
     "search",
     "Rates of one module and of ICLM on a real base, on mirrored shifts",

@@ -8,6 +8,7 @@ import torch
 
 from causalnb.errors import LabError
 from causalnb.experiments.iclm import real, real_choose, real_data
+from causalnb.experiments.iclm.models import collate
 from causalnb.experiments.iclm.text import build
 from causalnb.lab import registry, results
 from causalnb.lab.bases import pretrained
@@ -19,7 +20,7 @@ FAMILIES = real.FAMILIES
 
 
 def settings_of(family: str, arm: str, profile: str) -> dict:
-    return registry.config(f"iclm.real.{family}{'_controls' * (arm in real.CONTROLS)}", arm, profile)
+    return registry.config(f"iclm.real.{family}{real.CONTROLS.get(arm, '')}", arm, profile)
 
 
 def config(family="acre", arm="single", **changes) -> dict:
@@ -137,25 +138,34 @@ def test_the_matched_module_trains_as_much_as_iclm(family, shared):
 
 
 def test_choices_and_answers_are_told_apart(monkeypatch):
-    said = [(-1.0, False, 0), (-2.0, False, 0), (-3.0, True, 1), (-1.0, False, 1)]
+    said = [[(-1.0, False, 0), (-2.0, False, 0)], [(-3.0, True, 1), (-1.0, False, 1)]]
     monkeypatch.setattr(real, "told", lambda *_: said)
     found = real.scores(None, [[{}, {}], [{}, {}]], config("raven", "iclm"))
     assert found == {"exact": 0.5, "choice": 0.5, "module0": 0.5, "module1": 0.5}
 
 
-def test_what_is_told_of_a_row_is_the_sum_over_its_labels():
-    base = base_of("raven")
-    settings = config("raven")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("arm", ["single", "iclm", "oracle"])
+def test_what_is_told_is_what_a_pass_over_whole_rows_tells(family, arm):
+    base, settings = base_of(family), config(family, arm)
     torch.manual_seed(0)
     model = build(settings, base.model).eval()
-    ((options,), _) = real_data.test_rows(settings, base, "iid", 1, 0).values()
-    for row, (total, exact, _) in zip(options, real.told(model, options, False, 3), strict=True):
-        ids = torch.tensor([row["input_ids"]])
-        with torch.no_grad():
-            logits = base.model(input_ids=ids).logits[0, :-1].log_softmax(-1)
-        targets = [(at, one) for at, one in enumerate(row["labels"][1:]) if one >= 0]
-        assert total == pytest.approx(sum(float(logits[at, one]) for at, one in targets), abs=1e-3)
-        assert exact == all(int(logits[at].argmax()) == one for at, one in targets)
+    with torch.no_grad():
+        for name, part in model.named_parameters():
+            if "lora_B" in name or name.endswith("codebook"):
+                part.normal_(std=0.3)
+    for asked in real_data.test_rows(settings, base, "iid", 3, 0).values():
+        told = real.told(model, asked, False, 2)
+        for rows, answers in zip(asked, told, strict=True):
+            for row, (total, exact, module) in zip(rows, answers, strict=True):
+                given = collate([row])
+                with torch.no_grad():
+                    out = model(**given, answers_only=True)
+                labels = given["labels"][given["labels"] != -100]
+                each = out.logits.log_softmax(-1)[torch.arange(len(labels)), labels]
+                assert total == pytest.approx(float(each.sum()), abs=1e-3)
+                assert exact == bool((out.logits.argmax(-1) == labels).all())
+                assert module == (None if out.module is None else int(out.module))
 
 
 def test_the_search_chooses_by_iid_and_shifted_accuracy(monkeypatch):

@@ -8,6 +8,7 @@ from causalnb.lab import building, evidence
 from tests.unit.experiments.made_up import everything, moved, number
 
 FORMATS = ("text", "symbolic")
+HOMES = {home for _, home in made.ARMS.values()}
 TO_FIRST = {"text": 0.875, "symbolic": 0.25}  # shares of rows that go to module 0
 
 
@@ -34,13 +35,13 @@ def history(arm: str) -> list[dict]:
 def stored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         moved(patch, tmp_path_factory.mktemp("real"))
-        everything(patch, {made.HOME: 1}, metrics, history)
+        everything(patch, dict.fromkeys(HOMES, 1), metrics, history)
         with evidence.stored_only():
             yield
 
 
 def of(arm: str, cell: str, measure: str = "") -> float:
-    return sum(number(made.HOME, arm, 0, f"{measure}{cell}{format}") for format in FORMATS) / 2
+    return sum(number(made.ARMS[arm][1], arm, 0, f"{measure}{cell}{format}") for format in FORMATS) / 2
 
 
 def lines(report) -> dict:
@@ -50,11 +51,11 @@ def lines(report) -> dict:
 
 def test_every_arm_has_its_row_and_every_cell():
     rows = lines(made.tuned)
-    assert [*rows] == [*made.ARMS.values()]
-    for arm, words in made.ARMS.items():
+    assert [*rows] == [words for words, _ in made.ARMS.values()]
+    for arm, (words, _) in made.ARMS.items():
         row = rows[words]
-        assert row["trained parameters"] == "1,234" and row["i.i.d., look 1"] == "25.0"
-        assert row["i.i.d., look 2"] == "50.0"
+        assert row["trained parameters"] == "1,234"
+        assert [row[heading] for heading in made.LOOKS] == ["25.0", "50.0", "50.0"]
         for cell, heading in made.CELLS.items():
             assert row[heading] == f"{100 * of(arm, cell):.1f}"
         assert row["written exactly, i.i.d."] == f"{100 * of(arm, 'iid', 'exact '):.1f}"
@@ -68,8 +69,10 @@ def test_modules_are_followed_look_by_look():
 
 def test_remarks_say_what_luck_alone_makes_of_a_difference():
     said = made.gap_remark("quick")
-    gap = 100 * (of("iclm", "iid") - of("single", "iid"))
-    assert f"i.i.d. {gap:+.1f} \u00b1" in said and "(4 questions each" in said
+    for other in ("single", "single_matched"):
+        gap = 100 * (of("iclm", "iid") - of(other, "iid"))
+        assert f"{made.ARMS[other][0]}, points: i.i.d. {gap:+.1f} \u00b1" in said
+    assert "(4 questions each" in said
 
 
 def test_the_router_s_share_is_that_of_the_better_naming():

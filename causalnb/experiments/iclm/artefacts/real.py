@@ -1,16 +1,33 @@
 """ICLM tuned on a real base: what each arm answers, and what its modules and its router do."""
 
-from math import sqrt
+from math import ceil, sqrt
 
 from causalnb.experiments.iclm.artefacts.scores import FORMATS
-from causalnb.experiments.iclm.real import NOTEBOOK
+from causalnb.experiments.iclm.real import CONTROLS, NOTEBOOK
 from causalnb.lab import registry
-from causalnb.lab.report import Measured, Report, Row, Values, arm, builds, first, looked, mean, number
+from causalnb.lab.report import (
+    Measured,
+    Report,
+    Row,
+    Values,
+    arm,
+    builds,
+    first,
+    looked,
+    mean,
+    number,
+    values,
+)
 
 ID, HOME = "iclm.real_tuned", "iclm.real.raven"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": NOTEBOOK}
-SINGLE, METHOD = "single", "iclm"
-ARMS = {SINGLE: "one module", METHOD: "ICLM"}
+SINGLE, MATCHED, METHOD = "single", "single_matched", "iclm"
+ARMS = {  # arm -> how it is called, the experiment that has it
+    SINGLE: ("one module", HOME),
+    MATCHED: ("one module of ICLM's size", f"{HOME}{CONTROLS[MATCHED]}"),
+    METHOD: ("ICLM", HOME),
+}
+LOOKS = {"validation, 1/3": 1, "validation, 2/3": 2, "validation, end": 3}  # heading -> thirds of the steps
 CELLS = {"iid": "i.i.d.", "in_center": "In-Center", "four": "Four"}
 WATCHED = {  # heading -> measure of modules, format
     "MI, nats": ("forward", number(4)),
@@ -28,9 +45,21 @@ def _looks(profile: str | None = None) -> int:
     return config["steps"] // config["evaluate_every"]
 
 
+def validated(name: str, thirds: int) -> Values:
+    """An arm's choices on validation rows, after so many thirds of its looks."""
+    home = ARMS[name][1]
+    return values(
+        lambda profile: looked(home, name, "choice", ceil(thirds * _looks(profile) / 3) - 1).of(
+            profile=profile
+        ),
+        home,
+    )
+
+
 def of_cell(name: str, cell: str, measure: str = "choice") -> Values:
     """An arm's measure on a cell, the mean over formats."""
-    return mean(*(arm(HOME, name, f"{cell}_{format}_{measure}") for format in FORMATS))
+    home = ARMS[name][1]
+    return mean(*(arm(home, name, f"{cell}_{format}_{measure}") for format in FORMATS))
 
 
 def parted(cell: str) -> Values:
@@ -53,12 +82,11 @@ def _percent(values) -> str:
 
 
 def _rows():
-    for name, words in ARMS.items():
+    for name, (words, home) in ARMS.items():
         cells = {heading: of_cell(name, cell) for cell, heading in CELLS.items()}
         cells["written exactly, i.i.d."] = of_cell(name, "iid", "exact")
-        cells["trained parameters"] = arm(HOME, name, "trainable_parameters")
-        for look in (0, 1):
-            cells[f"i.i.d., look {look + 1}"] = looked(HOME, name, "choice", look)
+        cells["trained parameters"] = arm(home, name, "trainable_parameters")
+        cells |= {heading: validated(name, thirds) for heading, thirds in LOOKS.items()}
         yield Row(words, cells)
 
 
@@ -67,9 +95,9 @@ def _notes(profile):
     return (
         f"{config['base']}, one seed. LoRA of rank {config['lora_rank']} in all linear maps but those of the "
         f"lower {config['shared_layers']} layers, which run once for all modules and whose states the router "
-        f"reads; {config['steps']} steps of {config['batch']} rows, rate "
-        f"{config['learning_rate']:g} for all. Looks: {config['validation_rows']} other problems, every "
-        f"{config['evaluate_every']} steps; else {config['test_rows']}, each in two formats."
+        f"reads; {config['steps']} steps of {config['batch']} rows, rate {config['learning_rate']:g} for "
+        f"all. Validation, after so much of the steps: {config['validation_rows']} other problems; else "
+        f"{config['test_rows']}, each in two formats."
     )
 
 
@@ -78,7 +106,7 @@ tuned = Report(
     [
         "arm",
         Measured("trained parameters", format=first("{:,.0f}")),
-        *(Measured(f"i.i.d., look {look}", format=_percent) for look in (1, 2)),
+        *(Measured(heading, format=_percent) for heading in LOOKS),
         *(Measured(heading, format=_percent) for heading in CELLS.values()),
         Measured("written exactly, i.i.d.", format=_percent),
     ],
@@ -109,12 +137,15 @@ def _asked(profile: str | None) -> int:
 
 def gap_remark(profile: str | None = None) -> str:
     """ICLM minus one module on each cell, with what luck in the questions alone makes of it."""
-    asked, parts = _asked(profile), []
-    for cell, heading in CELLS.items():
-        (ours,), (theirs,) = (of_cell(name, cell).of(profile=profile) for name in (METHOD, SINGLE))
-        luck = 1.96 * sqrt((ours * (1 - ours) + theirs * (1 - theirs)) / asked)
-        parts.append(f"{heading} {100 * (ours - theirs):+.1f} ± {100 * luck:.1f}")
-    return f"ICLM - one module, points: {'; '.join(parts)} ({asked} questions each, one seed)."
+    asked, lines = _asked(profile), []
+    for other in (SINGLE, MATCHED):
+        parts = []
+        for cell, heading in CELLS.items():
+            (ours,), (theirs,) = (of_cell(name, cell).of(profile=profile) for name in (METHOD, other))
+            luck = 1.96 * sqrt((ours * (1 - ours) + theirs * (1 - theirs)) / asked)
+            parts.append(f"{heading} {100 * (ours - theirs):+.1f} ± {100 * luck:.1f}")
+        lines.append(f"ICLM - {ARMS[other][0]}, points: {'; '.join(parts)}")
+    return f"{'. '.join(lines)} ({asked} questions each, one seed)."
 
 
 def router_remark(profile: str | None = None) -> str:
