@@ -168,6 +168,28 @@ def test_what_is_told_is_what_a_pass_over_whole_rows_tells(family, arm):
                 assert module == (None if out.module is None else int(out.module))
 
 
+@pytest.mark.parametrize("arm", ["single", "iclm"])
+def test_maps_kept_in_bfloat16_change_nothing_under_autocast(arm):
+    base, settings = base_of("raven"), config("raven", arm)
+    model = build(settings, base.model)
+    batch = collate(real_data.training_rows({**settings, "train_rows": 2}, base, 0))
+
+    def gradients():
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(**batch).loss
+        loss.backward()
+        return loss, {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+
+    loss, before = gradients()
+    real.halve(model)
+    again, after = gradients()
+    assert model.get_output_embeddings().weight.dtype == torch.float32
+    assert sum(one.dtype == torch.bfloat16 for one in model.parameters()) > 0
+    assert again == loss and before.keys() == after.keys() and before
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
 def test_the_search_chooses_by_iid_and_shifted_accuracy(monkeypatch):
     values = {
         "acre_single_lr2e-4": (0.9, 0.5),
