@@ -70,9 +70,11 @@ def test_modules_are_followed_look_by_look():
 def test_remarks_say_what_luck_alone_makes_of_a_difference():
     said = made.gap_remark("quick")
     for other in ("single", "single_matched"):
-        gap = 100 * (of("iclm", "iid") - of(other, "iid"))
-        assert f"{made.ARMS[other][0]}, points: i.i.d. {gap:+.1f} \u00b1" in said
-    assert "(4 questions each" in said
+        ours, theirs = of("iclm", "iid"), of(other, "iid")
+        luck = 1.96 * ((ours * (1 - ours) + theirs * (1 - theirs)) / 2) ** 0.5  # of two problems
+        told = f"i.i.d. {100 * (ours - theirs):+.1f} \u00b1 {100 * luck:.1f}"
+        assert f"{made.ARMS[other][0]}, points: {told}" in said
+    assert "(2 problems each" in said
 
 
 def test_the_router_s_share_is_that_of_the_better_naming():

@@ -131,21 +131,20 @@ watched = Report(
 )
 
 
-def _asked(profile: str | None) -> int:
-    return _config(profile)["test_rows"] * len(FORMATS)
-
-
 def gap_remark(profile: str | None = None) -> str:
-    """ICLM minus one module on each cell, with what luck in the questions alone makes of it."""
-    asked, lines = _asked(profile), []
+    """ICLM minus one module on each cell, with what luck in the problems alone makes of it.
+
+    A problem counts once: its two formats may be right and wrong together.
+    """
+    problems, lines = _config(profile)["test_rows"], []
     for other in (SINGLE, MATCHED):
         parts = []
         for cell, heading in CELLS.items():
             (ours,), (theirs,) = (of_cell(name, cell).of(profile=profile) for name in (METHOD, other))
-            luck = 1.96 * sqrt((ours * (1 - ours) + theirs * (1 - theirs)) / asked)
+            luck = 1.96 * sqrt((ours * (1 - ours) + theirs * (1 - theirs)) / problems)
             parts.append(f"{heading} {100 * (ours - theirs):+.1f} ± {100 * luck:.1f}")
         lines.append(f"ICLM - {ARMS[other][0]}, points: {'; '.join(parts)}")
-    return f"{'. '.join(lines)} ({asked} questions each, one seed)."
+    return f"{'. '.join(lines)} ({problems} problems each, one seed)."
 
 
 def router_remark(profile: str | None = None) -> str:
