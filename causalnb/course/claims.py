@@ -97,7 +97,7 @@ def _judged(claim, verdict: verdicts.Verdict, items: dict) -> Judged:
         ours,
         seeds,
         label,
-        verdict.why,
+        verdict.why or (f"but {verdict.but}" if verdict.but else ""),
         artefact,
         named,
         notebook,

@@ -55,7 +55,7 @@ RC = {
     "pdf.fonttype": 42,
 }
 LIMIT = 200_000  # bytes in a file
-NEAR = 24  # of 255, the most that fewer colours may change a pixel in a notebook
+NEAR, NEARER = 24, 17  # of 255, the most that fewer colours may change a pixel in a notebook; of a heat map
 HEADLINE = 9.5  # points of the message over a figure
 DENSE = 2_000  # points from which a layer is drawn as pixels
 IDS = re.compile(rb'(?<=[#"])[a-z]+[0-9a-f]{10}(?=[")])')
@@ -298,18 +298,20 @@ def save_figure(
     return manifest.save(id, content, alt, caption, profile)
 
 
-def _palette(png: bytes) -> bytes:
+def _palette(png: bytes, near: int = NEAR) -> bytes:
     """The same picture in as few colours as leave all of its pixels near: a notebook has room for 300 KB.
 
-    Each channel of each pixel is within NEAR of what it was, if 256 colours can do that.
+    Each channel of each pixel is within `near` of what it was, if 256 colours can do that; most are nearer
+    where that is less than NEAR.
     """
     from PIL import Image, ImageChops
 
     picture, out = Image.open(io.BytesIO(png)).convert("RGB"), io.BytesIO()
-    for colours in (32, 48, 64, 128, 256):  # the quantiser that keeps rare colours: bright cells of a map
-        fewer = picture.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    means = int(near < NEAR)  # moves colours to the middle of what has them, for more bytes
+    for colours in (32, 48, 64, 96, 128, 256):  # the quantiser that keeps rare ones: bright cells of a map
+        fewer = picture.quantize(colours, Image.Quantize.MAXCOVERAGE, means, dither=Image.Dither.NONE)
         off = ImageChops.difference(picture, fewer.convert("RGB"))
-        if max(high for _, high in off.getextrema()) <= NEAR:  # type: ignore[misc]
+        if max(high for _, high in off.getextrema()) <= near:  # type: ignore[misc]
             break
     fewer.save(out, "png", optimize=True)
     return out.getvalue()
@@ -320,9 +322,17 @@ def show(fig, alt: str, dpi: int = 150) -> None:
     import matplotlib.pyplot as plt
     from IPython.display import display
 
-    alt = _described(alt)
-    display({"text/html": pictures.html(_palette(render(fig, "png", dpi)), alt), "text/plain": alt}, raw=True)
+    alt, near = _described(alt), NEARER if any(map(_heat_map, fig.axes)) else NEAR
+    png = _palette(render(fig, "png", dpi), near)
+    display({"text/html": pictures.html(png, alt), "text/plain": alt}, raw=True)
     plt.close(fig)
+
+
+def _heat_map(ax) -> bool:
+    """Whether colours are values in it, which a reader compares."""
+    from matplotlib.collections import QuadMesh
+
+    return bool(ax.images) or any(isinstance(one, QuadMesh) for one in ax.collections)
 
 
 def draw_graph(

@@ -390,7 +390,7 @@ class Reader:
     def _decided(self, row: Row) -> verdicts.Verdict:
         claim = _claim(row.claim or "")
         if row.decided is not None:
-            return row.decided(self.profile)
+            return verdicts.qualified(row.decided(self.profile), claim)
         if row.value is None:
             return verdicts.decide(claim, self.profile)
         values = [*row.value.values()] if isinstance(row.value, Mapping) else [row.value]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from causalnb.errors import LabError
 from causalnb.lab.statistics import Summary, mean_ci
@@ -13,15 +13,20 @@ LABELS = ("reproduced", "same direction", "opposite", "excluded", "undecided", "
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of LABELS, with the contrast's summary and the size stated, or why it was not attempted."""
+    """One of LABELS, with the contrast's summary and the size stated, or why it was not attempted.
+
+    but: what the label leaves out, as that the baseline cannot do the task.
+    """
 
     label: str
     summary: Summary | None = None
     size: float | None = None
     why: str = ""
+    but: str = ""
 
     def __str__(self) -> str:
-        return f"{self.label}: {self.why}" if self.why else self.label
+        told = f"{self.label}, but {self.but}" if self.but else self.label
+        return f"{told}: {self.why}" if self.why else told
 
 
 def verdict(
@@ -136,7 +141,14 @@ def by_claim(differences: Sequence[float], claim: Mapping) -> Verdict:
     scale = 100.0 if claim["unit"] == "pp" else 1.0
     size, margin = (None if math.isnan(claim[name]) else float(claim[name]) for name in ("size", "margin"))
     direction, as_well = -1 if claim["direction"] == "-" else 1, claim["direction"] == AS_WELL
-    return verdict([scale * value for value in differences], size, direction, margin, as_well)
+    found = verdict([scale * value for value in differences], size, direction, margin, as_well)
+    return qualified(found, claim)
+
+
+def qualified(found: Verdict, claim: Mapping) -> Verdict:
+    """A verdict with what claims.csv says that it leaves out, where something was measured."""
+    but = claim.get("but")
+    return replace(found, but=but) if isinstance(but, str) and found.summary is not None else found
 
 
 def decide(claim, profile: str | None = None) -> Verdict:

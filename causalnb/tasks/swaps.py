@@ -9,8 +9,9 @@ answer follows which of the prompt:
 Whoever is told the structures can write the one for the other in any row. It is what a method that learns
 from such labels has to be compared with.
 
-Often nobody has to be told: rows that agree in all words but one mostly share their structure. In SCAN the
-same swaps are found with one label for all rows; in `verb_final` these, and at most a few of determiners.
+Often nobody has to be told: rows that agree in all words but one mostly share their structure. With one
+label for all rows the same swaps are found in the published rows of SCAN, and a few false ones where some of
+the rows are missing; in `verb_final` the same, and at most a few of determiners.
 
 Where rows are few, few of them differ in one word. `by_places` does without such pairs: which word of the
 answer follows which of the prompt is told by their counts, and which words may stand for each other by the

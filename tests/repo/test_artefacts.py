@@ -8,7 +8,10 @@ from hashlib import sha256
 import pytest
 
 from causalnb.course import claims
-from causalnb.lab import building, registry
+from causalnb.experiments.c2dlm.artefacts import table4
+from causalnb.experiments.c2dlm.artefacts.games import PAPER
+from causalnb.lab import building, registry, results
+from causalnb.lab.report import arm, cell
 from tests.repo.tree import ROOT, files, notebooks
 
 FIGURES = ROOT / "figures"
@@ -105,3 +108,22 @@ ENTRY = {
 def test_a_wrong_manifest_is_seen(change, content, problem):
     assert any(problem in found for found in manifest_problems({"a.b": ENTRY | change}, content))
     assert not manifest_problems({"a.b": ENTRY}, {"a/b.svg": b"x"})
+
+
+def test_what_decides_c2dlm_s_first_claim_has_the_weight_that_was_best_on_the_development_draw(checkout):
+    tried = {}
+    for name in registry.arms("c2dlm.curves.cot"):
+        run = results.read("c2dlm.curves.cot", name, 0, "laptop")
+        if name.startswith("c2dlm") and (run.config["steps"], run.config["learning_rate"]) == (3000, 1e-3):
+            tried[run.config["gamma"]] = run.value("test", "exact")
+    assert len(tried) == 3
+    assert registry.config("c2dlm.long.cot", "c2dlm_gamma3", "laptop")["gamma"] == max(tried, key=tried.get)
+
+
+def test_no_gain_is_judged_where_plain_tuning_is_below_the_source_s(checkout):
+    below = []
+    for size in table4.SIZES:
+        where = {"row": PAPER["diffusion"], "group": f"STG_{size}", "column": "IID"}
+        ours = arm(table4.home(size), "diffusion").summary("iid_accuracy", "laptop").mean
+        below += [size] * (100 * ours < float(cell("c2dlm.table4", "{value}", **where)()))
+    assert tuple(below) == table4.BELOW

@@ -407,6 +407,7 @@ def test_claims_are_numbered_and_distinct():
         "our_baseline",
         "our_metric",
         "reason",
+        "but",
     ]
     assert len(CLAIMS) == len({claim["claim"] for claim in claims}) == len(claims)
     for claim in claims:
@@ -434,6 +435,8 @@ def test_claim_is_complete(id):
     assert claim["size"] or not claim["unit"] or measured, "a unit without a size is that of our contrast"
     assert bool(claim["reason"]) != all(ours), "an experiment decides a claim, or a reason says why none does"
     assert not any(ours) or claim["experiment"].startswith(claim["source"] + ".")
+    assert not claim["but"] or measured or re.search("^(a difference|a spread)", claim["reason"])
+    assert not re.search(r"^[A-Z]|\.$", claim["but"]), "what follows 'reproduced, but'"
 
 
 DIRECT = {  # claim -> column (and group) of its artefact's table; the rows are its treatment and its baseline

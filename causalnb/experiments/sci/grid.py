@@ -192,7 +192,7 @@ for split in SPLITS:
     )
 scan_experiment(
     "longer_template_around_right",
-    "SCAN template_around_right in twice the steps, where the two best have flattened",
+    "SCAN template_around_right in twice the steps: the two best",
     "template_around_right",
     {"plain_swap": {**SCAN_ARMS["plain"], "swaps": 4}, "sci_separated_tokens": TOKENS},
     5,

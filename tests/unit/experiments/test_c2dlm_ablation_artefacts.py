@@ -366,9 +366,11 @@ def test_verdicts_cover_every_claim(stored):
     counts = verdicts.tally("quick")
     assert sum(counts.values()) == len(known) and counts["no result yet"] == 0
     assert counts["not attempted"] == known.experiment.isna().sum() - len(verdicts.OF_TABLES)
-    decided = len(known) - counts["not attempted"]
+    qualified = (known.but.notna() & known.experiment.notna()).sum() + len(verdicts.OF_TABLES)
+    assert counts[verdicts.QUALIFIED] == qualified > 0
+    decided = len(known) - counts["not attempted"] - qualified
     said = verdicts.tally_remark("quick")
-    assert f" 0 waiting for results, {decided} decided" in said
+    assert " 0 waiting for results, " in said and f" {decided} decided by a contrast" in said
     told = f"{counts['reproduced']} reproduced in direction, and in size where one is stated, "
     assert f"{told}{counts['same direction']} in direction only" in said
     of_table6 = dict(zip(known.id, known.artefact == "c2dlm.table6", strict=True))
@@ -385,7 +387,8 @@ def test_missing_results_are_said_and_not_hidden(empty):
         waiting = [row[5] for row in table.rows].count("no result yet")
         assert waiting == claims("c2dlm").experiment.notna().sum() + len(verdicts.OF_TABLES)
         said = verdicts.tally_remark("laptop", strict=False)
-    assert re.search(r"[1-9]\d* waiting for results, 0 decided", said) and "reproduced" not in said
+    assert re.search(r"[1-9]\d* waiting for results, 0 measured .* 0 decided", said)
+    assert "reproduced" not in said
 
 
 def test_the_experiments_that_decide_are_read_from_the_claims():

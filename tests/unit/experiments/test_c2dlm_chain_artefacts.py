@@ -16,7 +16,7 @@ from causalnb.tasks import cot_order_perturb as cot
 from tests.unit.experiments import made_up
 from tests.unit.experiments.made_up import number
 
-SEEDS = {made.NORMAL: 4, made.PARTS: 3, made.ORDER: 3, made.MORE: 3}
+SEEDS = {made.NORMAL: 4, made.PARTS: 3, made.ORDER: 3, made.FURTHER: 3, made.MORE: 3}
 
 
 def metrics(experiment: str, arm: str, seed: int) -> dict:
@@ -63,6 +63,10 @@ def test_table_1_has_the_papers_rows_and_ours():
     assert left == percent(share_ci(shares(made.NORMAL, "autoregressive", seeds=4)))
     assert ours["RE"] == percent(share_ci(shares(made.ORDER, "diffusion_RE")))
     assert ours["no COT"] == percent(share_ci(shares(made.ORDER, "diffusion_no_cot")))
+    longer = rows["ours, diffusion (SFT), twice the steps"]
+    assert longer["no COT"] == percent(share_ci(shares(made.FURTHER, "diffusion_no_cot")))
+    assert longer["normal"] == percent(share_ci(shares(made.NORMAL, "diffusion", seeds=4)))
+    assert longer["LR"] == ""
     each = [shares(made.ORDER, f"diffusion_{mode}") for mode in made.SHUFFLED]
     means = [100 * mean(one) for one in each]
     assert ours["mean ± std over the 7 orders"] == f"{mean(means):.2f} ± {stdev(means):.2f}"
@@ -91,6 +95,8 @@ def test_table_2_pairs_seeds_with_plain_diffusion():
     gain = "exact, minus SFT"
     assert rows["diffusion (SFT)"][gain] == "" and rows["C2DLM"]["paper, exact"] == "50.6"
     assert rows["C2DLM"][gain] == points(mean_ci(paired(guided, plain)))
+    chosen = shares(made.NORMAL, "c2dlm_gamma3", seeds=4)
+    assert rows[table2.CHOSEN][gain] == points(mean_ci(paired(chosen, plain)))
     less = paired(shares(made.PARTS, "no_v"), shares(made.PARTS, "diffusion"))
     assert rows["half the steps: C2DLM without values"][gain] == points(mean_ci(less))
     ranked = shares(made.PARTS, "diffusion", "ranked_test_exact")
@@ -127,7 +133,7 @@ def test_claims_are_decided_by_their_contrast():
     found, rows = table1.claims.verdicts(), claims("c2dlm").set_index("id", drop=False)
     assert set(found) == {f"c2dlm.claim{number}" for number in (1, 3, 4, 5, 6, 7, 8, 9, 11, 12)}
     verdict = found["c2dlm.claim8"]
-    wanted = mean_ci(paired(shares(made.ORDER, "diffusion_no_cot"), shares(made.PARTS, "diffusion")))
+    wanted = mean_ci(paired(shares(made.ORDER, "diffusion_no_cot"), shares(made.NORMAL, "diffusion")))
     size = rows.loc["c2dlm.claim8", "size"]
     assert (verdict.summary.mean, verdict.size) == (pytest.approx(100 * wanted.mean), size)
     spread = []

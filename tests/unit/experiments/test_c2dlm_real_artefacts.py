@@ -97,7 +97,8 @@ def test_the_figure_says_who_looks_most_and_who_answers_best():
         max(made.LOOKS, key=lambda name, cell=cell: sum(of(name, cell))) for cell in ("flow/weighted", "ood")
     )
     title = fig.axes[0].get_title(loc="left")
-    assert made._short(looking) in title.split(". Best")[0] and made._short(best) in title.split(". Best")[1]
+    first, second = title.split("\n")
+    assert made._short(looking) in first and made._short(best) in second
     assert f"{NAMES[SFT]} {100 * sum(of(SFT, 'flow/weighted')) / SEEDS:.0f} and" in alt
     assert {f"{made.true_ones(seed)} true" for seed in range(SEEDS)} == {
         one.get_text() for one in fig.axes[0].texts

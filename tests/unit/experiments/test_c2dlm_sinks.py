@@ -99,7 +99,7 @@ def test_tables_figure_and_remark_tell_factors(monkeypatch, tmp_path):
     rows = {tuple(row[:2]): row[2:] for row in made.table().rows}
     shares = ["75.0 ± 0.0 (3)", "50.0 ± 0.0 (3)", "25.0 ± 0.0 (3)"]
     for arm, base in made.BASES.items():
-        assert rows[base, "sinks"] == ["0.40", *shares, "1.50 ± 0.00 (3)", "0.1 [0.1, 0.1] (3)"]
+        assert rows[base, "sinks"] == ["0.40 ± 0.00 (3)", *shares, "1.50 ± 0.00 (3)", "0.1 [0.1, 0.1] (3)"]
         assert ((base, made.SPARED) in rows) == (arm in made.NAMES)
         assert rows[base, "words"][-1].startswith("1 ")
     assert rows[made.BASES["encoder"], made.SPARED][-1].startswith("0.5 ")

@@ -449,10 +449,11 @@ def test_fewer_colours_keep_a_map_s_one_bright_cell():
     axes[1].plot(np.arange(9) ** 2, color="crimson")
     png = figures.render(fig, "png", 110)
     plt.close(fig)
-    small = figures._palette(png)
-    before, after = (
-        np.asarray(Image.open(io.BytesIO(one)).convert("RGB"), dtype=int) for one in (png, small)
-    )
-    assert np.abs(after - before).max() <= figures.NEAR and len(small) < len(png) / 2
+    assert [figures._heat_map(ax) for ax in axes] == [True, False]
+    before = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), dtype=int)
+    for near in (figures.NEAR, figures.NEARER):
+        small = figures._palette(png, near)
+        after = np.asarray(Image.open(io.BytesIO(small)).convert("RGB"), dtype=int)
+        assert np.abs(after - before).max() <= near and len(small) < len(png) / 2
     median = np.asarray(Image.open(io.BytesIO(png)).convert("RGB").quantize(32, dither=0).convert("RGB"))
     assert np.abs(median - before).max() > 3 * figures.NEAR  # what this is instead of

@@ -377,9 +377,9 @@ def test_claims(lab):
         verdicts.claims("tony")
 
 
-CLAIMS = """id,source,experiment,our_treatment,our_baseline,our_metric,unit,margin,size,direction,reason
+CLAIMS = """id,source,experiment,our_treatment,our_baseline,our_metric,unit,margin,size,direction,reason,but
 toy.more,toy,toy.sum,two,one,total,,,9.5,+,
-toy.less,toy,toy.sum,one,two,total,pp,,,-,
+toy.less,toy,toy.sum,one,two,total,pp,,,-,,the tree is small
 toy.both,toy,toy.sum,two,two,total|resumed,,,,+,
 toy.none,toy,,,,,,,,+,it needs a telescope
 toy.across,toy,toy.sum,two,toy.sum:one,total,,,9.5,+,
@@ -398,6 +398,8 @@ def test_claims_are_decided_from_results(lab):
     assert verdicts.decide(series) == found
     found = verdicts.decide(less)
     assert (found.label, found.size, found.summary.mean) == ("reproduced", None, pytest.approx(-1000))
+    assert found.but == "the tree is small" and str(found) == "reproduced, but the tree is small"
+    assert verdicts.decide(more).but == ""
     assert verdicts.decide(both).summary.mean == pytest.approx(12)
     assert verdicts.decide(across) == verdicts.decide(more)
     resumed = evidence.require("toy.sum", arms=["two"]).resumed
@@ -406,6 +408,7 @@ def test_claims_are_decided_from_results(lab):
     means = (two.total + two.resumed + one.total + one.resumed) / 4
     assert verdicts.decide(average).summary == mean_ci([*(means - one.total)])
     assert verdicts.decide(none) == not_attempted("it needs a telescope")
+    assert verdicts.qualified(not_attempted("no GPU"), {"but": "it rains"}) == not_attempted("no GPU")
     with pytest.raises(LabError, match="toy.lost compares 'speed', which toy.sum does not measure"):
         verdicts.decide(lost)
 

@@ -6,7 +6,7 @@ from causalnb.lab.tables import paper
 from causalnb.tasks import cot_order_perturb as cot
 
 NORMAL, PARTS, ORDER = "c2dlm.long.cot", "c2dlm.parts.cot", "c2dlm.long.order"
-MORE = "c2dlm.long.more"
+MORE, FURTHER = "c2dlm.long.more", "c2dlm.long.further"
 SHUFFLED = ("DFS", "LR", "OF", "RE", "R1", "R2", "R3")
 MODES = ("normal", *SHUFFLED, "no_cot")
 TWINS = {"autoregressive": "ours, autoregressive", "diffusion": "ours, diffusion (SFT)"}

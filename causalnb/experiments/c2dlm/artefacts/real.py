@@ -265,13 +265,14 @@ def attention_figure(profile: str | None = None):
         for seed, looks, right in found[name].itertuples(index=False):
             ax.scatter(100 * looks, 100 * right, s=42, marker=marker, **look)
             if name == "placebo":
-                where = {"xytext": (6, -3), "textcoords": "offset points", "fontsize": text_size(8)}
+                beside = {"xytext": (-6, -3), "ha": "right"} if looks > 0.5 else {"xytext": (6, -3)}
+                where = {**beside, "textcoords": "offset points", "fontsize": text_size(8)}
                 ax.annotate(f"{true_ones(seed)} true", (100 * looks, 100 * right), **where)
         ax.scatter([], [], s=42, marker=marker, label=_short(name), **look)
     means = {name: 100 * frame.mean() for name, frame in found.items()}
     full = [name for name in means if len(found[name]) == len(found[SFT])]  # one seed decides nothing
     looking, best = (max(full, key=lambda name: means[name][of]) for of in [*means[SFT].index][1:])
-    said = f"Most weighted attention on the causes: {_short(looking)}. Best answers: {_short(best)}."
+    said = f"Of arms with all seeds {_short(looking)} looks most at the causes,\n{_short(best)} answers best"
     ax.set(xlabel="attention on causes, weighted by value norms, %", ylabel="o.o.d., % right")
     ax.set_title(said, fontsize=text_size(9), loc="left")
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=text_size(8))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from causalnb.experiments.c2dlm.real import NOTEBOOK
 from causalnb.experiments.c2dlm.sinks import ARMS, HOME
 from causalnb.lab import evidence, registry, results
-from causalnb.lab.report import Measured, Report, Row, Values, arm, builds, draw, first, number, share
+from causalnb.lab.report import Measured, Report, Row, Values, arm, builds, draw, number, share
 from causalnb.lab.statistics import mean_ci
 
 ID = "c2dlm.sinks"
@@ -64,7 +64,7 @@ table = Report(
     [
         "model",
         "tokens",
-        Measured(MANY, format=first("{:.2f}")),
+        Measured(MANY, format=number(2)),
         *(Measured(heading, format=share) for heading in WHAT),
         Measured(EVEN, format=number(2)),
         Measured(NORM, format=times),

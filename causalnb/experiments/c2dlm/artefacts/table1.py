@@ -2,8 +2,10 @@
 
 from causalnb.experiments.c2dlm.artefacts import chains
 from causalnb.experiments.c2dlm.artefacts.chains import (
+    FURTHER,
     MODES,
     MORE,
+    NORMAL,
     ORDER,
     SHUFFLED,
     TWINS,
@@ -43,6 +45,8 @@ def _ours():
         value = {HEADS[mode]: trained(twin, mode) for mode in MODES}
         value[OVER_SEEDS] = report.mean(*(trained(twin, mode) for mode in SHUFFLED))
         yield Row(name, value, cells={SPREAD: spread})
+    after = {HEADS[arm.partition("_")[2]]: report.arm(FURTHER, arm) for arm in registry.arms(FURTHER)}
+    yield Row(f"{TWINS['diffusion']}, twice the steps", {"normal": report.arm(NORMAL, "diffusion"), **after})
 
 
 def _drawn_and_printed(profile):
@@ -78,13 +82,13 @@ def _spreads(profile):
 
 
 CONTRASTS = {  # those of claims.csv, in words
-    1: "C2DLM - diffusion, normal order",
-    3: "C2DLM - autoregressive, normal order",
+    1: "C2DLM, γ = 3 - diffusion, normal order",
+    3: "C2DLM, γ = 3 - autoregressive, normal order",
     4: "autoregressive: mean of 7 orders - normal",
     5: "mean of 7 orders: diffusion - autoregressive",
     6: "spread over 7 orders: diffusion - autoregressive",
     7: "normal order: diffusion - autoregressive",
-    8: "diffusion: no COT - normal",
+    8: "diffusion: no COT - normal in twice the steps",
     9: "autoregressive: normal - no COT",
     11: "autoregressive, more inputs: normal - RE",
     12: "attention to later steps: C2DLM - diffusion",

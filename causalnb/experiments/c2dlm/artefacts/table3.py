@@ -76,8 +76,17 @@ def accuracies(sizes: tuple[int, ...] = ROWS) -> Report:
         "*: of the puzzles with one solution. The paper names no metric: its autoregressive numbers are "
         "whole 500ths, as puzzles are, its others whole 2048ths, as the 8 cells of 256 puzzles are. Under "
         "the mask an answer sees its clue and the cells of its row, column and box, clues and answers; a "
-        "random mask shows it as many others. The graph of the loss has clues alone.",
+        "random mask shows it as many others. The graph of the loss has clues alone. "
+        f"Training steps: {'; '.join(map(_steps, sizes))}.",
     )
+
+
+def _steps(n: int) -> str:
+    """How many steps the arms on so many puzzles have, those that differ by name."""
+    each = {name: registry.config(home(n), name, "laptop")["steps"] for name in trained(n)}
+    others = [name for name in each if each[name] != each[SFT]]
+    apart = f" ({', '.join(f'{NAMES[name]} {each[name]:,}' for name in others)})" if others else ""
+    return f"{n:,} puzzles {each[SFT]:,}{apart}"
 
 
 def gain(n: int):

@@ -19,6 +19,7 @@ def _contrast(claim) -> str:
     return f"{arms(claim['our_treatment'])} − {arms(claim['our_baseline'])}, {ours}"
 
 
+QUALIFIED = "measured, and decides nothing"
 OF_TABLES = {row.claim: row for row in (table1.SPREAD_OF_ORDERS, table3.GAIN_OF_FEW)}
 verdict_table = Report(
     "c2dlm.verdicts",
@@ -39,21 +40,25 @@ verdict_table = Report(
 
 
 def tally(profile: str | None = None, strict: bool = True) -> dict[str, int]:
-    """How many of C2DLM's claims have each verdict; "no result yet" for those whose results are missing."""
-    found = dict.fromkeys((*LABELS, "no result yet"), 0)
+    """How many of C2DLM's claims have each verdict; "no result yet" for those whose results are missing.
+
+    QUALIFIED are those whose verdict decides nothing.
+    """
+    found = dict.fromkeys((*LABELS, QUALIFIED, "no result yet"), 0)
     for *_, decided in verdict_table(profile, strict).rows:
-        found[getattr(decided, "label", decided)] += 1
+        found[QUALIFIED if getattr(decided, "but", "") else getattr(decided, "label", decided)] += 1
     return found
 
 
 def tally_remark(profile: str | None = None, strict: bool = True) -> str:
     """What of C2DLM reproduces here, in one paragraph computed from the verdicts."""
     counts = tally(profile, strict)
-    tested = sum(counts.values()) - counts["not attempted"] - counts["no result yet"]
+    tested = sum(counts[label] for label in LABELS) - counts["not attempted"]
     told = (
         f"Of {sum(counts.values())} claims: {counts['not attempted']} not attempted (the table gives "
-        f"the reasons), {counts['no result yet']} waiting for results, {tested} decided by a contrast "
-        "of paired seeds."
+        f"the reasons), {counts['no result yet']} waiting for results, {counts[QUALIFIED]} measured on "
+        "models that cannot do the task or still learn, which decides nothing, "
+        f"{tested} decided by a contrast of paired seeds."
     )
     if not tested:
         return told

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from causalnb.experiments.causal_transformer.grid import FanInSettings
 from causalnb.lab import evidence, registry
@@ -23,6 +24,7 @@ NAMES = {
     "apart_100_deep": "two layers: apart, weight 100",
     "entropy_10_deep": "two layers: entropy to 0, weight 10",
 }
+HELD, SHARPEST = "blanket_100", "entropy_10"
 
 
 def settings(profile: str | None = None) -> FanInSettings:
@@ -124,6 +126,27 @@ fan_in_contrasts = Report(
     ],
     [Row(f"{NAMES[one]} - {NAMES[other]}", arm(HOME, one) - arm(HOME, other)) for one, other in PAIRS],
     _contrasts_caption,
+    "Differences of the same seeds, mean with its 95 % interval (seeds), and p of the sign-flip test.",
+)
+
+
+def _within(cues: int, profile: str | None = None) -> str:
+    """How many models with the blanket loss are within the bounds at so many cues."""
+    outside = evidence.require(HOME, profile, [HELD])[f"n{cues}_violated"]
+    return f"{(outside < WITHIN).sum()} of {len(outside)}"
+
+
+def _by_cues():
+    for cues in beyond():
+        one, other = (arm(HOME, name, f"n{cues}_flipped_accuracy") for name in (HELD, SHARPEST))
+        yield Row((str(cues), partial(_within, cues)), one - other)
+
+
+fan_in_by_cues = Report(
+    "causal_transformer.fan_in_by_cues",
+    ["cues", "within the bounds", Measured("cues flipped, points", format=tested), Reading("it is")],
+    _by_cues,
+    f"{NAMES[HELD]} - {NAMES[SHARPEST]}, by the number of cues",
     "Differences of the same seeds, mean with its 95 % interval (seeds), and p of the sign-flip test.",
 )
 
@@ -266,6 +289,7 @@ def fan_in_verdict(profile: str | None = None) -> str:
     "causal_transformer.fan_in",
     fan_in_table,
     fan_in_contrasts,
+    fan_in_by_cues,
     extra=True,
     printed_as="ours",
     kind="measured",

@@ -142,7 +142,7 @@ def _pair_rows():
             yield _line((SHARES[minority], ARMS[name]), id, name, PAIR_CELLS)
         for name in registry.arms(KEPT) if minority == "m5" else ():
             yield _line((SHARES[minority], f"{ARMS[name]}, adapters"), KEPT, name, PAIR_CELLS)
-        for name in (PLAIN, "both"):
+        for name in (PLAIN, "both", "bilstm"):
             yield _line(
                 (SHARES[minority], f"from scratch: {SMALL[name]}"), IDS["nli", minority], name, BEFORE
             )

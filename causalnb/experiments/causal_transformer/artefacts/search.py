@@ -171,15 +171,17 @@ def search_figure(profile: str | None = None):
 
 
 def search_remark(profile: str | None = None) -> str:
-    """For each task, how far tries of one arm are apart, and best tries of different arms."""
+    """For each task, how far tries of one arm are apart, and those that are used of different arms."""
     told = []
     for task, (words, *_) in TASKS.items():
-        scores = (100 * tries(task, profile).challenge_accuracy).groupby("arm")
-        spread, best = (scores.max() - scores.min()).mean(), scores.max()
+        found = tries(task, profile)
+        scores = 100 * found.challenge_accuracy
+        each, used = scores.groupby("arm"), scores[found.used].groupby("arm").mean()
+        spread = (each.max() - each.min()).mean()
         told.append(
-            f"{words.capitalize()}: the best and the worst try of an arm are {spread:.1f} points "
-            f"apart on average; with its best try, + both scores {best['both'] - best[PLAIN]:+.1f} "
-            f"points against the Transformer with its best."
+            f"{words.capitalize()}: the best and the worst try of an arm are {spread:.1f} points apart on "
+            "average; of the tries that are used, + both scores "
+            f"{used['both'] - used[PLAIN]:+.1f} points against the Transformer."
         )
     return " ".join(told)
 

@@ -190,7 +190,8 @@ def _mirrored(ax, profile: str | None) -> list[str]:
     for one, (_, ranks) in SIDES.items():
         colour, marker = LOOKS[one]
         used = chosen()[one]
-        for rank, line, away in zip(ranks, (":", "-"), ((3, 3), (3, -9)), strict=True):
+        low = (3, 6) if one == "single" else (3, -9)  # where the labels of the larger size find room
+        for rank, line, away in zip(ranks, (":", "-"), ((3, 3), low), strict=True):
             names = [f"{one}_r{rank}_{rate}" for rate in RATES]
             inside, shifted = zip(*(found[name] for name in names), strict=True)
             look = {"color": COLOURS[colour], "marker": marker, "linestyle": line}
@@ -222,6 +223,7 @@ def _true(ax, profile: str | None) -> list[str]:
     bare = fmean(over("base, as it is", "shifted").of(profile=profile))
     ax.axhline(bare, color="black", linestyle="--", marker="", linewidth=1, label="base, as it is")
     ax.set(title="true shift: testing", xlabel="accuracy i.i.d.")
+    ax.locator_params(axis="x", nbins=5)
     ax.legend(fontsize=text_size(7), loc="best")
     return [*told, f"true shift, base as it is: shifted {bare:.3f}"]
 

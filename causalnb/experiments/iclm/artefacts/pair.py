@@ -69,7 +69,7 @@ LEAST_SHOWN, LITTLE = 1e-5, 0.005  # nats: where smaller ones are drawn, and bel
 DIFFERENCES = (
     *((arm, "none") for arm in ("paper", "code", "strong", "strongest", "ours", "free", "oracle")),
     *((arm, "free") for arm in ("free_strong", "free_strongest", "free_ours")),
-    *((arm, "small") for arm in ("none", "free", "free_strong", "free_ours")),
+    *((arm, "small") for arm in ("none", "free", "free_strong", "free_ours", "built")),
     *((arm, "single") for arm in ("none", "separate", "free_strong", "built")),
     ("built", "oracle"),
 )

@@ -1,5 +1,7 @@
 """SCI separated, our extension, beside SCI and plain decoders: a table and a figure."""
 
+from functools import cache
+
 from causalnb.experiments.sci.artefacts.names import (
     BY_TOKENS,
     EXTRA,
@@ -16,6 +18,7 @@ from causalnb.experiments.sci.artefacts.names import (
     swapped,
     trained,
 )
+from causalnb.lab import registry
 from causalnb.lab.report import Measured, Report, Row, arm, builds, draw, gain
 
 SPLITS = {
@@ -99,6 +102,48 @@ swapped_table = Report(
     "[95 % interval] (seeds)",
 )
 
+SPELLED = ("add_prim_jump", "template_around_right")
+
+
+@cache
+def _told(split: str, validation_rows: int, level: str, copies: int) -> list[str]:
+    """Of a split: swaps by the labels, and by one; test and validation among the copies of seed 0."""
+    from causalnb.experiments.sci.scan import scan_data, swapped_rows
+    from causalnb.tasks import swaps
+
+    def pairs(rows):
+        return [(row["text"], row["actions"]) for row in rows]
+
+    rows, *held_out = scan_data(split, validation_rows, None, level)
+    labels = [row["structure"] for row in rows], [""] * len(rows)
+    found = [f"{len(swaps.find(pairs(rows), structures))}" for structures in labels]
+    made = {*pairs(swapped_rows(rows, level, 0, copies))}
+    among = [f"{sum(one in made for one in pairs(part)):,} of {len(part):,}" for part in held_out]
+    return [*found, *reversed(among)]
+
+
+def _spelled(profile):
+    for split in SPELLED:
+        config = registry.config(f"sci.scan.swapped_{split}", "plain", profile)
+        told = _told(split, config["validation_rows"], config["structure_level"], config["swaps"])
+        yield [SPLITS[split], *told]
+
+
+spelled = Report(
+    "sci.extension_spelled",
+    [
+        "split",
+        "swaps by the labels",
+        "with one label for all",
+        "test commands among the copies",
+        "validation commands among them",
+    ],
+    [_spelled],
+    "What the copies with swapped words spell out, with their answers: seed 0",
+    "Swaps are found in the training rows of the runs, without those of validation. What one label for all "
+    "finds beyond the labels is false: *twice* for *left*, and back.",
+)
+
 
 def _dots(ax, height: float, values, model: str, label: str | None = None) -> float:
     """Draw a mean with its interval, cut at 0 and 1, over small dots for the seeds; the mean."""
@@ -164,6 +209,7 @@ def _message(means: dict[tuple[str, str], float]) -> str:
     "sci.extension",
     extension_table,
     swapped_table,
+    spelled,
     **EXTRA,
     shows="SCI separated, an extension of SCI: exact match by split, and without a part",
     notebook="23_sci_separated",

@@ -51,7 +51,7 @@ def scan_figure(profile: str | None = None):
     headline(
         fig,
         f"On add_prim_jump the models solve {min(held):.1%} or more of held-out commands in the mean, and "
-        f"{max(composed):.1%} or less of those that compose 'jump'",
+        f"at most {max(composed):.2%} of those that compose 'jump'",
     )
     left.set(xlabel="training step", ylabel="exact match", title="add_prim_jump")
     left.legend(loc="center right", bbox_to_anchor=(1, 0.32), fontsize=text_size(8))
