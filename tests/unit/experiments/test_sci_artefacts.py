@@ -118,7 +118,8 @@ def stored(written, tmp_path, monkeypatch):
         ("sci.extension", True),
     ],
 )
-def test_each_is_built_from_its_results_and_stale_after(id, drawn, stored):
+def test_each_is_built_from_its_results_and_stale_after(id, drawn, stored, monkeypatch):
+    monkeypatch.setattr(extension, "_told", lambda *_: ["14"] * 4)  # which reads all of SCAN
     assert building.status(id, "quick")[0] == "missing"
     made = building.build(id, "quick")
     assert {path.suffix for path in made} == {".csv", ".md", ".tex", *([".png", ".svg"] if drawn else [])}
@@ -129,6 +130,19 @@ def test_each_is_built_from_its_results_and_stale_after(id, drawn, stored):
     changed = results.read(needed, registry.arms(needed)[0], 0, "quick")
     results.write(replace(changed, rows=[*changed.rows, ["", "more", 0.123]]))
     assert building.status(id, "quick")[0] == "stale"
+
+
+def test_copies_spell_out_much_of_the_test_and_one_label_finds_false_swaps():
+    config = registry.config("sci.scan.swapped_add_prim_jump", "plain", "laptop")
+    given = (config[name] for name in ("validation_rows", "structure_level", "swaps"))
+    row = extension._told("add_prim_jump", *given)
+    by_labels, by_one = map(int, row[:2])
+    assert by_labels == 14 < by_one
+    (test, of_test), (validation, of_validation) = (
+        map(int, cell.replace(",", "").split(" of ")) for cell in row[2:]
+    )
+    assert of_test == 7706 and test > of_test / 2
+    assert of_validation == config["validation_rows"] and validation > of_validation / 2
 
 
 def test_the_extension_is_an_extra_that_is_marked_as_ours():
