@@ -93,7 +93,7 @@ def outputs(nb: dict) -> list[str]:
                 None in counts or counts != sorted(set(counts)),
                 "code cells not executed once from top to bottom",
             ),
-            (size > 300 * 1024, f"{size} bytes of outputs (300 KB at most)"),
+            (size > 300_000, f"{size} bytes of outputs (300,000 at most)"),
             ("widgets" in nb["metadata"], "widget state is saved in it"),
         ]
         if bad
@@ -207,7 +207,7 @@ FAULTS = {
             outputs=[{"output_type": "display_data", "metadata": {}, "data": {"image/png": "x"}}],
         ),
     ),
-    "bytes of outputs": (outputs, change(1, outputs=[{"output_type": "stream", "text": "x" * 310_000}])),
+    "bytes of outputs": (outputs, change(1, outputs=[{"output_type": "stream", "text": "x" * 300_001}])),
     "widget state": (outputs, lambda nb: nb["metadata"].update(widgets={})),
     "what a clock": (
         settled,
