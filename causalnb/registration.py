@@ -56,18 +56,18 @@ class _Loader(SourceFileLoader):
 
     def exec_module(self, module) -> None:
         """Load the module and register."""
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
         super().exec_module(module)
         register(module)
 
 
 class _Finder(MetaPathFinder):
-    """Finds TABLE, once, for _Loader to load; nothing else."""
+    """Finds TABLE, until it is loaded, for _Loader to load; nothing else."""
 
     def find_spec(self, fullname, path=None, target=None):
         """The spec of TABLE with _Loader, None for another name."""
         if fullname != TABLE:
             return None
-        sys.meta_path.remove(self)
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(fullname, spec.loader.path)

@@ -8,7 +8,7 @@ import copy
 import math
 from collections.abc import Iterable, Mapping
 from inspect import signature
-from numbers import Integral
+from numbers import Integral, Real
 from threading import get_ident
 from typing import Self, cast
 
@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import TransformersKwargs
 
-from causalnb.cards import write_card
+from causalnb.cards import plain, unfit, upload_card, write_card
 from causalnb.checkpoints import check_depth, whole
 from causalnb.parallel import part_of_step
 
@@ -40,6 +40,11 @@ class OfThread:
         values[get_ident()] = value
         if value is None:
             del values[get_ident()]
+
+
+def of_all_threads(state: Mapping) -> dict:
+    """An instance's state as a copy takes it: without the values of OfThread, which are of running calls."""
+    return {name: value for name, value in state.items() if not name.endswith("_of_thread")}
 
 
 def register_decoder(kind: type[PreTrainedModel]) -> None:
@@ -70,10 +75,15 @@ def check_counts(least: int, **values: object) -> None:
             raise ValueError(f"{name} is {value!r}: choose {least} or more, a whole number")
 
 
+def is_number(value: object) -> bool:
+    """Whether it is a real number, and neither true nor false."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def check_finite(**values: float) -> None:
     """ValueError unless each is a finite number, 0 or more."""
     for name, value in values.items():
-        if isinstance(value, bool) or not 0 <= value < math.inf:
+        if not is_number(value) or not 0 <= value < math.inf:
             raise ValueError(f"{name} is {value!r}: choose a finite one, 0 or more")
 
 
@@ -202,6 +212,10 @@ class DecoderWrapper(PreTrainedModel):
     def _init_weights(self, module: nn.Module):
         """Every module draws its weights when it is built, and the base brings its own."""
 
+    def __getstate__(self) -> dict:
+        """As in PyTorch, without what a thread set for a call of its own."""
+        return of_all_threads(super().__getstate__())
+
     @classmethod
     def from_base(cls, base_model: nn.Module, **settings) -> Self:
         """Wrap a Hugging Face decoder (or its peft wrapper) in place; settings as in the configuration.
@@ -237,11 +251,23 @@ class DecoderWrapper(PreTrainedModel):
                 weight.requires_grad_(name in model._trained)
         return loaded
 
+    @property
+    def card(self) -> Mapping | None:
+        """What its model card is told: data, task, metrics and command, as `cards.card`."""
+        return vars(self).get("_card")
+
+    @card.setter
+    def card(self, told: Mapping | None):
+        self._card = plain(told)
+
     def save_pretrained(self, save_directory, *arguments, **keywords):
         """As in transformers, with a model card, for which .card says what the model cannot know.
 
-        Raises ValueError for adapters put on after from_base, which would not load again.
+        Raises ValueError for adapters put on after from_base, which would not load again, and for a .card
+        that `cards.card` refuses.
         """
+        if unfit(self.card):
+            raise ValueError(unfit(self.card))
         kept = getattr(self.config, "base_adapter", None)
         if kept is None and not getattr(self, "_hf_peft_config_loaded", False):
             if any(isinstance(module, BaseTunerLayer) for module in self.modules()):
@@ -256,6 +282,11 @@ class DecoderWrapper(PreTrainedModel):
             told = getattr(self, "card", None)  # of the training: data, metrics, command
             method = (type(self).__doc__ or "").split("\n")[0]
             write_card(save_directory, self.config, method, self.config.base_config.name_or_path, told)
+
+    def _upload_modified_files(self, working_dir, *arguments, **keywords):
+        method, base = (type(self).__doc__ or "").split("\n")[0], self.config.base_config.name_or_path
+        upload_card(working_dir, self.config, method, base, self.card)
+        return super()._upload_modified_files(working_dir, *arguments, **keywords)
 
     def get_input_embeddings(self) -> nn.Module:
         """The base's."""

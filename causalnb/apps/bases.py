@@ -148,8 +148,14 @@ def _read_right(name: str) -> Iterator[None]:
 
 def check_rank(model, rank: int, name: str) -> None:
     """LabError for adapters of a rank above the width of a base, which is no low rank."""
-    if rank > (width := model.get_input_embeddings().embedding_dim):
-        raise LabError(f"--lora is {rank}, and {name} is {width} wide: give a rank below, such as 16.")
+    if rank > model.get_input_embeddings().embedding_dim:
+        raise above_width(model, rank, name)
+
+
+def above_width(model, rank: int, name: str) -> LabError:
+    """What is said of adapters of a rank above the width of a base."""
+    width = model.get_input_embeddings().embedding_dim
+    return LabError(f"--lora is {rank}, and {name} is {width} wide: give a rank below, such as 16.")
 
 
 def with_lora(model, rank: int, **more):

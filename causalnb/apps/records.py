@@ -70,13 +70,19 @@ def same_run(folder: Path, asked: Mapping) -> dict | None:
     if record is None and folder.exists() and (not folder.is_dir() or any(folder.glob("[!.]*"))):
         raise LabError(f"{shown(folder)} holds something else: choose another --output.")
     if record and record["settings"] != asked:
-        there = record["settings"]
-        other = next(name for name in {**asked, **there} if there.get(name) != asked.get(name))
+        there, here = _options(record["settings"]), _options(asked)
+        other = next(name for name in {**here, **there} if there.get(name) != here.get(name))
         raise LabError(
             f"{shown(folder)} holds a training with {option(other)} {there.get(other)}, not "
-            f"{asked.get(other)}: choose another --output, or delete the folder."
+            f"{here.get(other)}: choose another --output, or delete the folder."
         )
     return record
+
+
+def _options(settings: Mapping) -> dict:
+    """Settings by the names of their flags, those of a system alone among them."""
+    shared = {name: value for name, value in settings.items() if name != "options"}
+    return shared | dict(settings.get("options", {}))
 
 
 @contextmanager

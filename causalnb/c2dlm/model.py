@@ -13,7 +13,7 @@ from transformers import AutoConfig, PretrainedConfig
 from transformers.utils import ModelOutput, can_return_tuple
 
 from causalnb.attention import tap
-from causalnb.wrapping import DecoderWrapper, base_configuration, unknown_keywords
+from causalnb.wrapping import DecoderWrapper, base_configuration, is_number, unknown_keywords
 
 from .diffusion import WEIGHTS, as_mask, logits_at, logits_there, loss_at_masked, mask_in_order, mask_tokens
 from .forms import MASS_ATTENTION
@@ -82,9 +82,9 @@ class MaskedDiffusionConfig(PretrainedConfig):
                     f"gamma lacks {sorted(missing)[0]!r}: give gamma_max, gamma_min and total_steps"
                 )
             gamma_schedule(0, **self.gamma)
-        elif isinstance(self.gamma, bool) or not 0 <= self.gamma < math.inf:
+        elif not is_number(self.gamma) or not 0 <= self.gamma < math.inf:
             raise ValueError(
-                f"gamma is {self.gamma}: choose a finite one, 0 or more, or the settings of a schedule"
+                f"gamma is {self.gamma!r}: choose a finite one, 0 or more, or the settings of a schedule"
             )
 
 
@@ -108,9 +108,10 @@ class MaskedDiffusionOutput(ModelOutput):
 class MaskedDiffusionModel(DecoderWrapper):
     """A decoder without its causal mask, whose logits stand at the positions they predict.
 
-    The loss is a mean over rows, of whatever length: accumulated batches of as many rows train as one. The
-    buffer `passes` counts forward passes in training, for the schedule of gamma. Adapters of peft go on the
-    decoder, before from_base wraps it.
+    The diffusion loss is a mean over rows, of whatever length: accumulated batches of as many rows train as
+    one. The re-attention loss is a mean over a batch's guided tokens: in accumulated batches those of a batch
+    that has few of them count for more than in one large batch. The buffer `passes` counts forward passes in
+    training, for the schedule of gamma. Adapters of peft go on the decoder, before from_base wraps it.
     """
 
     config_class = MaskedDiffusionConfig
@@ -238,6 +239,8 @@ class MaskedDiffusionModel(DecoderWrapper):
         reattention = None
         if supervision is None or self.reattention is None:
             out, logits = self._run(masked, given)
+            if self.reattention is not None:  # unprobed: guided runs guide every batch
+                self.reattention.sit_out(labels.device)  # unprobed: the same, and runs have one process
         else:
             if attention_mask is not None and attention_mask.dim() != 2:
                 raise ValueError(
@@ -421,7 +424,7 @@ class MaskedDiffusionCollator:
 
     def _ranks(self, rows, labels) -> torch.Tensor:
         for number, row in enumerate(rows):
-            if len(row.get("rank", ())) != len(row["input_ids"]):
+            if row.get("rank") is None or len(row["rank"]) != len(row["input_ids"]):
                 raise ValueError(
                     f"row {number} has no rank for each of its {len(row['input_ids'])} tokens: "
                     "give ranks, or choose in_order=False"

@@ -1,7 +1,7 @@
 """V-aware re-attention: the loss that draws weighted attention to causes, and the schedule of its weight."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from causalnb.attention import Record, tap
 from causalnb.parallel import shared_average
-from causalnb.wrapping import check_counts
+from causalnb.wrapping import check_counts, is_number
 
 from .forms import MASS_ATTENTION, ConceptMass, RowLossSum, Rows, choose_form, map_of, mask_lines
 from .graph import STEP_RULES, with_steps
@@ -79,6 +79,8 @@ class ReattentionLoss:
         for name, (chosen, known) in choices.items():
             if chosen not in known:
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(known)}")
+        if not isinstance(layers, Iterable):
+            raise ValueError(f"layers is {layers!r}: choose 'all' or a list of layer numbers")
         layers = layers if isinstance(layers, str) else [*layers]
         if layers != "all" and not (layers and all(isinstance(number, Integral) for number in layers)):
             raise ValueError(f"layers is {layers!r}: choose 'all' or a list of layer numbers")
@@ -108,6 +110,11 @@ class ReattentionLoss:
             pass
         with listening() if form.listens else nullcontext():
             yield form
+
+    @staticmethod
+    def sit_out(device: torch.device) -> None:
+        """Count no rows in a process whose batch has no graph: in theirs the others wait for its count."""
+        shared_average(torch.zeros((), dtype=torch.int64, device=device))
 
     def _form(self, counted: Counts, model) -> str:
         if self.backend == "mass" or self.backend == "auto":
@@ -277,9 +284,12 @@ FORMS = {"eager": EagerForm, "rows": RowsForm, "mass": MassForm}
 def gamma_schedule(step, total_steps, gamma_min, gamma_max, warmup=0.1) -> float:
     """gamma_t of section 3.2: up to gamma_max at T1 = warmup T2, down to gamma_min at T2 = total_steps.
 
-    Raises ValueError for a step outside [0, total_steps], gamma_min above gamma_max and warmup outside [0,
-    1].
+    Raises ValueError for a step outside [0, total_steps], gamma_min above gamma_max, warmup outside [0, 1]
+    and what is no number.
     """
+    if not all(is_number(value) for value in (step, total_steps, gamma_min, gamma_max, warmup)):
+        given = f"step {step!r} of {total_steps!r}, from {gamma_min!r} to {gamma_max!r}, warmup {warmup!r}"
+        raise ValueError(f"the schedule of gamma is {given}: give numbers")
     if not 0 <= step <= total_steps or total_steps < 1:
         raise ValueError(
             f"step {step} is outside [0, {total_steps}]: pass the number of training steps as total"

@@ -34,7 +34,7 @@ def sample(
     at the same position; the output layer sees the open positions of the block alone. eos="last" fixes
     predicted eos_token_id (one, or a list) last, "never" forbids it, "free" does neither. rank
     ((gen_length,) or (B, gen_length)) fills lower ranks first: causes before effects. Left-padded prompts
-    need their attention_mask (B, P); True (B, 1, P + gen_length, P + gen_length) says which query sees which
+    need their attention_mask (B, P); 1 in (B, 1, P + gen_length, P + gen_length) says which query sees which
     key. With return_order also the pass (B, gen_length), from 0, in which each token was fixed. One thread at
     a time may sample from a model. Raises ValueError for lengths and steps that do not divide, prompts that
     are all mask, unknown choices, a rank or an attention_mask of another shape or with other values, and
@@ -44,10 +44,10 @@ def sample(
     blocks, passes = _plan(gen_length, block_length, steps)
     _checked(prompt_ids, mask_token_id, temperature, remasking, eos, eos_token_id)
     (batch, prompt), device = prompt_ids.shape, prompt_ids.device
-    ids = torch.cat([prompt_ids, prompt_ids.new_full((batch, gen_length), mask_token_id)], 1)
+    ids = torch.cat([prompt_ids, prompt_ids.new_full((batch, gen_length), mask_token_id)], 1).long()
     extra = {}
     if attention_mask is not None and attention_mask.shape == (batch, 1, *[prompt + gen_length] * 2):
-        extra = {"attention_mask": attention_mask}
+        extra = {"attention_mask": as_mask(attention_mask, "attention_mask")}
     elif attention_mask is not None:
         if attention_mask.shape != prompt_ids.shape:
             raise ValueError(
@@ -156,6 +156,8 @@ def _checked(prompt_ids, mask_token_id, temperature, remasking, eos, eos_token_i
         raise ValueError(
             f"prompt_ids have shape {tuple(prompt_ids.shape)}: pass (batch, tokens), also for one row"
         )
+    if prompt_ids.is_floating_point():
+        raise ValueError(f"prompt_ids are of {prompt_ids.dtype}: pass ids, whole numbers")
     empty = (prompt_ids == mask_token_id).all(1).nonzero() if prompt_ids.shape[1] else []
     if len(empty):
         raise ValueError(f"prompt {int(empty[0])} is all mask: give it at least one token to answer")

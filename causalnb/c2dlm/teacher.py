@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+from jinja2 import TemplateError
 
 from causalnb import network
 from causalnb.wrapping import check_counts, check_finite
@@ -151,7 +152,11 @@ class Endpoint:
 
 @dataclass
 class LocalChat:
-    """A Hugging Face chat model on this computer, answering greedily."""
+    """A Hugging Face chat model on this computer, answering greedily.
+
+    Where its template refuses the role of the system, the instructions begin the first user's message.
+    Raises TeacherFailed where the template refuses that, too.
+    """
 
     model: object
     tokenizer: object
@@ -160,12 +165,22 @@ class LocalChat:
     @torch.no_grad()
     def __call__(self, question: str, answer: str) -> str:
         """The model's reply to a question and its answer, chosen greedily."""
-        given = self.tokenizer.apply_chat_template(
-            messages(question, answer), add_generation_prompt=True, return_tensors="pt", return_dict=True
-        )
-        given = given.to(self.model.device)
+        given = self._templated(messages(question, answer)).to(self.model.device)
         out = self.model.generate(**given, do_sample=False, max_new_tokens=self.max_new_tokens)
         return self.tokenizer.decode(out[0, given["input_ids"].shape[1] :], skip_special_tokens=True)
+
+    def _templated(self, chat: list[dict[str, str]]):
+        try:
+            return self.tokenizer.apply_chat_template(
+                chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
+            )
+        except TemplateError as error:
+            if chat[0]["role"] != "system":
+                raise TeacherFailed(
+                    f"the tokenizer's chat template refuses the chat ({error}): choose another chat model"
+                ) from error
+        system, first, *others = chat
+        return self._templated([{**first, "content": f"{system['content']}\n\n{first['content']}"}, *others])
 
 
 @dataclass

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from causalnb.wrapping import is_number
+
 from .graph import mask_rows
 
 NORM_INDICES = ("key", "query_as_printed", "none")
@@ -83,9 +85,9 @@ class RowLoss:
 
 def check_weights(alpha: float, lam: float) -> None:
     """ValueError unless alpha is above 0 and lam 0 or more, both finite."""
-    if not 0 < alpha < math.inf or not 0 <= lam < math.inf:
+    if not (is_number(alpha) and is_number(lam) and 0 < alpha < math.inf and 0 <= lam < math.inf):
         raise ValueError(
-            f"alpha is {alpha} and lam {lam}: choose alpha above 0 and lam 0 or more, both finite"
+            f"alpha is {alpha!r} and lam {lam!r}: choose alpha above 0 and lam 0 or more, both finite"
         )
 
 

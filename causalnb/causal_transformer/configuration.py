@@ -1,11 +1,13 @@
 """The settings of a Causal Transformer: its size, its arm, and the weight of its loss."""
 
+from collections.abc import Mapping
 from inspect import signature
+from numbers import Integral
 
 from transformers import PretrainedConfig
 
 from causalnb.checkpoints import DEEPEST
-from causalnb.wrapping import check_counts
+from causalnb.wrapping import check_counts, is_number
 
 from .loss import MODES, MarkovBlanketLoss
 from .patterns import PATTERNS
@@ -88,12 +90,16 @@ class CausalTransformerConfig(PretrainedConfig):
             blanket=(blanket, (*MODES, "none")),
         )
         for name, (chosen, known) in choices.items():
-            if chosen not in known:
+            if not isinstance(chosen, str) or chosen not in known:
                 raise ValueError(f"{name} is {chosen!r}: choose among {', '.join(map(repr, known))}")
         if not isinstance(blanket_in, (list, tuple, set)):
             raise ValueError(f"blanket_in is {blanket_in!r}: give a list, such as ['encoder']")
         if not set(blanket_in) <= set(STACKS):
             raise ValueError(f"blanket_in is {blanket_in!r}: choose among 'encoder' and 'decoder'")
+        if not isinstance(blanket_settings or {}, Mapping):
+            raise ValueError(
+                f"blanket_settings is {blanket_settings!r}: give a dictionary, such as {{'rho': 1}}"
+            )
         if unknown := set(blanket_settings or {}) - set(BLANKET_SETTINGS):
             raise ValueError(
                 f"blanket_settings has {min(unknown)!r}: choose among "
@@ -112,16 +118,17 @@ class CausalTransformerConfig(PretrainedConfig):
         ).items():
             if id is not None:
                 check_counts(0, **{name: id})
-        if d_model < 1 or d_model % num_heads:
+        if (
+            not isinstance(d_model, Integral)
+            or isinstance(d_model, bool)
+            or d_model < 1
+            or d_model % num_heads
+        ):
             raise ValueError(
-                f"a width d_model of {d_model} does not divide among {num_heads} heads: choose a multiple"
+                f"a width d_model of {d_model!r} does not divide among {num_heads} heads: choose a multiple"
             )
-        if not pattern_width >= 1 or not 0 <= pattern_share <= 1 or not pattern_global >= 0:
-            raise ValueError(
-                f"pattern_width is {pattern_width}, pattern_share {pattern_share} and "
-                f"pattern_global {pattern_global}: choose width 1 or more, a share in [0, 1] "
-                "and 0 global tokens or more"
-            )
+        if not is_number(pattern_share) or not 0 <= pattern_share <= 1:
+            raise ValueError(f"pattern_share is {pattern_share!r}: choose a share in [0, 1]")
         layers = (encoder_layers, decoder_layers)
         if not all(type(number) is int and 1 <= number <= DEEPEST for number in layers):
             raise ValueError(
@@ -137,6 +144,7 @@ class CausalTransformerConfig(PretrainedConfig):
         if causal_ramp is not None and not (
             isinstance(causal_ramp, (list, tuple))
             and len(causal_ramp) == 2
+            and all(map(is_number, causal_ramp))
             and 0 <= causal_ramp[0] < causal_ramp[1]
         ):
             raise ValueError(
@@ -144,8 +152,8 @@ class CausalTransformerConfig(PretrainedConfig):
                 "which the weight rises"
             )
         for name, share in (("dropout", dropout), ("label_smoothing", label_smoothing)):
-            if not 0 <= share < 1:
-                raise ValueError(f"{name} is {share}: choose it in [0, 1)")
+            if not is_number(share) or not 0 <= share < 1:
+                raise ValueError(f"{name} is {share!r}: choose it in [0, 1)")
         self.vocab_size, self.d_model, self.num_heads, self.d_ff = vocab_size, d_model, num_heads, d_ff
         self.encoder_layers, self.decoder_layers = encoder_layers, decoder_layers
         self.type_vocab_size, self.dropout, self.activation = type_vocab_size, dropout, activation

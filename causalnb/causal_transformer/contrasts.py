@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from transformers.utils import can_return_tuple
 
 from causalnb.checkpoints import whole
-from causalnb.wrapping import check_counts
+from causalnb.wrapping import check_counts, is_number
 
 from .configuration import CausalTransformerConfig
 from .layers import check_tokens, refuse
@@ -36,10 +36,10 @@ class ContrastConfig(PreTrainedConfig):
     ):
         if kind not in KINDS:
             raise ValueError(f"kind is {kind!r}: choose among {', '.join(map(repr, KINDS))}")
-        if d_model < 2 or d_model % 2:
-            raise ValueError(f"d_model is {d_model}: choose an even width, one half for each direction")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}: choose it in [0, 1)")
+        if not is_number(d_model) or d_model < 2 or d_model % 2:
+            raise ValueError(f"d_model is {d_model!r}: choose an even width, one half for each direction")
+        if not is_number(dropout) or not 0 <= dropout < 1:
+            raise ValueError(f"dropout is {dropout!r}: choose it in [0, 1)")
         check_counts(1, vocab_size=vocab_size, d_model=d_model)
         self.kind, self.vocab_size, self.d_model, self.dropout = kind, vocab_size, d_model, dropout
         super().__init__(pad_token_id=pad_token_id, **kwargs)
@@ -91,9 +91,10 @@ class ContrastForSequenceClassification(PreTrainedModel):
         """Logits (B, num_labels); with labels (B,) the cross-entropy.
 
         input_ids, attention_mask (1 = a token, padding on the right) and token_type_ids (0 and 1, the two
-        sentences) are (B, T); "constant" looks at none. Raises ValueError for an empty batch, where a mask or
-        types are missing or a pair lacks one of its sentences, for a token after padding if an LSTM reads,
-        and for what is in layers.ABSENT.
+        sentences) are (B, T), and all have to be given; "constant" looks at none, and takes None for the last
+        two. Raises ValueError for an empty batch, where the others get None for a mask or types or a pair
+        lacks one of its sentences, for a token after padding if an LSTM reads, and for what is in
+        layers.ABSENT.
         """
         refuse(kwargs)
         check_tokens(input_ids, "input_ids")
@@ -156,8 +157,8 @@ class EntropyPenaltyConfig(CausalTransformerConfig):
     model_type = "causal_transformer_entropy"
 
     def __init__(self, entropy_target: float = 0.0, **kwargs):
-        if not entropy_target >= 0:
-            raise ValueError(f"entropy_target is {entropy_target}: choose 0 nats or more")
+        if not is_number(entropy_target) or not entropy_target >= 0:
+            raise ValueError(f"entropy_target is {entropy_target!r}: choose 0 nats or more")
         self.entropy_target = entropy_target
         super().__init__(**kwargs)
 

@@ -16,6 +16,7 @@ from transformers.utils import can_return_tuple
 from causalnb.wrapping import check_counts, check_finite
 
 from .invariance import InvariantConfig, InvariantForSequenceClassification
+from .loss import single
 from .model import CausalTransformerOutput, no_classes, wide
 
 OBJECTIVES = ("mean", "dro", "irm")
@@ -108,7 +109,8 @@ class GroupedForSequenceClassification(InvariantForSequenceClassification):
 
     With l_g, R_e the mean losses of a batch's groups and environments: "mean" is the plain mean over rows;
     "dro" is sum_g q_g l_g after the step of `ascended`; "irm" is (mean_e R_e + w P) / max(1, w) with P of
-    `irm_penalty` by halves, divided as in Arjovsky et al.'s program. The buffer `log_weights` (G,) is log q.
+    `irm_penalty` by halves, divided as in Arjovsky et al.'s program. The buffer `log_weights` (G,) is log q,
+    in float32 at least.
     """
 
     config_class = GroupedConfig
@@ -116,6 +118,16 @@ class GroupedForSequenceClassification(InvariantForSequenceClassification):
     def _build(self, *stacks: str) -> None:
         self.register_buffer("log_weights", torch.full((self.config.groups,), -log(self.config.groups)))
         super()._build(*stacks)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """As in torch, in float32 at least, since log_weights take small steps."""
+        super().register_buffer(name, tensor if tensor is None else single(tensor), persistent)
+
+    def _apply(self, fn, recurse=True):
+        before = self.log_weights
+        super()._apply(fn, recurse)
+        self.log_weights = single(self.log_weights, before)
+        return self
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):

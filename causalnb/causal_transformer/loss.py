@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from causalnb.parallel import shared_average
+from causalnb.wrapping import is_number
 
 from .measure import SELF_LOOPS, checked_map, excess, excess_bounds, no_loop, sinkhorn
 
@@ -20,6 +21,13 @@ GAMMAS = {"paper": (1.0, 1.0, 1.0, 1.0), "hinge": (1.0, 1.0), "auglag": (0.0, 0.
 TOLERANCE = 1e-5  # of tau, for float32: a permutation lies exactly on the upper bound
 
 
+def single(tensor: Tensor, before: Tensor | None = None) -> Tensor:
+    """`tensor`, in float32 where it is of half precision; then with the values of `before`, if given."""
+    if tensor.dtype not in (torch.bfloat16, torch.float16):
+        return tensor
+    return (tensor if before is None else before).to(tensor.device, torch.float32)
+
+
 class MarkovBlanketLoss(nn.Module):
     """What keeps every node of an attention map at one or two neighbours: low <= tau rows + columns <= high.
 
@@ -27,7 +35,8 @@ class MarkovBlanketLoss(nn.Module):
     (two, 1). "auglag" is the augmented Lagrangian of what must vanish, g = mean relu(c) for each side c:
     gamma g + rho / 2 mean relu(c)^2. Its multipliers gamma (2, heads) >= 0 start at gammas (0), are a buffer,
     and take a step of ascent after each call in training, gamma = min(gamma + rho g, gamma_max). (Without the
-    relu, satisfied nodes would pay for violated ones.) "paper" is Equation 3 with gammas (four, 1) and slack
+    relu, satisfied nodes would pay for violated ones.) They stay float32 at least, in a model of half
+    precision too, which would lose small steps. "paper" is Equation 3 with gammas (four, 1) and slack
     (two, 0), summed over tokens: with gammas[2] = gammas[3] it has no gradient at all.
 
     self_loop as in `markov_blanket_bounds`. sides ("low", "high") names the constraints in force, of hinge
@@ -80,9 +89,9 @@ class MarkovBlanketLoss(nn.Module):
             raise ValueError(f"{len(gammas)} multipliers were given: mode {mode!r} has {len(GAMMAS[mode])}")
         if wrong := [gamma for gamma in gammas if not 0 <= gamma < math.inf]:
             raise ValueError(f"a multiplier is {wrong[0]}: choose finite gammas, 0 or more")
-        if not (0 < rho < math.inf and gamma_max >= max(gammas)):
+        if not (is_number(rho) and is_number(gamma_max) and 0 < rho < math.inf and gamma_max >= max(gammas)):
             raise ValueError(
-                f"rho is {rho} and gamma_max {gamma_max}: choose a finite rho above 0 and "
+                f"rho is {rho!r} and gamma_max {gamma_max!r}: choose a finite rho above 0 and "
                 f"gamma_max of at least the multipliers' {max(gammas)}"
             )
         if not isinstance(slack, Sequence) or len(slack) != 2 or mode != PRINTED and any(slack):
@@ -95,6 +104,17 @@ class MarkovBlanketLoss(nn.Module):
         if mode == "auglag":
             self.heads = heads
             self.register_buffer("multipliers", self.start())
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """As in torch, in float32 at least."""
+        super().register_buffer(name, tensor if tensor is None else single(tensor), persistent)
+
+    def _apply(self, fn, recurse=True):
+        before = getattr(self, "multipliers", None)
+        super()._apply(fn, recurse)
+        if before is not None:
+            self.multipliers = single(self.multipliers, before)
+        return self
 
     def start(self) -> Tensor:
         """The multipliers (2, heads) where they start."""

@@ -1,5 +1,6 @@
 """The Causal Transformer as Hugging Face models: an encoder that classifies, and an encoder-decoder."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 from transformers.utils import ModelOutput, can_return_tuple
 
-from causalnb.cards import write_card
+from causalnb.cards import plain, unfit, upload_card, write_card
 from causalnb.checkpoints import whole
 from causalnb.parallel import part_of_step, shared_average
 
@@ -69,12 +70,30 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
         load = super().from_pretrained
         return whole(load, pretrained_model_name_or_path, *arguments, passing=passing, **keywords)
 
+    @property
+    def card(self) -> Mapping | None:
+        """What its model card is told: data, task, metrics and command, as `cards.card`."""
+        return vars(self).get("_card")
+
+    @card.setter
+    def card(self, told: Mapping | None):
+        self._card = plain(told)
+
     def save_pretrained(self, save_directory, *arguments, **keywords):
-        """As in transformers, with a model card, for which .card says what the model cannot know."""
+        """As in transformers, with a model card, for which .card says what the model cannot know.
+
+        Raises ValueError for a .card that `cards.card` refuses.
+        """
+        if unfit(self.card):
+            raise ValueError(unfit(self.card))
         super().save_pretrained(save_directory, *arguments, **keywords)
         if keywords.get("is_main_process", True):
             told = getattr(self, "card", None)  # of the training: data, metrics, command
             write_card(save_directory, self.config, (type(self).__doc__ or "").split("\n")[0], told=told)
+
+    def _upload_modified_files(self, working_dir, *arguments, **keywords):
+        upload_card(working_dir, self.config, (type(self).__doc__ or "").split("\n")[0], told=self.card)
+        return super()._upload_modified_files(working_dir, *arguments, **keywords)
 
     def _build(self, *stacks: str) -> None:
         """The stacks and, for those that are held to a blanket, a loss for each layer."""
@@ -106,13 +125,13 @@ class CausalTransformerPreTrainedModel(PreTrainedModel):
             initialization.zeros_(self.passes)
 
     def get_input_embeddings(self):
-        """The embedding that encoder and decoder share."""
+        """The encoder's embedding, which the decoder shares where the configuration ties them."""
         return self.encoder.embed_tokens
 
     def set_input_embeddings(self, value):
-        """Put another embedding in its place, in encoder and decoder."""
+        """Put another embedding in its place, in the encoder and in a decoder that shares it."""
         self.encoder.embed_tokens = value
-        if hasattr(self, "decoder"):
+        if hasattr(self, "decoder") and self.config.tie_word_embeddings:
             self.decoder.embed_tokens = value
 
     def causal_weight(self) -> float:
@@ -226,6 +245,11 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
     }
 
     def __init__(self, config: CausalTransformerConfig):
+        if config.pad_token_id is None or config.decoder_start_token_id is None:
+            raise ValueError(
+                f"pad_token_id is {config.pad_token_id} and decoder_start_token_id "
+                f"{config.decoder_start_token_id}: a decoder needs both, so give the vocabulary's numbers"
+            )
         config.is_encoder_decoder = True
         super().__init__(config)
         self._build("encoder", "decoder")
@@ -239,6 +263,13 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
     def set_output_embeddings(self, value):
         """Put another linear map in its place."""
         self.lm_head = value
+
+    def resize_token_embeddings(self, *arguments, **keywords) -> nn.Module:  # type: ignore[override]
+        """As in transformers; a decoder that does not share the encoder's embedding has its own resized."""
+        if not self.config.tie_word_embeddings:
+            own = self.decoder.embed_tokens
+            self.decoder.embed_tokens = self._get_resized_embeddings(own, *arguments, **keywords)
+        return super().resize_token_embeddings(*arguments, **keywords)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Labels (B, T) one place later, after decoder_start_token_id, with padding for -100."""

@@ -4,6 +4,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification
 from transformers.utils import can_return_tuple
 
+from causalnb.wrapping import is_number
+
 from .contrasts import row_entropy
 from .invariance import InvariantConfig, InvariantForSequenceClassification
 from .model import CausalTransformerOutput
@@ -20,8 +22,8 @@ class SpreadConfig(InvariantConfig):
 
     def __init__(self, entropy_target: float = 0.0, entropy_weight: float = 1.0, **kwargs):
         for name, value in (("entropy_target", entropy_target), ("entropy_weight", entropy_weight)):
-            if not value >= 0:
-                raise ValueError(f"{name} is {value}: choose 0 or more")
+            if not is_number(value) or not value >= 0:
+                raise ValueError(f"{name} is {value!r}: choose 0 or more")
         self.entropy_target, self.entropy_weight = entropy_target, entropy_weight
         super().__init__(**kwargs)
         if self.causal_weight != 0:

@@ -1,6 +1,7 @@
 """Commands on a user's own model: train, evaluate."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -131,8 +132,8 @@ def train_sci(
     with one_training() as (say, progress):
         sci.train_sci(settings, output, say, progress)
         say(
-            f"saved in {output}; now: causalnb evaluate sci --checkpoint {output} --dataset {dataset} "
-            f"--split {split}"
+            f"saved in {output}; now: causalnb evaluate sci --checkpoint {shlex.quote(str(output))} "
+            f"--dataset {dataset} --split {split}"
         )
     return None
 
@@ -236,7 +237,8 @@ def _train(system: str, asked: dict, *options: str) -> None:
     output = given(asked["output"], "--output")
     with one_training() as (say, progress):
         text.train_text(settings, output, say, progress, report_to=asked["report_to"])
-        say(f"saved in {output}; now: causalnb evaluate {output} --data FILE --challenge FILE")
+        folder = shlex.quote(str(output))
+        say(f"saved in {output}; now: causalnb evaluate {folder} --data FILE --challenge FILE")
 
 
 @evaluate.command("sci")

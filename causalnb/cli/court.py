@@ -1,6 +1,7 @@
 """Commands of the court: try, board."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -36,9 +37,11 @@ def try_method(
     tasks = None if on is None else tuple(name.strip() for name in on.split(","))
     asked = judge.Asked(judge.method_file(method), tasks, seeds, seconds, profile)
     output = given(output, "--output")
+    unnamed = (COURT.resolve(), court_dir().resolve())  # where a card says nothing of --output
     with stoppable(), one_training() as (tell, progress):
-        made = card.write(asked, judge.judge(asked, output, tell, progress), output)
-        tell(f"the card lies in {output / asked.name}; all cards: causalnb board {output}")
+        found = judge.judge(asked, output, tell, progress)
+        made = card.write(asked, found, output, None if output.resolve() in unnamed else output)
+        tell(f"the card lies in {output / asked.name}; all cards: causalnb board {shlex.quote(str(output))}")
     if json_:
         return say(made)
     show(

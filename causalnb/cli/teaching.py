@@ -1,6 +1,7 @@
 """The command that has a teacher draw concept graphs: teach."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +35,7 @@ def teach(
     from causalnb.apps.text import teach as lessons
 
     output = given(output, "--output")
+    lessons.check_output(output)
     items = lessons.items_of(data, text.columns(columns))
     found = lessons.cost(items, price_in, price_out)
     price = "" if found["price"] is None else f", {found['price']:.2f} by your prices"
@@ -45,4 +47,5 @@ def teach(
         if dry_run:
             return
         counts = lessons.teach(items, lessons.teacher_of(teacher, endpoint, key_from), output, progress)
-        tell(f"{output}: {tally(counts)}; now: causalnb train c2dlm --data {data} --graphs {output}")
+        words = ["causalnb", "train", "c2dlm", "--data", data, "--graphs", str(output)]
+        tell(f"{output}: {tally(counts)}; now: {shlex.join(words)}")

@@ -30,7 +30,7 @@ class Judged(NamedTuple):
     claim: str
     stated: str
     ours: str
-    seeds: str
+    counted: str
     verdict: str
     why: str
     artefact: str
@@ -88,14 +88,14 @@ def _judged(claim, verdict: verdicts.Verdict, items: dict) -> Judged:
     artefact = claim.artefact if isinstance(claim.artefact, str) else ""
     item = items.get(artefact)
     named, notebook = (item.printed_as, item.notebook) if item else ("", "")
-    seeds = "" if summary is None else str(summary.n)
+    counted = "" if summary is None else f"{summary.n} {verdict.counted}"
     return Judged(
         claim.id,
         claim.source,
         claim.claim,
         stated,
         ours,
-        seeds,
+        counted,
         label,
         verdict.why or (f"but {verdict.but}" if verdict.but else ""),
         artefact,
@@ -111,7 +111,7 @@ def page(rows: list[Judged], names: dict[str, str]) -> str:
     lines = [
         "# Results: every claim and its verdict\n",
         f"The four sources make {len(rows)} claims that can be checked. A verdict follows from a rule, which "
-        "looks at the 95 % interval, over seeds, of the contrast that a claim is about "
+        "looks at the 95 % interval, over seeds unless it says so, of the contrast that a claim is about "
         "([notebook 00](notebooks/00_start_here.ipynb) has it), at the scale of the models here: those that "
         "were trained from random weights have at most 1.8 million parameters. Choose a count to see its "
         "claims.\n",
@@ -130,7 +130,7 @@ def page(rows: list[Judged], names: dict[str, str]) -> str:
     ]
     made = manifest.entries("laptop")
     lines += [_row(row, names, made.get(row.artefact)) for row in rows]
-    told = "*Ours*: the mean over seeds ± half of its 95 % interval."
+    told = "*Ours*: the mean over seeds, or what else is counted, ± half of its 95 % interval."
     return "\n".join([*lines, "</tbody></table>", "</div>", "</div>\n", told]) + "\n"
 
 
@@ -180,7 +180,7 @@ def _row(row: Judged, names: dict[str, str], made: dict | None) -> str:
         f"{escape(row.claim)}<br><small>{' · '.join(about)}</small>{_figure(row, made)}",
         escape(row.stated),
         escape(row.ours).replace(" ± ", "&nbsp;±&nbsp;")
-        + (f"<br><small>{row.seeds} seeds</small>" if row.seeds else ""),
+        + (f"<br><small>{row.counted}</small>" if row.counted else ""),
         badge(row.verdict),
     )
     inner = "".join(f'<td data-head="{head}">{cell}</td>' for head, cell in zip(HEADINGS, cells, strict=True))

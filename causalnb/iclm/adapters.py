@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from causalnb.wrapping import OfThread
+from causalnb.wrapping import OfThread, of_all_threads
 
 
 class Rows:
@@ -25,6 +25,9 @@ class Rows:
             yield
         finally:
             self.module = previous
+
+    def __getstate__(self) -> dict:
+        return of_all_threads(vars(self))
 
 
 class RowLoRA(nn.Module):

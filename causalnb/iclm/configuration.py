@@ -1,12 +1,14 @@
 """The settings of an ICLM, kept with its base model's own configuration."""
 
 import math
+from collections.abc import Mapping
 from inspect import signature
+from numbers import Integral
 
 from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
 from transformers import AutoConfig, PretrainedConfig
 
-from causalnb.wrapping import base_configuration, check_counts
+from causalnb.wrapping import base_configuration, check_counts, is_number
 
 from .aggregation import LatentAggregation, LogitAggregation, ProbabilityAggregation
 from .independence import check_estimator
@@ -116,19 +118,25 @@ class ICLMConfig(PretrainedConfig):
         _over(_settings_of(ROUTERS[self.router]), self.router_settings, "router_settings")
         _over(_settings_of(AGGREGATIONS[self.aggregation]), self.aggregation_settings, "aggregation_settings")
         for name, value in self.weights.items():
-            if not 0 <= value < math.inf:
-                raise ValueError(f"the weight {name} is {value}: choose a finite one, 0 or more")
+            if not is_number(value) or not 0 <= value < math.inf:
+                raise ValueError(f"the weight {name} is {value!r}: choose a finite one, 0 or more")
         check_counts(0, num_modules=self.num_modules, shared_layers=self.shared_layers)
         if self.router_projection is not None:
             check_counts(1, router_projection=self.router_projection)
         if self.num_modules < 1:
             raise ValueError(f"num_modules is {self.num_modules}: choose at least 1 domain module")
+        if not (is_number(self.lora["r"]) and isinstance(self.lora["r"], Integral)) or self.lora["r"] < 1:
+            raise ValueError(f"lora's r is {self.lora['r']!r}: choose 1 or more, a whole number")
+        if not is_number(self.lora["alpha"]) or not 0 <= self.lora["alpha"] < math.inf:
+            raise ValueError(f"lora's alpha is {self.lora['alpha']!r}: choose a finite one, 0 or more")
+        if not is_number(self.lora["dropout"]) or not 0 <= self.lora["dropout"] <= 1:
+            raise ValueError(f"lora's dropout is {self.lora['dropout']!r}: choose it in [0, 1]")
         if isinstance(self.lora["target_modules"], str):
             raise ValueError(
                 f"lora's target_modules is {self.lora['target_modules']!r}: give a list of names"
             )
-        if not 0 <= self.invariant_weight <= 1:
-            raise ValueError(f"invariant_weight is {self.invariant_weight}: choose it in [0, 1]")
+        if not is_number(self.invariant_weight) or not 0 <= self.invariant_weight <= 1:
+            raise ValueError(f"invariant_weight is {self.invariant_weight!r}: choose it in [0, 1]")
         if self.information == "all" and not self.invariant:
             raise ValueError(
                 "information 'all' needs an invariant module: set information='routed' without it"
@@ -164,6 +172,8 @@ def _settings_of(kind: type | None) -> dict:
 
 def _over(defaults: dict, given: dict | None, name: str) -> dict:
     given = given or {}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{name} is {given!r}: give a dictionary of settings")
     if unknown := set(given) - set(defaults):
         known = ", ".join(defaults) or "none"
         raise ValueError(f"{name} has no setting {sorted(unknown)[0]!r}: give {known}")

@@ -1,6 +1,7 @@
 """How dependent the modules' states are: mutual information (Equations 2 and 3), correlation, and CKA."""
 
 from functools import wraps
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -182,8 +183,8 @@ def check_estimator(direction: str, clamp: float | None) -> None:
     """Raise ValueError for a direction or a clamp that `mutual_information` does not know."""
     if direction not in DIRECTIONS:
         raise ValueError(f"direction is {direction!r}: choose 'forward' (the paper's) or 'reverse'")
-    if clamp is not None and not 0 < clamp < 0.5:
-        raise ValueError(f"clamp is {clamp}: choose it in (0, 0.5), or None")
+    if clamp is not None and (not isinstance(clamp, Real) or not 0 < clamp < 0.5):
+        raise ValueError(f"clamp is {clamp!r}: choose it in (0, 0.5), or None")
 
 
 def _checked_pair(a, b) -> None:

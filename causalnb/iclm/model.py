@@ -112,6 +112,15 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
     _supports_sdpa = _supports_flash_attn = True
     resize_token_embeddings = DecoderWrapper.keep_vocabulary  # the aggregation has its size
 
+    def __init__(self, config: ICLMConfig, base_model: nn.Module | None = None):
+        super().__init__(config, base_model)
+        if hasattr(self.aggregation, "base_head"):
+            self.aggregation.register_forward_pre_hook(self._hand_head)
+
+    def _hand_head(self, aggregation: nn.Module, _) -> None:
+        """Before an aggregation of the modules' own logits: the base's head, which may be another by then."""
+        aggregation.base_head = (self.get_output_embeddings(),)
+
     def _connect(self, config: ICLMConfig) -> None:
         head = self.base.get_output_embeddings()
         if head is None:
@@ -184,9 +193,12 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
 
     @classmethod
     def from_pretrained(cls, folder, *arguments, **keywords):
-        """As DecoderWrapper.from_pretrained, with the base frozen."""
+        """As DecoderWrapper.from_pretrained, with the base frozen, and modules that were when saved."""
         loaded = super().from_pretrained(folder, *arguments, **keywords)
-        (loaded[0] if isinstance(loaded, tuple) else loaded)._train_adapters_alone()
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        model._train_adapters_alone()
+        held = next(iter(model._adapted.values())).frozen.nonzero()[:, 0].tolist()
+        model.freeze_modules([model.modules_in_order()[number] for number in held])
         return loaded
 
     def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func=checkpoint, **kwargs):
@@ -501,11 +513,20 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         out.loss = self.part_of_step(out.loss, labels, num_items_in_batch)
         return out
 
-    def _prefill(self, input_ids, generation_config, *arguments, **keywords):
-        """As in transformers; ValueError for a prompt in chunks, of which the first alone would route."""
+    def _prefill(self, input_ids, generation_config, model_kwargs, *arguments, **keywords):
+        """As in transformers.
+
+        Raises ValueError for a prompt in chunks, of which the first alone would route, and for a static
+        cache, for which masks are made before an input has a row for each module.
+        """
         if generation_config.prefill_chunk_size is not None:
             raise ValueError("the whole prompt routes: leave prefill_chunk_size out")
-        return super()._prefill(input_ids, generation_config, *arguments, **keywords)
+        if getattr(model_kwargs.get("past_key_values"), "is_compileable", False):
+            raise ValueError(
+                "a static cache was asked for, and modules keep their rows in one that grows: leave out "
+                "cache_implementation and past_key_values"
+            )
+        return super()._prefill(input_ids, generation_config, model_kwargs, *arguments, **keywords)
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *arguments, **keywords):
         """The prompt's routing holds until the end of the text, without a cache too."""

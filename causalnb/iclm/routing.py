@@ -1,12 +1,13 @@
 """Which domain module an input goes to: vector quantisation (Equation 1), K-means, and soft distances."""
 
 import math
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from causalnb.wrapping import check_counts, check_finite
+from causalnb.wrapping import check_counts, check_finite, is_number
 
 NU_ON = ("codebook", "commitment")
 NORMS = ("running", "batch")
@@ -105,8 +106,8 @@ class VectorQuantizer(nn.Module):
             raise ValueError(f"nu_on is {nu_on!r}: choose 'codebook' (Equation 1) or 'commitment'")
         if init not in ("uniform", "data"):
             raise ValueError(f"init is {init!r}: choose 'uniform' or 'data'")
-        if not 0 <= nu < math.inf:
-            raise ValueError(f"nu is {nu}: choose a finite one, 0 or more")
+        if not is_number(nu) or not 0 <= nu < math.inf:
+            raise ValueError(f"nu is {nu!r}: choose a finite one, 0 or more")
         self.nu, self.nu_on = nu, nu_on
         self.codebook = _small(num_modules, dim)
         self.register_buffer("frozen", torch.zeros(num_modules, dtype=torch.bool))
@@ -155,6 +156,8 @@ class KMeansRouter(nn.Module):
     def __init__(self, num_modules: int, dim: int, components: int = 64):
         super().__init__()
         _checked_size(num_modules, dim)
+        if not (is_number(components) and isinstance(components, Integral)) or components < 1:
+            raise ValueError(f"components is {components!r}: choose 1 or more, a whole number")
         components = min(components, dim)
         self.register_buffer("centre", torch.zeros(dim))
         self.register_buffer("axes", torch.zeros(dim, components))
@@ -198,21 +201,24 @@ class DistanceWeightingRouter(nn.Module):
     """Appendix B: weights softmin of the squared distance to each centroid; every module is active.
 
     Distances are means over features, divided by `temperature`. The task's loss moves the centroids, and the
-    router's states where they are trained; there is no loss of its own.
+    router's states where they are trained; there is no loss of its own. Centroids marked in the buffer frozen
+    (N,) get no gradient; it is not saved.
     """
 
     def __init__(self, num_modules: int, dim: int, temperature: float = 1.0):
         super().__init__()
         _checked_size(num_modules, dim)
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature is {temperature}: choose a positive one, finite")
+        if not is_number(temperature) or not 0 < temperature < math.inf:
+            raise ValueError(f"temperature is {temperature!r}: choose a positive one, finite")
         self.temperature = temperature
         self.codebook = _small(num_modules, dim)
+        self.register_buffer("frozen", torch.zeros(num_modules, dtype=torch.bool), persistent=False)
 
     def forward(self, states: Tensor) -> Tensor:
         """Weights (B, N) of states (B, D); rows sum to 1. Raises ValueError for another width and for NaN."""
         _checked_states(states, self.codebook.shape[1])
-        distance = (states[:, None] - self.codebook).square().mean(-1)  # (B, N)
+        codebook = torch.where(self.frozen[:, None], self.codebook.detach(), self.codebook)
+        distance = (states[:, None] - codebook).square().mean(-1)  # (B, N)
         return (-distance / self.temperature).softmax(1)
 
 

@@ -50,7 +50,7 @@ def lacking(
     """The (experiment, arm, seed) that are missing or stale, and the core-seconds they should take."""
     wanted = results.states(experiment, profile, arms)
     jobs = [job for job, (kind, _) in wanted.items() if kind in ("missing", "stale")]
-    seconds = {arm: results.estimate(experiment, arm, profile) for arm in {arm for _, arm, _ in jobs}}
+    seconds = results.estimates(experiment, profile) if jobs else {}
     return jobs, sum(seconds[arm] for _, arm, _ in jobs)
 
 

@@ -94,7 +94,7 @@ def requested(
     formats, settings = tuple(formats), _settings(style) if style else {}
     if unknown := [format for format in formats if format not in PLAIN]:
         raise LabError(f"a figure is not saved as {unknown[0]!r}: use {', '.join(PLAIN)}.")
-    width = width or settings.get("figure.figsize", (None,))[0]
+    width = settings.get("figure.figsize", (None,))[0] if width is None else width
     if width is not None and not 1 <= width <= 40:
         raise LabError(f"a figure is not {width:g} inches wide: give a width between 1 and 40.")
     token = _request.set(Request(formats, settings, width))

@@ -177,7 +177,7 @@ class Combined(Values):
 
 @dataclass(frozen=True)
 class Computed(Values):
-    """What `make(profile)` gives: a Series or mapping by seed, or a sequence of values; missing ones go."""
+    """What `make(profile)` gives: a Series or mapping by seed, or a sequence of values; None is left out."""
 
     make: Callable
     needs: tuple[str, ...] = ()
@@ -186,7 +186,7 @@ class Computed(Values):
         """As Values.by_seed."""
         found = self.make(at.profile)
         pairs = found.items() if hasattr(found, "items") else enumerate(found)
-        return {seed: float(value) for seed, value in pairs if value == value}
+        return {seed: float(value) for seed, value in pairs if value is not None}
 
 
 def arm(experiment: str | None, name: str, metric=None, **words) -> Arm:
@@ -209,12 +209,16 @@ def values(make: Callable, *needs: str) -> Values:
 
 
 def looked(id: str, name: str, measure: str, at: int) -> Values:
-    """What an arm's history has of a measure at its look number `at`, by seed; -1 is the last."""
+    """What an arm's history has of a measure at its look number `at`, by seed; -1 is the last.
+
+    NaN where the run diverged.
+    """
 
     def make(profile):
         evidence.require(id, profile, [name])
+        gone = {run.seed for run in results.usable(id, profile, [name]) if run.diverged}
         looks = results.curves(id, profile, [name]).groupby("seed")[measure]
-        return {seed: found.iloc[at] for seed, found in looks}
+        return {seed: math.nan if seed in gone else found.iloc[at] for seed, found in looks}
 
     return values(make, id)
 
@@ -391,7 +395,7 @@ class Reader:
         claim = _claim(row.claim or "")
         if row.decided is not None:
             return verdicts.qualified(row.decided(self.profile), claim)
-        if row.value is None:
+        if row.value is None or isinstance(row.value, Arm):  # an arm alone is no contrast
             return verdicts.decide(claim, self.profile)
         values = [*row.value.values()] if isinstance(row.value, Mapping) else [row.value]
         if len(values) > 1:

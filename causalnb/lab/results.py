@@ -237,8 +237,8 @@ def lock(experiment: str, arm: str, seed: int, profile: str | None = None, wait:
     return files.lock(path(experiment, arm, seed, profile), taken(experiment, arm, seed), wait)
 
 
-def estimate(experiment: str, arm: str, profile: str | None = None) -> float:
-    """Core-seconds of one result: the median measured for this arm, else its experiment, else the guess.
+def estimates(experiment: str, profile: str | None = None) -> dict[str, float]:
+    """{arm: core-seconds of one result}: the median measured for it, else its experiment, else the guess.
 
     What was measured on another kind of device does not count.
     """
@@ -249,8 +249,9 @@ def estimate(experiment: str, arm: str, profile: str | None = None) -> float:
                 kind, reason, result = _look(experiment, other, int(file.stem[4:]), profile)
                 if result and result.device.startswith(device) and "settings" not in reason:
                     measured.setdefault(other, []).append(result.cpu_seconds)
-    times = measured.get(arm) or [seconds for some in measured.values() for seconds in some]
-    return median(times) if times else float(profiles.pick(profile, **spec.cost))
+    anyones = [seconds for some in measured.values() for seconds in some]
+    guess = median(anyones) if anyones else float(profiles.pick(profile, **spec.cost))
+    return {arm: median(measured[arm]) if arm in measured else guess for arm in spec.arms}
 
 
 def duration(seconds: float) -> str:

@@ -55,10 +55,10 @@ def plan(
         raise LabError(f"seeds={seeds!r} is too much: give at most {MOST_SEEDS}, or seeds below that.")
     found = []
     for id in chosen:
+        estimates = results.estimates(id, profile)
         for arm in registry.arms(id):
-            estimate = results.estimate(id, arm, profile)
             found += [
-                Job(id, arm, seed, results.state(id, arm, seed, profile)[0], estimate)
+                Job(id, arm, seed, results.state(id, arm, seed, profile)[0], estimates[arm])
                 for seed in wanted or registry.seeds(id, profile, arm)
             ]
     return found

@@ -28,7 +28,7 @@ CHECKSUMS = "checksums.json"
 class TrainingSettings:
     """Steps, peak learning rate (warm-up share, then a cosine to 0), decay, clipping, evaluation interval.
 
-    LabError for what is no count or no finite number from 0 on.
+    LabError for no step, for what is no count or no finite number from 0 on, and for a share above 1.
     """
 
     steps: int
@@ -49,6 +49,10 @@ class TrainingSettings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
                 raise LabError(f"{name} is {value!r}: give a whole number, {least} or more.")
+        if self.steps == 0:
+            raise LabError("steps is 0, which the Trainer takes for no limit: give 1 or more.")
+        if self.warmup > 1:
+            raise LabError(f"warmup is {self.warmup!r}: give the share of the steps, 1 at most.")
 
     @classmethod
     def of(cls, config: dict, **changes) -> "TrainingSettings":

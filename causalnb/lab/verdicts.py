@@ -15,7 +15,7 @@ LABELS = ("reproduced", "same direction", "opposite", "excluded", "undecided", "
 class Verdict:
     """One of LABELS, with the contrast's summary and the size stated, or why it was not attempted.
 
-    but: what the label leaves out, as that the baseline cannot do the task.
+    but: what the label leaves out, as that the baseline cannot do the task. counted: what there are n of.
     """
 
     label: str
@@ -23,6 +23,7 @@ class Verdict:
     size: float | None = None
     why: str = ""
     but: str = ""
+    counted: str = "seeds"
 
     def __str__(self) -> str:
         told = f"{self.label}, but {self.but}" if self.but else self.label
@@ -146,9 +147,9 @@ def by_claim(differences: Sequence[float], claim: Mapping) -> Verdict:
 
 
 def qualified(found: Verdict, claim: Mapping) -> Verdict:
-    """A verdict with what claims.csv says that it leaves out, where something was measured."""
-    but = claim.get("but")
-    return replace(found, but=but) if isinstance(but, str) and found.summary is not None else found
+    """A verdict with what claims.csv says that it leaves out and counts, where anything was measured."""
+    told = {name: claim[name] for name in ("but", "counted") if isinstance(claim.get(name), str)}
+    return replace(found, **told) if found.summary is not None else found
 
 
 def decide(claim, profile: str | None = None) -> Verdict:

@@ -1,14 +1,17 @@
 """The control: a plain decoder that gets SCI's labels and loss, and none of its modules."""
 
+from contextlib import suppress
+
 import torch
+from transformers import GenerationConfig
 from transformers.utils import can_return_tuple
 
 from causalnb.parallel import shared_mean, shared_rows
-from causalnb.wrapping import DecoderWrapper
+from causalnb.wrapping import DecoderWrapper, unknown_keywords
 
 from .configuration import SCIConfig
 from .contrastive import StructuralContrastiveLoss
-from .model import SCIOutput, prompt_before_labels
+from .model import HUB, SCIOutput, prompt_before_labels
 
 
 class ContrastiveDecoderConfig(SCIConfig):
@@ -30,6 +33,33 @@ class ContrastiveDecoder(DecoderWrapper):
         self.loss_type = "ForCausalLM"  # by which a Trainer counts labels from the second token on
         self.contrastive = StructuralContrastiveLoss(config.scl_temperature)
 
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
+        """As DecoderWrapper.from_pretrained, with the base's generation_config."""
+        folder = pretrained_model_name_or_path
+        loaded = super().from_pretrained(folder, *arguments, **keywords)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        given = {name: keywords[name] for name in HUB if name in keywords}
+        if folder is not None:  # weights may come as a state_dict
+            with suppress(OSError):  # an older checkpoint has no such file
+                model.generation_config = GenerationConfig.from_pretrained(folder, **given)
+        return loaded
+
+    @classmethod
+    def can_generate(cls) -> bool:
+        """Yes, by the base; so save_pretrained keeps its generation_config."""
+        return True
+
+    @property
+    def generation_config(self) -> GenerationConfig:
+        """The base's, by which it generates."""
+        return self.base.generation_config
+
+    @generation_config.setter
+    def generation_config(self, value):
+        if "base" in self._modules:  # PreTrainedModel sets one before there is a base
+            self.base.generation_config = value
+
     @can_return_tuple
     def forward(
         self,
@@ -41,13 +71,22 @@ class ContrastiveDecoder(DecoderWrapper):
         num_items_in_batch=None,
         **kwargs,
     ):
-        """Logits (B, T, V), .structure (B, 1, D) at the last prompt token; loss as in SCITransformer."""
+        """Logits (B, T, V), .structure (B, 1, D) at the last prompt token; loss as in SCITransformer.
+
+        Padding is no prompt, whatever prompt_mask says of it.
+
+        Raises ValueError for a prompt_mask of another shape and for keywords that the base does not know.
+        """
+        if unknown_keywords(self, kwargs):
+            raise ValueError(unknown_keywords(self, kwargs))
         if prompt_mask is None and labels is not None:
             prompt_mask = prompt_before_labels(labels, attention_mask)  # unprobed: rows without a mask
         if prompt_mask is not None and prompt_mask.shape != input_ids.shape:
             raise ValueError(
                 f"prompt_mask has shape {tuple(prompt_mask.shape)}, but input_ids {tuple(input_ids.shape)}"
             )
+        if prompt_mask is not None and attention_mask is not None:
+            prompt_mask = prompt_mask * (attention_mask != 0)
         out = self.base(
             input_ids, attention_mask=attention_mask, labels=labels, output_hidden_states=True, **kwargs
         )
@@ -68,3 +107,7 @@ class ContrastiveDecoder(DecoderWrapper):
     def generate(self, input_ids, **kwargs):
         """The base's generate."""
         return self.base.generate(input_ids=input_ids, **kwargs)
+
+
+for _name in ("_supports_sdpa", "_supports_flash_attn", "_supports_flex_attn"):
+    setattr(ContrastiveDecoder, _name, True)  # as far as the base does

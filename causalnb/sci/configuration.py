@@ -1,10 +1,11 @@
 """The settings of an SCI model, kept with its base model's own configuration."""
 
 import math
+from numbers import Integral
 
 from transformers import AutoConfig, PretrainedConfig
 
-from causalnb.wrapping import base_configuration, check_counts, check_finite
+from causalnb.wrapping import base_configuration, check_counts, check_finite, is_number
 
 from .content import PROJECTIONS
 
@@ -88,6 +89,13 @@ class SCIConfig(PretrainedConfig):
         return super().from_dict(config_dict, **kwargs)
 
     def _check(self) -> None:
+        if self.cbm_layers is not None and not (
+            isinstance(self.cbm_layers, (list, tuple))
+            and all(isinstance(layer, Integral) and not isinstance(layer, bool) for layer in self.cbm_layers)
+        ):
+            raise ValueError(
+                f"cbm_layers is {self.cbm_layers!r}: give a list of layers' numbers, such as [2]"
+            )
         for name, known in (("dag", ("upper", "none")), ("ortho", ("project", "none")),
                             ("projection", PROJECTIONS)):  # fmt: skip
             if getattr(self, name) not in known:
@@ -103,5 +111,5 @@ class SCIConfig(PretrainedConfig):
                 f"width: choose a multiple of {2 * self.n_structural_heads}"
             )
         check_finite(scl_weight=self.scl_weight)
-        if not 0 < self.scl_temperature < math.inf:
-            raise ValueError(f"scl_temperature is {self.scl_temperature}: it must be positive and finite")
+        if not is_number(self.scl_temperature) or not 0 < self.scl_temperature < math.inf:
+            raise ValueError(f"scl_temperature is {self.scl_temperature!r}: it must be positive and finite")

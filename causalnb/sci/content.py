@@ -9,7 +9,8 @@ PROJECTIONS = ("gram", "qr", "sequential")
 class OrthogonalProjector(nn.Module):
     """Content (B, T, D) minus its part in the span of the K slots (B, K, D), K < D.
 
-    "gram" solves with S S^T + eps I (safe when slots coincide), "qr" uses an orthonormal basis of the slots,
+    "gram" solves with S S^T + eps I (safe when slots coincide), "qr" uses an orthonormal basis of K
+    directions, which needs independent slots: of others it takes out directions that they do not span, and
     "sequential" is the guide's loop: one slot after the other, so the result is not orthogonal to earlier
     slots. Raises ValueError for an unknown method and for shapes that do not fit.
     """
@@ -23,7 +24,10 @@ class OrthogonalProjector(nn.Module):
         self.d_model, self.method, self.eps = d_model, method, eps
 
     def forward(self, content: torch.Tensor, structure: torch.Tensor) -> torch.Tensor:
-        """Projected content (B, T, D); zero slots span nothing and change nothing."""
+        """Projected content (B, T, D), which zero slots leave as it is, except by "qr".
+
+        Raises ValueError for shapes that do not fit.
+        """
         if content.shape[-1] != self.d_model or structure.shape[-1] != self.d_model:
             raise ValueError(
                 f"content of width {content.shape[-1]} and slots of width {structure.shape[-1]} "

@@ -11,11 +11,11 @@ from torch import nn
 from transformers.utils import can_return_tuple
 
 from causalnb.parallel import shared_mean, shared_rows
-from causalnb.wrapping import check_finite
+from causalnb.wrapping import check_finite, unknown_keywords
 
 from .binding import SlotReader
 from .configuration import SCIConfig
-from .model import SCIOutput, SCITransformer
+from .model import HIDDEN, SCIOutput, SCITransformer
 from .structure import Attention, StructuralEncoder
 
 
@@ -124,12 +124,14 @@ class CausalVAE(TokenSlots):
         penalty = _kl_from_standard_normal(mean, log_variance)
         if self.training:
             mean = mean + (0.5 * log_variance).exp() * torch.randn_like(mean)
-        edges = self.effects.triu(1)
+        edges, noise = self.effects.triu(1), mean.transpose(0, 1)  # (K, K), (K, B, D)
         unmixed = torch.eye(len(edges), dtype=edges.dtype, device=edges.device) - edges.T
-        factors = torch.linalg.solve_triangular(
-            unmixed, mean.transpose(0, 1).flatten(1), upper=False, unitriangular=True
-        )
-        return factors.view_as(mean.transpose(0, 1)).transpose(0, 1), edges.expand(len(mean), -1, -1), penalty
+        wide = torch.promote_types(noise.dtype, torch.float32)  # there is no solve in half precision
+        with torch.autocast(noise.device.type, enabled=False):
+            factors = torch.linalg.solve_triangular(
+                unmixed.to(wide), noise.flatten(1).to(wide), upper=False, unitriangular=True
+            )
+        return factors.view_as(noise).transpose(0, 1).to(mean.dtype), edges.expand(len(mean), -1, -1), penalty
 
 
 class StructureOnly(StructuralEncoder):
@@ -190,7 +192,7 @@ class SlotDecoderConfig(SCIConfig):
     def __init__(
         self, base_config=None, approach: str = "slot_attention", penalty_weight: float = 1e-3, **kwargs
     ):
-        if approach not in APPROACHES:
+        if not isinstance(approach, str) or approach not in APPROACHES:
             raise ValueError(f"approach {approach!r} is unknown: choose one of {', '.join(APPROACHES)}")
         check_finite(penalty_weight=penalty_weight)
         self.approach, self.penalty_weight = approach, penalty_weight
@@ -230,7 +232,15 @@ class SlotDecoder(SCITransformer):
         num_items_in_batch=None,
         **kwargs,
     ) -> SCIOutput:
-        """As SCITransformer.forward, without do."""
+        """As SCITransformer.forward, without do, which it refuses."""
+        if kwargs.get("past_key_values") is not None:
+            raise ValueError(
+                "forward reads the whole prompt and takes no past_key_values: call generate to use the cache"
+            )
+        if unknown_keywords(self, kwargs):
+            raise ValueError(unknown_keywords(self, kwargs))
+        if self._answers_hidden(labels, prompt_mask, structure_ids):
+            raise ValueError(HIDDEN)
         prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)
         slots, edges, penalty = self.slots(input_ids, prompt_mask)
         with self.binding(self.causal_binding.fold(slots)):
@@ -276,6 +286,11 @@ class ConstructionTransformer(SCITransformer):
     config_class = ConstructionConfig
 
     def _build(self, config: ConstructionConfig) -> None:
+        if len(config.word_classes) < config.base_config.vocab_size:
+            raise ValueError(
+                f"word_classes has {len(config.word_classes)} classes for {config.base_config.vocab_size} "
+                "tokens: give each token of the base a class"
+            )
         super()._build(config)
         self.structural_encoder = nn.Embedding(
             len(config.constructions) + 1, config.n_structural_slots * config.d_structure

@@ -408,6 +408,7 @@ def test_claims_are_numbered_and_distinct():
         "our_metric",
         "reason",
         "but",
+        "counted",
     ]
     assert len(CLAIMS) == len({claim["claim"] for claim in claims}) == len(claims)
     for claim in claims:
@@ -437,6 +438,7 @@ def test_claim_is_complete(id):
     assert not any(ours) or claim["experiment"].startswith(claim["source"] + ".")
     assert not claim["but"] or measured or re.search("^(a difference|a spread)", claim["reason"])
     assert not re.search(r"^[A-Z]|\.$", claim["but"]), "what follows 'reproduced, but'"
+    assert not claim["counted"] or not all(ours), "what the rule compares is counted in seeds"
 
 
 DIRECT = {  # claim -> column (and group) of its artefact's table; the rows are its treatment and its baseline

@@ -78,8 +78,11 @@ def modules(name: str, only=None, routing=False, narrow=False, **settings):
     return f"iclm {name}", model, batch, alone
 
 
-def guided(backend: str, **settings):
-    """A masked diffusion model with graphs for three of its rows."""
+def guided(backend: str, graphs=(0, 1, 6), hard: bool = False, **settings):
+    """A masked diffusion model with graphs for some of its rows; a part without any has no supervision.
+
+    hard: such a part comes with a mask of queries and keys, in which all are seen.
+    """
     model = MaskedDiffusionModel.from_base(
         decoder(), 3, ReattentionLoss(2.0, 1.0, backend=backend, **settings), gamma=1.0
     ).train()
@@ -87,17 +90,25 @@ def guided(backend: str, **settings):
     places = [(2 * i, 2 * i + 1) for i in range(TOKENS)]
     rows, (ids, _) = [], padded()
     for number in range(ROWS):
-        text = "a b d e a b c c c" if number in (0, 1, 6) else "e e e e e e e e e"
+        text = "a b d e a b c c c" if number in graphs else "e e e e e e e e e"
         row = {
             "input_ids": ids[number].clamp(min=4).tolist(),
             "prompt_mask": [1] * 6 + [0] * 3,
             "draw": number,
         }
-        if number in (0, 1, 6):
+        if number in graphs:
             row["supervision"] = supervision(graph, text, places, response_start=12)
         rows.append(row)
     batch = dict(MaskedDiffusionCollator(3, 2, seed=0)(rows))
-    return f"c2dlm {backend}", model, batch, lambda given: model(**given).loss
+
+    def loss(given):
+        if not given["supervision"]["rows"].any():
+            given = {name: value for name, value in given.items() if name != "supervision"}
+            if hard:
+                given["attention_mask"] = torch.ones(len(given["p"]), 1, TOKENS, TOKENS, dtype=torch.bool)
+        return model(**given).loss
+
+    return f"c2dlm {backend}, graphs for {graphs}", model, batch, loss
 
 
 def classifier(mode: str, **settings):
@@ -194,6 +205,8 @@ def cases() -> Iterator[tuple]:
     yield guided("eager")
     yield guided("rows")
     yield guided("mass")
+    yield guided("rows", (0, 1))
+    yield guided("mass", (6,), hard=True)
     yield classifier("hinge")
     yield classifier("auglag", heads=2)
     yield translator()

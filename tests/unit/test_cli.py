@@ -621,6 +621,12 @@ def test_train_takes_the_flags_of_the_guide(quickstart):
     )
 
 
+def test_what_to_call_next_can_be_copied(quickstart, own):
+    assert "--checkpoint 'my models/a' --dataset" in call("train", "sci", "--output", "my models/a")[1]
+    err = call("train", "iclm", "--data", "x.jsonl", "--output", "my models/b")[1]
+    assert "causalnb evaluate 'my models/b' --data FILE" in err
+
+
 def test_only_the_first_process_speaks(quickstart, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     assert call("train", "sci") == ("", "") and len(quickstart) == 1

@@ -106,6 +106,6 @@ def test_models_in_two_processes_are_one_model(tmp_path):
             rank.kill()
     for (out, errors), rank in zip(said, ranks, strict=True):
         assert rank.returncode == 0, errors
-        assert len(out.splitlines()) == 23 and all(line.endswith(" is equal") for line in out.splitlines()), (
+        assert len(out.splitlines()) == 25 and all(line.endswith(" is equal") for line in out.splitlines()), (
             out
         )

@@ -2,6 +2,7 @@
 
 from threading import Thread
 
+import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
@@ -9,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from causalnb import c2dlm, iclm, sci
 from causalnb.causal_transformer import contrasts
-from causalnb.wrapping import check_settings, matrix, offset, rebuild, unwrap
+from causalnb.wrapping import check_finite, check_settings, matrix, offset, rebuild, unwrap
 from tests.unit.causal_transformer import small
 from tests.unit.sci.tiny import base
 
@@ -28,6 +29,13 @@ def adapted_twice():
     decoder = adapted()
     decoder.add_adapter("more", lora())
     return decoder
+
+
+@pytest.mark.parametrize("value", [None, "x", True, -1, float("nan"), float("inf"), [1.0], np.True_])
+def test_what_is_no_finite_number_is_refused_by_name(value):
+    with pytest.raises(ValueError, match="weight is .*: choose a finite one, 0 or more"):
+        check_finite(weight=value)
+    check_finite(weight=0, other=np.float32(0.5))
 
 
 def trainable(model):

@@ -87,16 +87,23 @@ def _compared(arms: Mapping[str, Mapping[int, dict]]) -> tuple[str, str]:
     return "helps", f"above plain tuning and every control{told}"
 
 
-def command(asked: Asked) -> str:
-    """The line that asks for the same card again; one that ships by its name, another as it was named."""
+def command(asked: Asked, output: Path | None = None) -> str:
+    """The line that asks for the same card again; one that ships by its name, another as it was named.
+
+    output: the folder that it names with --output, None where it need not.
+    """
     method = asked.method.stem if asked.method.parent == SHIPPED else str(asked.method)
     words = ["causalnb", "try", method, "--on", ",".join(asked.tasks), "--seeds", str(asked.seeds)]
     words += ["--profile", current(asked.profile).name]
-    return shlex.join(words + (["--seconds", str(asked.seconds)] if asked.seconds != Asked.seconds else []))
+    words += ["--seconds", str(asked.seconds)] if asked.seconds != Asked.seconds else []
+    return shlex.join(words + ([] if output is None else ["--output", str(output)]))
 
 
-def write(asked: Asked, found: Mapping, output: Path) -> dict:
-    """Write card.json, card.md, card.svg and card.png into the method's folder; returns the first."""
+def write(asked: Asked, found: Mapping, output: Path, named_output: Path | None = None) -> dict:
+    """Write card.json, card.md, card.svg and card.png into the method's folder; returns the first.
+
+    named_output: the folder that the card's command names, None for none.
+    """
     from causalnb.lab import figures
 
     profile = current(asked.profile).name
@@ -119,7 +126,7 @@ def write(asked: Asked, found: Mapping, output: Path) -> dict:
         for format in ("svg", "png"):
             files.write_atomic(folder / f"card.{format}", figures.render(figure, format))
     cases = {name: case(name, asked.profile) for name in tasks}
-    files.write_atomic(folder / "card.md", _markdown(card, cases, alt, command(asked)).encode())
+    files.write_atomic(folder / "card.md", _markdown(card, cases, alt, command(asked, named_output)).encode())
     files.write_atomic(folder / CARD, sealed(card))
     return card
 

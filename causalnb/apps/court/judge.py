@@ -70,7 +70,8 @@ class Asked:
     profile: str | None = None
 
     def __post_init__(self):
-        meant = tuple(named(self.method, "ON").split(",")) if named(self.method, "ON") else tuple(CASES)
+        text = named(self.method, "ON")
+        meant = tuple(part.strip() for part in text.split(",")) if text else tuple(CASES)
         asked = meant if self.on is None else self.on
         for where, names in (("the ON of " + self.method.name, meant), ("--on", asked)):
             if unknown := set(names) - set(CASES):
@@ -100,7 +101,10 @@ class Asked:
 
 
 def named(path: Path, name: str) -> str:
-    """The text that a file's first level gives a name, its docstring for "__doc__", "" where it has none."""
+    """The text that a file's first level gives a name, its docstring for "__doc__", "" where it has none.
+
+    LabError where it gives the name what is no text.
+    """
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):  # which the child process tells
@@ -108,9 +112,13 @@ def named(path: Path, name: str) -> str:
     if name == "__doc__":
         return ast.get_docstring(tree) or ""
     for node in tree.body:
-        if isinstance(node, ast.Assign) and name in map(ast.unparse, node.targets):
-            value = getattr(node.value, "value", "")
-            return value if isinstance(value, str) else ""
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        if name in map(ast.unparse, node.targets if isinstance(node, ast.Assign) else [node.target]):
+            value = getattr(node.value, "value", None)
+            if not isinstance(node.value, ast.Constant) or not isinstance(value, str):
+                raise LabError(f'the {name} of {path.name} is no text: write {name} = "shortcut,modules".')
+            return value
     return ""
 
 

@@ -3,7 +3,7 @@
 from causalnb.errors import LabError, sentence
 from causalnb.tasks import scan
 
-from ..bases import TINY, check_ids, decoder_of, tiny_depth, with_lora
+from ..bases import TINY, above_width, check_ids, decoder_of, tiny_depth, with_lora
 from .settings import Settings
 
 __all__ = ["TINY", "base_and_tokenizer", "build", "fits", "tiny_llama"]
@@ -45,7 +45,7 @@ def base_and_tokenizer(name: str):
 
 
 def build(settings: Settings):
-    """SCI on the settings' base, and the tokenizer; LabError for layers and slots that do not fit it."""
+    """SCI on the settings' base, and the tokenizer; LabError for layers, slots or a rank beyond it."""
     from causalnb.sci import SCITransformer
 
     base, tokenizer = base_and_tokenizer(settings.base_model)
@@ -55,6 +55,8 @@ def build(settings: Settings):
             f"--cbm-layers names layer {max(chosen)}, but the base {settings.base_model} has {depth} layers: "
             f"leave --cbm-layers out, choose from 0 to {depth - 1}, or take --base-model tiny:22."
         )
+    if settings.lora > base.get_input_embeddings().embedding_dim:
+        raise above_width(base, settings.lora, settings.base_model)
     if settings.lora:
         base = with_lora(base, settings.lora)
     try:

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -12,6 +13,7 @@ from causalnb.paths import shown
 
 COLUMNS = ("prompt", "second", "answer", "label", "domain", "structure")
 NAMES = ("label", "domain", "structure")  # whose texts are names: blanks around them say nothing
+HALF = re.compile(r"[\ud800-\udfff]")  # of a character that JSON writes as two
 FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
@@ -43,6 +45,10 @@ def rows_of(
     set with parts `part` is read, or the one after a colon, as in name:test. DataError names the file and
     the line of a row that does not fit, and an empty source.
     """
+    if not source.strip():
+        raise DataError(
+            f"{source!r} names no data: give a file that ends in {', '.join(FILES)}, or a folder."
+        )
     wanted = {name: named.get(name, name) for name in (*needs, *may)}
     asked = {name for name in wanted if name in needs or name in named and not lenient}
     if stray := set(named) - set(wanted):
@@ -71,6 +77,10 @@ def _row(where: str, cells: object, wanted: Mapping[str, str], asked: set[str]) 
             value = str(value)
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{where}: {column} is {json.dumps(value, default=str)[:60]}: give a text.")
+        if half := HALF.search(value):
+            raise DataError(
+                f"{where}: {column} has {half[0]!r}, half of a character: write it whole, or leave it out."
+            )
         row[name] = value.strip() if name in NAMES else value
     return row
 
@@ -88,19 +98,10 @@ def _lines(source: str, part: str) -> Iterator[tuple[str, object]]:
         if path.suffix.lower() == ".parquet":
             yield from _numbered(_parquet(path), path, "row")
         elif path.suffix.lower() in (".csv", ".tsv"):
-            with open(path, encoding="utf-8-sig", newline="") as file:
-                table = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-                for cells in table:
-                    if None in cells:
-                        raise DataError(
-                            f"{path}, line {table.line_num} has more cells than the "
-                            f"{len(table.fieldnames or ())} "
-                            "columns: put texts with commas in quotes."
-                        )
-                    yield f"{path}, line {table.line_num}", cells
+            yield from _table(path, "\t" if path.suffix.lower() == ".tsv" else ",")
         else:
             yield from _json(path)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({sentence(error)}): give a file in UTF-8.") from error
 
 
@@ -116,11 +117,38 @@ def _text(file: Path) -> tuple[str, dict]:
     return str(file), {"prompt": prompt, "answer": answer[0]}
 
 
+def _table(path: Path, delimiter: str) -> Iterator[tuple[str, dict]]:
+    """Rows of a table whose first line names its columns; DataError for a name twice and for stray quotes."""
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        table = csv.DictReader(file, delimiter=delimiter, strict=True)
+        begins = 1
+        try:
+            names = [name for name in table.fieldnames or () if name]
+            if twice := [name for name, count in Counter(names).items() if count > 1]:
+                raise DataError(f"{path} has the column {twice[0]!r} twice: rename one of them.")
+            begins = table.line_num + 1
+            for cells in table:
+                if None in cells:
+                    raise DataError(
+                        f"{path}, line {table.line_num} has more cells than the "
+                        f"{len(table.fieldnames or ())} "
+                        "columns: put texts with commas in quotes."
+                    )
+                yield f"{path}, line {table.line_num}", cells
+                begins = table.line_num + 1
+        except csv.Error as error:
+            raise DataError(
+                f"{path}, the row from line {begins} on cannot be read ({error}): close each quote where its "
+                "cell ends, and write one within a cell twice."
+            ) from error
+
+
 def _json(path: Path) -> Iterator[tuple[str, object]]:
     """Objects, one on each line, or those of one array."""
     with open(path, encoding="utf-8-sig") as file:
-        if file.read(1) == "[":
-            file.seek(0)
+        first = next(filter(None, map(str.strip, file)), "")
+        file.seek(0)
+        if first.startswith("["):
             try:
                 rows = json.load(file)
             except (ValueError, RecursionError) as error:
@@ -130,7 +158,6 @@ def _json(path: Path) -> Iterator[tuple[str, object]]:
                 ) from None
             yield from _numbered(rows, path, "row")
             return
-        file.seek(0)
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
@@ -161,7 +188,8 @@ def _data_set(source: str, part: str) -> Iterator[tuple[str, object]]:
     from datasets import DatasetDict, load_dataset, load_from_disk
 
     name, colon, asked = source.rpartition(":")
-    name = name if colon else source
+    if not colon or Path(source).exists():
+        name, colon, asked = source, "", ""
     saved = any((Path(name) / file).exists() for file in ("dataset_dict.json", "state.json"))
     try:
         found = load_from_disk(name) if saved else load_dataset(name)
@@ -177,6 +205,8 @@ def _data_set(source: str, part: str) -> Iterator[tuple[str, object]]:
                 f"{name} has no part {wanted!r}: give one of {', '.join(f'{name}:{p}' for p in found)}."
             )
         found = found[wanted]
+    elif colon:
+        raise DataError(f"{name} has no parts: leave :{asked} out.")
     yield from _numbered(found, shown(Path(name)) if Path(name).exists() else name, "row")
 
 
@@ -192,9 +222,8 @@ def held_out(rows: list[dict], share: float) -> tuple[list[dict], list[dict]]:
 
     different = sorted({digest(row) for row in rows})
     if len(different) < 2:
-        raise DataError(
-            f"{rows[0]['at'].rpartition(',')[0]} has {len(different)} different row(s): give at least 2."
-        )
+        name = re.sub(", (line|row) [0-9]+$", "", rows[0]["at"])
+        raise DataError(f"{name} has {len(different)} different row(s): give at least 2.")
     count = min(max(1, round(share * len(different))), len(different) - 1)
     chosen = {different[i] for i in default_rng(0).permutation(len(different))[:count]}
     return ([r for r in rows if digest(r) not in chosen], [r for r in rows if digest(r) in chosen])

@@ -1,6 +1,7 @@
 """Evaluate what was trained on a user's own data, on rows like those and, beside them, on a challenge."""
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +33,8 @@ def load_text(folder: Path):
         )
     if "system" not in record["settings"]:
         raise LabError(
-            f"{shown(folder)} was trained on SCAN: call causalnb evaluate sci --checkpoint {shown(folder)}."
+            f"{shown(folder)} was trained on SCAN: call causalnb evaluate sci --checkpoint "
+            f"{shlex.quote(shown(folder))}."
         )
     if not record["finished"]:
         raise LabError(f"the training in {shown(folder)} is not finished: run the same command again.")
@@ -79,7 +81,9 @@ def evaluate_text(
     columns = dict(columns or {})
     asked: dict = {"data": (data, columns), "challenge": (challenge, dict(challenge_columns or columns))}
     parts = {  # all are read before one is scored
-        name: _new(system, trained, source, named) for name, (source, named) in asked.items() if source
+        name: _new(system, trained, source, named)
+        for name, (source, named) in asked.items()
+        if source is not None
     }
     found: dict = {
         "folder": str(folder),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MOST_WORDS = 20_000  # of a tiny base, and of a vocabulary whose kinship SCI separated can hold
 BATCH = 32  # rows at a time that are answered
 SCORED = 200  # rows of the validation that are scored on the way
+LEAST = 3  # rows of a step of SCI
 
 
 def word_tokenizer(texts: Sequence[str], pairs: bool = False):
@@ -151,8 +152,7 @@ class System:
 
     def too_long(self, rows: list[dict], model) -> dict[int, str]:
         """{number: sentence} of encoded rows that have more tokens than the model has positions."""
-        config = getattr(model.config, "base_config", model.config)
-        room = getattr(config, "max_position_embeddings", None)
+        room = _room(model)
         return {
             i: f"{row['at']} has {len(row['input_ids'])} tokens and {self.settings.base_model} reads {room}: "
             "shorten it, or choose another --base-model."
@@ -220,6 +220,16 @@ class System:
         return model
 
 
+def _room(model) -> int | None:
+    """The most tokens that a model reads, None without a bound; RoBERTa's kind counts from its padding."""
+    config = getattr(model.config, "base_config", model.config)
+    room = getattr(config, "max_position_embeddings", None)
+    for name, part in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
+            room = part.num_embeddings - part.padding_idx - 1
+    return room
+
+
 def _by_prompt(model, rows: list[dict], answered: Callable) -> list[list[int]]:
     """Of each encoded row the ids that answered(ids (B, T)) puts after its prompt, one length at once."""
     import torch
@@ -253,9 +263,14 @@ class SCI(System):
     may = ("domain", "structure")
 
     def start(self, rows):
-        """(SCITransformer or SeparatedSCI, tokenizer)."""
+        """(SCITransformer or SeparatedSCI, tokenizer); LabError for fewer rows a step than `_parts` gives."""
         from causalnb.sci import SCITransformer, SeparatedSCI
 
+        if self.settings.batch_size < LEAST:
+            raise LabError(
+                f"--batch-size is {self.settings.batch_size}, and a step of SCI has a row and a pair of one "
+                f"structure: give at least {LEAST}."
+            )
         options = dict(self.settings.options)
         separated, _ = options.pop("separated"), options.pop("structure_level")
         if options["cbm_layers"] is None:
@@ -549,6 +564,11 @@ class CausalTransformer(System):
 
     def start(self, rows):
         """(classifier, tokenizer); DataError for fewer than two classes."""
+        model, tokenizer = self._classifier(rows)
+        model.config.pairs = "second" in rows[0]  # whether it reads one text or two
+        return model, tokenizer
+
+    def _classifier(self, rows: list[dict]):
         from causalnb.causal_transformer import (
             CausalTransformerConfig,
             CausalTransformerForSequenceClassification,
@@ -614,11 +634,24 @@ class CausalTransformer(System):
         return whole(AutoModelForSequenceClassification.from_pretrained, folder, trust_remote_code=False)
 
     def made(self, rows, tokenizer, model):
-        """Ids and the label of each row, -1 where it was not trained on; DataError for half of the pairs."""
+        """Ids and the label of each row, -1 where it was not trained on.
+
+        DataError for half of the pairs, and for one text or two where the model was trained on the other.
+        """
         seconds = [row.get("second") for row in rows]
         if any(seconds) and not all(seconds):
             raise DataError(
                 f"{rows[seconds.index(None)]['at']} has no second text and others have: give it to all."
+            )
+        if all(seconds) and not getattr(model.config, "pairs", True):
+            raise DataError(
+                f"{rows[0]['at']} has a second text and the model was trained on single ones: leave the "
+                "column out."
+            )
+        if not all(seconds) and getattr(model.config, "pairs", False):
+            raise DataError(
+                f"{rows[0]['at']} has no second text and the model was trained on pairs: name it with "
+                "--columns or --challenge-columns second=..."
             )
         pairs = (seconds,) if all(seconds) else ()
         encoded = tokenizer([row["prompt"] for row in rows], *pairs, return_attention_mask=False)

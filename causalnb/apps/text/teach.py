@@ -73,6 +73,12 @@ def teacher_of(name: str, endpoint: str | None = None, key_from: str | None = No
     return LocalChat(model.eval().to(best_device()), tokenizer)
 
 
+def check_output(output: Path) -> None:
+    """LabError for a folder where a file of graphs is to be."""
+    if output.is_dir():
+        raise LabError(f"--output {shown(output)} is a folder: give a file, such as graphs.jsonl.")
+
+
 def teach(
     items: Sequence[Item],
     teacher: Callable[[str, str], str],
@@ -84,10 +90,12 @@ def teach(
     """Ask the teacher for each item's graph, and write them to `output`, a line each; a summary of them.
 
     Each reply is kept beside `output` as it comes: the same call goes on after it, and asks again where there
-    was no graph. LabError where IN_A_ROW texts have none and no text has one, FileError for a damaged file.
+    was no graph. LabError where IN_A_ROW texts have none and no text has one, and for a folder as `output`;
+    FileError for a damaged file.
     """
     from causalnb.c2dlm import teacher as room
 
+    check_output(output)
     partial = output.with_name(f"{output.name}.partial")
     with files.lock(output, f"another command writes {shown(output)}: wait, or choose another --output."):
         known = {(one.question, one.answer): one for one in _kept(output, partial) if one.edges is not None}

@@ -13,6 +13,7 @@ from causalnb.paths import shown
 
 from ..bases import TINY
 from ..records import option, read_record
+from ..sci.data import sample
 from ..training import Prepared, train_prepared
 from .data import digest, held_out, rows_of
 from .settings import OPTIONS, Settings
@@ -30,7 +31,8 @@ def with_graphs(rows: list[dict], source: str) -> list[dict]:
     from causalnb.c2dlm import ConceptGraph
 
     try:
-        lines = Path(source).read_text(encoding="utf-8").splitlines()
+        with open(source, encoding="utf-8-sig") as file:
+            lines = list(file)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{source} cannot be read ({error}): give a file with a graph on each line."
@@ -44,7 +46,7 @@ def with_graphs(rows: list[dict], source: str) -> list[dict]:
                 continue  # the last line of annotations
             edges = found["edges"] if isinstance(found, dict) and "edges" in found else found
             graphs.append((at, None if edges is None else ConceptGraph.from_json(line)))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{at} is no graph ({str(error)[:120]}): write {{effect: [causes]}}.") from error
     if len(graphs) != len(rows):
         raise DataError(
@@ -102,7 +104,7 @@ def prepare(settings: Settings, rows: list[dict], processes: int = 1, output: Pa
     system = KINDS[settings.system](settings)
     model, tokenizer = system.start(rows)
     chosen, validation = held_out(rows, settings.validation)
-    scored = system.rows(validation[:SCORED], tokenizer, model)
+    scored = system.rows(sample(validation, SCORED), tokenizer, model)
     trained = system.training_rows(chosen, tokenizer, model)
     epoch = system.epoch(trained)
     steps = min(settings.epochs * epoch, settings.max_steps or settings.epochs * epoch)
@@ -111,6 +113,8 @@ def prepare(settings: Settings, rows: list[dict], processes: int = 1, output: Pa
 
     def measure(model) -> dict:
         found = {"validation": float(system.right(model, scored, tokenizer).mean())}
+        if len(scored) < len(validation):
+            found["scored"] = len(scored)
         return found | (
             {"outside": system.outside(model, scored, tokenizer)} if hasattr(system, "outside") else {}
         )
@@ -157,7 +161,8 @@ def said(scores: dict) -> str:
     """An evaluation in words."""
     held = f", {scores['outside']:.3f} of the nodes outside the bounds" if "outside" in scores else ""
     loss = f", mean loss {scores['loss']:.4g}" if "loss" in scores else ""
-    return f"accuracy {scores['validation']:.3f} on the rows held out{held}{loss}"
+    rows = f"{scores['scored']} of the rows" if "scored" in scores else "the rows"
+    return f"accuracy {scores['validation']:.3f} on {rows} held out{held}{loss}"
 
 
 def contents(rows: list[dict], structured: bool = False) -> str:

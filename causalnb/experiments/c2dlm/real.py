@@ -42,6 +42,7 @@ class RealSettings:
     shift: str = "published"
     split_seed: int = 42
     train_rows: int = 1600
+    swapped: int = 0  # copies of the rows whose numbers of no cause are those of other rows
     test_rows: int = 400
     validation_rows: int = 200
     batch: int = 32
@@ -163,6 +164,7 @@ def settled() -> dict[str, dict]:
         "no_v": {"graph": "causal", **chosen["c2dlm"], "norm_index": "none"},
         "isolated": {**ISOLATED, "gamma": growing, **rate},
         "enforced": {"graph": "isolated", "enforced": 1.0, **rate},
+        "swapped": {"swapped": 10, **chosen["diffusion"]},  # the graph as augmentation
     }
 
 
@@ -214,5 +216,5 @@ add(
     "The spurious token game on a real base, size L",
     settled(),
     1,
-    {arm: 5 for arm in settled() if arm != "no_v"},
+    {arm: 5 for arm in settled() if arm not in ("no_v", "swapped")} | {"swapped": 3},
 )

@@ -20,12 +20,16 @@ REST = "Rest"
 
 
 def pairs(config: dict) -> dict[str, list[tuple[str, str]]]:
-    """(prompt, response) of "train", "validation", "iid" and "ood", as data.stg_data draws them."""
+    """(prompt, response) of "train", "validation", "iid" and "ood", as data.stg_data draws them.
+
+    Where `swapped` is above 0, so many swapped copies of the training rows take their place.
+    """
     parts, held = stg.generate(config["split_seed"]), config["test_rows"]
     spare = stg.generate(config["split_seed"] + 1000)["test"]
     shifted = reversed_spurious(parts["test"]) if config["shift"] == "reversed" else parts["ood"]
+    train = parts["train"][: config["train_rows"]]
     return {
-        "train": parts["train"][: config["train_rows"]],
+        "train": stg.swapped(train, config["swapped"], config["split_seed"]) if config["swapped"] else train,
         "validation": spare[: config["validation_rows"]],
         "iid": parts["test"][:held],
         "ood": shifted[:held],

@@ -598,6 +598,14 @@ register_pairs(
 )
 
 MATCHED = 1.6  # what a run with held attention costs, in runs of the arm it is added to (CPU-seconds)
+
+
+def matched(kind, **changes) -> dict:
+    """pairs_settings of inference, 5 % counter-examples, for held attention's seconds in every profile."""
+    made = pairs_settings("nli", MINORITIES["m5"], kind, steps=round(MATCHED * TEMPLATES["steps"]), **changes)
+    return {**made, "gpu": {**GPU, "steps": round(MATCHED * GPU["steps"])}}
+
+
 register_beyond(
     "compute.nli",
     "nli",
@@ -605,9 +613,7 @@ register_beyond(
     {"all": BEYOND["all"]},
     PAIRED,
     155,
-    pairs_settings(
-        "nli", MINORITIES["m5"], BeyondSettings, steps=round(MATCHED * TEMPLATES["steps"]), real=[]
-    ),
+    matched(BeyondSettings, real=[]),
 )
 register_beyond(
     "compute.decay.nli",
@@ -616,9 +622,7 @@ register_beyond(
     {"all": BEYOND["all"]},
     5,
     155,
-    pairs_settings(
-        "nli", MINORITIES["m5"], DecayedSettings, steps=round(MATCHED * TEMPLATES["steps"]), real=[]
-    ),
+    matched(DecayedSettings, real=[]),
     TOLD,
 )
 

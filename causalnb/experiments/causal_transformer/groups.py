@@ -24,13 +24,12 @@ from causalnb.experiments.causal_transformer.grid import (
     BOTH_LABELS,
     COMPARED_RATES,
     DEVELOPMENT,
-    MATCHED,
     MINORITIES,
     PAIRED,
     STRONG,
-    TEMPLATES,
     TOLD,
     PairsSettings,
+    matched,
     pairs_settings,
     register_pairs,
 )
@@ -237,23 +236,18 @@ def crossed_decays() -> dict[str, dict]:
     }
 
 
-for id, title, arms, seeds, cost, more in (
-    ("search.nli", "tries on templates for development", tries(), 1, 60, DEVELOPMENT),
-    (
-        "nli.m5",
-        "reweighting, GroupDRO and IRM, 5 % of counter-examples",
-        used(),
-        PAIRED,
-        115,
-        {"real": BOTH_LABELS},
-    ),
+DRAWN = pairs_settings("nli", MINORITIES["m5"], GroupsSettings, real=BOTH_LABELS)
+TRIED = pairs_settings("nli", MINORITIES["m5"], GroupsSettings, **DEVELOPMENT)
+for id, title, arms, seeds, cost, made in (
+    ("search.nli", "tries on templates for development", tries(), 1, 60, TRIED),
+    ("nli.m5", "reweighting, GroupDRO and IRM, 5 % of counter-examples", used(), PAIRED, 115, DRAWN),
     (
         "decay.nli",
         "weight decay crossed with what is told, 5 % of counter-examples",
         crossed_decays(),
         5,
         115,
-        {"real": BOTH_LABELS},
+        DRAWN,
     ),
     (
         "longer.nli",
@@ -261,7 +255,7 @@ for id, title, arms, seeds, cost, more in (
         {"balanced": used()["balanced"]},
         5,
         180,
-        {"real": BOTH_LABELS, "steps": round(MATCHED * TEMPLATES["steps"])},
+        matched(GroupsSettings, real=BOTH_LABELS),
     ),
 ):
     register_pairs(
@@ -271,7 +265,7 @@ for id, title, arms, seeds, cost, more in (
         arms,
         seeds,
         cost,
-        pairs_settings("nli", MINORITIES["m5"], GroupsSettings, **more),
+        made,
         gpu=150,
         run=run_groups,
         notebook=TOLD,

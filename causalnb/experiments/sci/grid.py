@@ -117,9 +117,15 @@ def scan_experiment(
     arms: dict,
     laptop_seeds: int,
     quick_seeds: int = 1,
+    times: int = 1,
     **settings,
 ) -> Experiment:
-    """Register sci.scan.<name>: `arms` on `split`, the shared settings under `settings`."""
+    """Register sci.scan.<name>: `arms` on `split`, the shared settings under `settings`.
+
+    times: of the steps that a profile has, but quick.
+    """
+    longer = {name: {**PROFILES[name], "steps": times * PROFILES[name]["steps"]} for name in ("gpu", "paper")}
+    here = ScanSettings(split=split, **{"steps": times * ScanSettings.steps, **settings})
     return register(
         Experiment(
             id=f"sci.scan.{name}",
@@ -127,7 +133,7 @@ def scan_experiment(
             arms=arms,
             run=run_scan,
             notebook="21_sci_scan",
-            settings={**PROFILES, "laptop": ScanSettings(split=split, **settings)},
+            settings={**PROFILES, **longer, "laptop": here},
             seeds={
                 "quick": quick_seeds,
                 "laptop": laptop_seeds,
@@ -196,7 +202,7 @@ scan_experiment(
     "template_around_right",
     {"plain_swap": {**SCAN_ARMS["plain"], "swaps": 4}, "sci_separated_tokens": TOKENS},
     5,
-    steps=3000,
+    times=2,
 )
 scan_experiment(
     "swapped_search",

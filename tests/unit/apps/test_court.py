@@ -318,14 +318,16 @@ def test_the_verdict_is_a_rule():
 
 def test_a_method_gets_its_card_resumes_and_stands_on_the_board(tmp_path):
     file = written(tmp_path, f'"""Nothing new."""\nON = "causes"\n{PLAIN}')
-    out = tmp_path / "court"
+    out = tmp_path / "my court"
     command = ["try", str(file), "--seeds", "1", "--profile", "quick", "--output", str(out)]
     said = CliRunner().invoke(cli.app, command)
     assert said.exit_code == 0 and "causes\tno verdict\tplain tuning has" in said.output
     text = (out / "mine/card.md").read_text(encoding="utf-8")
     assert "**no finding**" in text and "![Accuracy in the challenge of mine" in text
     assert all(words in text for words in ARMS.values())
-    assert f"\n{shlex.join(['causalnb', *command[:2]])} --on causes --seeds 1 --profile quick\n" in text
+    again = ["causalnb", *command[:2], "--on", "causes", *command[2:]]
+    assert f"\n{shlex.join(again)}\n" in text
+    assert f"all cards: causalnb board '{out}'" in said.output
     assert (out / "mine/card.svg").read_text(encoding="utf-8").count("<svg") == 1
     card = json.loads((out / "mine/card.json").read_bytes())
     assert card["about"] == "Nothing new." and card["tasks"]["causes"]["verdict"] in VERDICTS
@@ -400,6 +402,16 @@ def test_a_card_ends_with_the_command_that_repeats_it(tmp_path, monkeypatch):
 def test_a_wrong_request_is_told_in_a_sentence(words, sentence, tmp_path):
     said = CliRunner().invoke(cli.app, ["try", *words, "--output", str(tmp_path / "court")])
     assert said.exit_code == 2 and sentence in said.output and not (tmp_path / "court").exists()
+
+
+def test_the_tasks_of_a_method_are_a_text_in_its_file(tmp_path):
+    for on in ('ON = "shortcut, modules"', 'ON: str = "shortcut,modules"'):
+        asked = Asked(written(tmp_path, f"{on}\n{PLAIN}"))
+        assert asked.tasks == ("shortcut", "modules")
+    assert len(Asked(written(tmp_path, f"ON: str\n{PLAIN}")).tasks) == 4
+    for on in ('ON = ("shortcut", "modules")', "ON = None", 'ON: list = ["shortcut"]', "ON = here.text"):
+        with pytest.raises(LabError, match='the ON of mine.py is no text: write ON = "shortcut,modules"'):
+            Asked(written(tmp_path, f"{on}\n{PLAIN}"))
 
 
 def test_a_folder_without_cards_is_told(tmp_path):

@@ -276,6 +276,7 @@ def test_a_base_that_does_not_fit_is_refused(name, sentence, bases, tmp_path):
     ({"scl_weight": float("nan")}, "--scl-weight is nan: give 0 or more, and finite"),
     ({"scl_weight": float("inf")}, "--scl-weight is inf: give 0 or more, and finite"),
     ({"seed": 2**32}, "--seed is 4294967296: give at most 4294967295"),
+    ({"lora": 100}, "--lora is 100, and tiny is 64 wide: give a rank below, such as 16"),
 ])  # fmt: skip
 def test_a_wrong_setting_is_one_sentence(change, sentence, tmp_path):
     with pytest.raises(CausalnbError, match=sentence) as caught:

@@ -59,16 +59,20 @@ def endpoint():
 
 def test_a_folder_of_texts_is_annotated_by_an_endpoint_in_one_command(texts, endpoint, tmp_path, monkeypatch):
     monkeypatch.setenv("OF_MINE", "a-key-of-mine")
-    output = tmp_path / "graphs.jsonl"
+    output = tmp_path / "my graphs.jsonl"
     address = f"http://127.0.0.1:{endpoint.server_address[1]}/v1"
     command = ["teach", "--data", str(texts), "--teacher", "some-model", "--endpoint", address]
     command += ["--key-from", "OF_MINE", "--output", str(output), "--price-in", "1", "--price-out", "2"]
     told = CliRunner().invoke(cli.app, [*command, "--dry-run"])
     assert told.exit_code == 0 and "4 texts: about" in told.output and "by your prices" in told.output
     assert not endpoint.asked and not output.exists()
+    folder = CliRunner().invoke(cli.app, [*command, "--output", str(tmp_path)])
+    assert folder.exit_code == 2 and "is a folder: give a file" in folder.output
+    assert "4 texts" not in folder.output
 
     said = CliRunner().invoke(cli.app, command)
     assert said.exit_code == 0 and "4 annotated" in said.output and "a-key-of-mine" not in said.output
+    assert f"now: causalnb train c2dlm --data {texts} --graphs '{output}'" in said.output
     assert endpoint.asked == [("Bearer a-key-of-mine", "some-model")] * 4
     rows = with_graphs([{"at": n} for n in range(4)], str(output))
     assert rows[1]["graph"].edges == {"So it is 15": ("5 rows",)}
@@ -155,6 +159,8 @@ def test_what_is_refused(texts, tmp_path, monkeypatch):
     (texts / "9.txt").write_text("Only one paragraph.", encoding="utf-8")
     with pytest.raises(DataError, match=r"9.txt has no second paragraph: write what is asked"):
         items_of(str(texts), {})
+    with pytest.raises(LabError, match="--output .* is a folder: give a file, such as graphs.jsonl"):
+        teach(ITEMS, graph, tmp_path)
     (tmp_path / "graphs.jsonl").write_text("mine\n", encoding="utf-8")
     with pytest.raises(FileError, match=r"graphs.jsonl or its .partial holds no graphs of ours"):
         teach(ITEMS, graph, tmp_path / "graphs.jsonl")

@@ -26,14 +26,16 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
+    RobertaConfig,
+    RobertaForSequenceClassification,
 )
 
 from causalnb import attention
 from causalnb.apps import records
 from causalnb.apps.text import Settings, columns, evaluate_text, load_text, train_text
-from causalnb.apps.text.data import rows_of
-from causalnb.apps.text.systems import _texts, word_tokenizer
-from causalnb.apps.text.train import prepare, read
+from causalnb.apps.text.data import held_out, rows_of
+from causalnb.apps.text.systems import CausalTransformer, _texts, word_tokenizer
+from causalnb.apps.text.train import prepare, read, said, with_graphs
 from causalnb.c2dlm import ConceptGraph, forms, sample
 from causalnb.errors import CausalnbError, DataError, LabError
 
@@ -456,7 +458,9 @@ GOOD = '{"prompt": "jump", "answer": "JUMP", "structure": "V"}\n'
     (GOOD + '{"prompt": "walk", "answer": null}\n', "line 2: answer is null: give a text"),
     (GOOD + '{"prompt": "walk", "answer": "WALK"}\n',
      "line 2 has no column 'structure': name it with --columns"),
-    (GOOD, "has 1 different row.s.: give at least 2"),
+    (GOOD + '{"prompt": "so \\ud83d it is", "answer": "WALK", "structure": "V"}',
+     r"line 2: prompt has '.ud83d', half of a character: write it whole, or leave it out"),
+    (GOOD, "own.jsonl has 1 different row.s.: give at least 2"),
     (GOOD + GOOD.replace('"V"', '"W"').replace("jump", "walk"),
      "has no structure with two different prompts"),
     (GOOD + json.dumps({"prompt": "walk " * 200, "answer": "W", "structure": "V"}),
@@ -479,15 +483,42 @@ def test_other_files_that_cannot_be_read_are_named(tmp_path):
             rows_of(str(tmp_path / name), {}, ("prompt",))
     with pytest.raises(DataError, match="gone.jsonl cannot be read"):
         rows_of(str(tmp_path / "gone.jsonl"), {}, ("prompt",))
+    for text, sentence in (
+        ('prompt,answer\njump,JUMP\nrun,"RUN\nwalk,WALK\n', "own.csv, the row from line 3 on cannot be read"),
+        ('prompt,answer\n"so" he said,yes\n', "the row from line 2 on .*: close each quote where its cell"),
+        ("prompt,answer,answer\njump,JUMP,WALK\n", "own.csv has the column 'answer' twice: rename one"),
+    ):
+        (tmp_path / "own.csv").write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match=sentence):
+            rows_of(str(tmp_path / "own.csv"), {}, ("prompt", "answer"))
+    for empty in ("", " "):
+        with pytest.raises(DataError, match="names no data: give a file that ends in"):
+            rows_of(empty, {}, ("prompt",))
     with pytest.raises(
         DataError, match="no data could be read from 'nobody/nothing' .*: give a file that ends in"
     ):
         rows_of("nobody/nothing", {}, ("prompt",))
 
 
+def test_a_colon_is_a_part_only_of_a_data_set_with_parts(tmp_path):
+    from datasets import Dataset
+
+    place = tmp_path / "run 12:30"
+    Dataset.from_list(commands()).save_to_disk(place / "one")
+    assert len(rows_of(str(place / "one"), {}, ("prompt",))) == 60
+    with pytest.raises(DataError, match="run 12:30/one has no parts: leave :test out"):
+        rows_of(f"{place / 'one'}:test", {}, ("prompt",))
+
+
+def test_a_folder_of_one_text_is_named(tmp_path):
+    (tmp_path / "a, b.txt").write_text("jump\n\nJUMP\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"/a, b\.txt has 1 different row\(s\): give at least 2"):
+        held_out(rows_of(str(tmp_path), {}, ("prompt", "answer")), 0.1)
+
+
 def test_an_array_of_json_and_names_with_blanks_around(tmp_path):
     rows = [{"prompt": " jump ", "label": " yes"}, {"prompt": "walk", "label": 10}]
-    (tmp_path / "own.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    (tmp_path / "own.json").write_text(f"\n \n {json.dumps(rows, indent=1)}", encoding="utf-8")
     found = rows_of(str(tmp_path / "own.json"), {}, ("prompt", "label"))
     assert [(row["prompt"], row["label"]) for row in found] == [(" jump ", "yes"), ("walk", "10")]
     assert found[1]["at"].endswith("own.json, row 2")
@@ -609,6 +640,24 @@ def test_what_is_said_is_right_where_the_answer_is(system, files, trained, tmp_p
         )
 
 
+def test_a_long_validation_is_sampled_and_its_count_told(tmp_path, monkeypatch):
+    rows = [{"prompt": f"row {i}", "label": "A" if i < 300 else "B"} for i in range(600)]
+    data = str(lines(tmp_path / "sorted.jsonl", rows))
+    settings = Settings("causal-transformer", data, validation=0.5, max_steps=1)
+    seen = []
+    monkeypatch.setattr(CausalTransformer, "outside", lambda *_: 0.0)
+    monkeypatch.setattr(
+        CausalTransformer, "right", lambda self, model, rows, _: seen.extend(rows) or torch.ones(len(rows))
+    )
+    plan = prepare(settings, read(settings))
+    scores = plan.measure(plan.model)
+    assert scores["scored"] == len(seen) == 200 and len({row["at"] for row in seen}) == 200
+    assert 70 < sum(row["labels"] for row in seen) < 130  # of 300 in the order of the file: 50
+    assert "accuracy 1.000 on 200 of the rows held out" in said(scores)
+    short = replace(settings, validation=0.1)
+    assert "scored" not in prepare(short, read(short)).measure(plan.model)
+
+
 def test_what_is_said_ends_at_the_first_end():
     words = word_tokenizer(["jump walk"])
     jump, walk = words("jump walk", add_special_tokens=False)["input_ids"]
@@ -652,6 +701,46 @@ def test_columns_of_a_challenge_may_be_named_otherwise(files, tmp_path):
         evaluate_text(tmp_path / "iclm", str(tmp_path / "bare.jsonl"), columns=named)
 
 
+def test_a_model_of_pairs_takes_no_single_texts_nor_the_other_way(files, trained, tmp_path):
+    folder = trained("causal-transformer")
+    assert load_text(folder)[1].config.pairs
+    renamed = [{"prompt": f"hop {i}", "hypothesis": "hop", "label": "long"} for i in range(3)]
+    challenge = str(lines(tmp_path / "chal.jsonl", renamed))
+    with pytest.raises(DataError, match="chal.jsonl, line 1 has no second text and the model was trained on"):
+        evaluate_text(folder, str(files / "judged.jsonl"), challenge)
+    named = {"prompt": "prompt", "label": "label", "second": "hypothesis"}
+    found = evaluate_text(folder, str(files / "judged.jsonl"), challenge, challenge_columns=named)
+    assert found["challenge"]["rows"] == 3
+    single = [{"prompt": row["prompt"], "label": row["label"]} for row in judged()]
+    settings = settings_of("causal-transformer", files)
+    settings = replace(settings, data=str(lines(tmp_path / "single.jsonl", single)), max_steps=1)
+    train_text(settings, tmp_path / "single", device="cpu")
+    assert evaluate_text(tmp_path / "single", settings.data)["data"]["rows"] == 6
+    with pytest.raises(DataError, match="line [0-9]+ has a second text and the model was trained on single"):
+        evaluate_text(tmp_path / "single", str(files / "judged.jsonl"))
+
+
+def test_positions_that_begin_after_the_padding_are_no_room(files, tmp_path):
+    words = word_tokenizer([row["prompt"] for row in judged()])
+    config = RobertaConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=22, pad_token_id=words.pad_token_id,
+    )  # fmt: skip
+    RobertaForSequenceClassification(config).save_pretrained(tmp_path / "roberta")
+    words.save_pretrained(tmp_path / "roberta")
+    room = 22 - words.pad_token_id - 1
+    settings = settings_of("causal-transformer", files)
+    settings = replace(settings, base_model=str(tmp_path / "roberta"), max_steps=1)
+    for count in (room, room + 1):  # <bos> among them
+        rows = [{"prompt": "jump " * (count - 1 - i), "label": str(i % 2)} for i in range(6)]
+        long = replace(settings, data=str(lines(tmp_path / f"{count}.jsonl", rows)))
+        if count == room:
+            train_text(long, tmp_path / "out", device="cpu")
+            continue
+        with pytest.raises(DataError, match=f"line 1 has {count} tokens and .*roberta reads {room}: shorten"):
+            train_text(long, tmp_path / "other", device="cpu")
+
+
 def test_predictions_overwrite_nothing_that_is_read(files, trained, tmp_path):
     data = str(files / "commands.jsonl")
     for file in (Path(data), tmp_path, trained("sci") / "said.json"):
@@ -674,6 +763,7 @@ def test_rows_that_were_trained_on_are_no_test(files, trained, tmp_path):
     ("{}\n" * 3, "graphs.jsonl has 3 graphs and the data 60 rows: give one line for each row, null"),
     ("{\n" + "null\n" * 59, "graphs.jsonl, line 1 is no graph .*: write {effect: .causes.}"),
     ('{"a": [["b"]]}\n' + "null\n" * 59, "graphs.jsonl, line 1 is no graph"),
+    ("[" * 100_000 + "\n" + "null\n" * 59, "graphs.jsonl, line 1 is no graph"),
     ('{"cat": ["dog"]}\n' * 60,
      "graphs.jsonl, line .* has no cause and effect in the text of .*commands.jsonl, line .* .1 effect.s. "
      "are not in the text .*: 'cat'.*'dog'.: quote phrases of its prompt and answer, or write null"),
@@ -694,6 +784,14 @@ def test_graphs_that_do_not_fit_are_named(graphs, sentence, files, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_a_line_of_graphs_ends_where_json_lines_end(tmp_path):
+    texts = [f"jump{mark}twice" for mark in ("\u2028", "\u2029", "\x85")]
+    graphs = "".join(json.dumps({text: ["JUMP"]}, ensure_ascii=False) + "\n" for text in texts)
+    (tmp_path / "graphs.jsonl").write_text(graphs, encoding="utf-8-sig")
+    found = with_graphs([{"at": n} for n in range(3)], str(tmp_path / "graphs.jsonl"))
+    assert [[*row["graph"].edges] for row in found] == [[text] for text in texts]
+
+
 def test_data_that_changed_since_the_training_began_are_refused(files, tmp_path):
     data = lines(tmp_path / "own.jsonl", commands())
     settings = replace(settings_of("iclm", files), data=str(data), max_steps=1)
@@ -705,6 +803,8 @@ def test_data_that_changed_since_the_training_began_are_refused(files, tmp_path)
         train_text(settings, tmp_path / "out")
     with pytest.raises(LabError, match="holds a training with --seed 0, not 1"):
         train_text(replace(settings, data=str(lines(data, commands())), seed=1), tmp_path / "out")
+    with pytest.raises(LabError, match="holds a training with --num-modules 2, not 3: choose another"):
+        train_text(replace(settings, options={"num_modules": 3}), tmp_path / "out")
 
 
 def test_graphs_and_structures_that_changed_are_refused_too(files, tmp_path):
@@ -746,6 +846,12 @@ def test_graphs_and_structures_that_changed_are_refused_too(files, tmp_path):
 def test_a_wrong_setting_is_one_sentence(change, sentence):
     with pytest.raises(LabError, match=sentence):
         Settings(**{"system": "sci", "data": "x.jsonl"} | change)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_step_of_sci_has_a_row_and_a_pair(size, files, tmp_path):
+    with pytest.raises(LabError, match=f"--batch-size is {size}, and a step of SCI has .*: give at least 3"):
+        train_text(replace(settings_of("sci", files), batch_size=size), tmp_path / "out")
 
 
 def test_columns():

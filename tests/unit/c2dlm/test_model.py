@@ -364,6 +364,8 @@ def test_the_collator_noises_in_order():
     assert second == {(0, 1, 1, 1), (0, 0, 1, 1), (0, 0, 0, 1)}  # padding comes last
     with pytest.raises(ValueError, match="row 1 has no rank for each of its 3 tokens: give ranks"):
         c2dlm.MaskedDiffusionCollator(MASK, 1, in_order=True)([rows[0], {**rows[1], "rank": [0]}])
+    with pytest.raises(ValueError, match="row 1 has no rank for each of its 3 tokens: give ranks"):
+        c2dlm.MaskedDiffusionCollator(MASK, 1, in_order=True)([rows[0], {**rows[1], "rank": None}])
 
 
 # loading, resizing and what is refused
@@ -437,6 +439,12 @@ def test_the_auto_classes_know_it(tmp_path):
         (dict(gama=3), "there is no setting 'gama': give weight, gamma"),
         (dict(base_adapter={}), "there is no setting 'base_adapter'"),
         (dict(gamma={"gamma_max": 1}), "gamma lacks 'gamma_min': give gamma_max, gamma_min and total_steps"),
+        (dict(gamma="1"), "gamma is '1': choose a finite one, 0 or more"),
+        (dict(gamma=None), "gamma is None: choose a finite one, 0 or more"),
+        (
+            dict(gamma={"gamma_max": 1, "gamma_min": 0, "total_steps": "10"}),
+            "the schedule of gamma is step 0 of '10', from 0 to 1, warmup 0.1: give numbers",
+        ),
     ],
 )
 def test_settings_that_do_not_fit(settings, said):

@@ -316,6 +316,10 @@ def test_bfloat16_stays_close():
         (dict(lam=-1.0), "alpha is 3.0 and lam -1.0"),
         (dict(lam=math.inf), "alpha is 3.0 and lam inf: .* finite"),
         (dict(alpha=math.inf), "alpha is inf and lam 1.0: .* finite"),
+        (dict(alpha="3"), "alpha is '3' and lam 1.0: choose alpha above 0"),
+        (dict(lam=None), "alpha is 3.0 and lam None: choose alpha above 0"),
+        (dict(alpha=True), "alpha is True and lam 1.0: choose alpha above 0"),
+        (dict(layers=1), "layers is 1: choose 'all' or a list of layer numbers"),
         (dict(norm_index="value"), "norm_index is 'value': choose among key, query_as_printed, none"),
         (dict(backend="fast"), "backend is 'fast': choose among eager, rows, mass, auto"),
         (dict(step_rule="on"), "step_rule is 'on': choose among no_lookahead, prune_earlier, off"),
@@ -382,6 +386,7 @@ def test_gamma_schedule():
         ((11, 10, 0, 1), r"step 11 is outside \[0, 10\]"),
         ((0, 0, 0, 1), r"step 0 is outside \[0, 0\]"),
         ((1, 10, 2, 1), "gamma runs from 2 to 1: choose 0 <= gamma_min <= gamma_max"),
+        ((1, "10", 0, 1), "the schedule of gamma is step 1 of '10', from 0 to 1, warmup 0.1: give numbers"),
         ((1, 10, 0, 1, 1.5), r"warmup is 1.5: choose a share of the steps in \[0, 1\]"),
     ],
 )

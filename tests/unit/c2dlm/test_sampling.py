@@ -89,6 +89,17 @@ def test_under_a_mask_of_queries_and_keys():
 
         assert torch.equal(literal(masked, row[None], 6, 6, 6)[0], out)
     assert not torch.equal(ids, c2dlm.sample(model, prompt, 6, 6, 6))
+    for dtype in (torch.float64, torch.int64):
+        assert torch.equal(c2dlm.sample(model, prompt, 6, 6, 6, attention_mask=seen.to(dtype)), ids)
+    with pytest.raises(ValueError, match="attention_mask holds -1: mark with 1 and 0"):
+        c2dlm.sample(model, prompt, 6, 6, 6, attention_mask=seen.double() - 1)
+
+
+def test_ids_may_be_short_and_must_be_whole():
+    model, prompt = wrapped(), torch.randint(3, MASK, (B, P))
+    assert torch.equal(c2dlm.sample(model, prompt.int(), 4, 4, 4), c2dlm.sample(model, prompt, 4, 4, 4))
+    with pytest.raises(ValueError, match="prompt_ids are of torch.float32: pass ids, whole numbers"):
+        c2dlm.sample(model, prompt.float(), 4, 4, 4)
 
 
 def test_random_remasking_and_temperature_take_their_generator():

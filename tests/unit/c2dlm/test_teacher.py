@@ -9,6 +9,7 @@ import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -182,6 +183,30 @@ def test_a_local_chat_model_answers():
     assert isinstance(reply, str) and len(reply.split()) <= 3
     found = c2dlm.annotate(LocalChat(model, tokenizer, max_new_tokens=3), [ITEM], retries=0)
     assert found[0].edges is None and "the reply holds no object" in found[0].error
+
+
+def refusing(*roles):
+    """A chat template that raises for these roles."""
+    refuse = "{% if m.role in ROLES %}{{ raise_exception('Unknown role') }}{% endif %}"
+    return "{% for m in messages %}REFUSE{{ m.role }}: {{ m.content }}|{% endfor %}".replace(
+        "REFUSE", refuse.replace("ROLES", str(roles))
+    )
+
+
+def test_a_chat_template_without_a_system():
+    tokenizer = Tokenizer(models.WordLevel({"[U]": 0, "[E]": 1}, unk_token="[U]"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="[E]", pad_token="[E]")
+    tokenizer.chat_template = refusing("system")
+    chat = LocalChat(base(max_position_embeddings=1024), tokenizer, max_new_tokens=3)
+    assert isinstance(chat(*ITEM), str)
+    system, first, *others = teacher.messages(*ITEM)
+    merged = [{"role": "user", "content": system["content"] + "\n\n" + first["content"]}, *others]
+    asked = chat._templated([system, first, *others])["input_ids"]
+    assert torch.equal(asked, chat._templated(merged)["input_ids"])
+    tokenizer.chat_template = refusing("system", "assistant")
+    with pytest.raises(TeacherFailed, match=r"chat template refuses the chat \(Unknown role\): choose anot"):
+        chat(*ITEM)
+    assert "the tokenizer's chat template" in c2dlm.annotate(chat, [ITEM], retries=0)[0].error
 
 
 @pytest.mark.parametrize(

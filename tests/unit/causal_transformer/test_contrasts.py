@@ -83,8 +83,13 @@ def test_bad_settings_and_pairs_are_refused():
         ContrastConfig("gru")
     with pytest.raises(ValueError, match="d_model is 7: choose an even width"):
         ContrastConfig(d_model=7)
-    with pytest.raises(ValueError, match="dropout is 2.0: choose it in"):
-        ContrastConfig(dropout=2.0)
+    with pytest.raises(ValueError, match="d_model is None: choose an even width"):
+        ContrastConfig(d_model=None)
+    for dropout in (2.0, "0.1"):
+        with pytest.raises(ValueError, match=f"dropout is {dropout!r}: choose it in"):
+            ContrastConfig(dropout=dropout)
+    with pytest.raises(ValueError, match="entropy_target is None: choose 0 nats or more"):
+        EntropyPenaltyConfig(None)
     with pytest.raises(ValueError, match="tokens of one type alone"):
         contrast("bow")(**pair([3, 4, 5, 6, 7, 8, 9], torch.zeros_like(TYPES)))
 
@@ -95,6 +100,8 @@ def test_masks_and_types_are_asked_for_where_they_are_read():
         with pytest.raises(ValueError, match="attention_mask or token_type_ids are missing: give 1"):
             contrast("bow")(**given | {name: None})
         assert contrast("constant")(**given | {name: None}).logits.shape == (1, 3)
+        with pytest.raises(TypeError, match=name):
+            contrast("constant")(**{key: value for key, value in given.items() if key != name})
     left, none = given["attention_mask"].clone(), torch.zeros_like(given["attention_mask"])
     left[:, 0] = 0
     with pytest.raises(ValueError, match="a token after padding, which an LSTM would misread: pad on the ri"):

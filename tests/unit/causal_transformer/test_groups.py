@@ -233,11 +233,24 @@ def test_its_weights_are_saved_and_loaded(tmp_path):
     assert other.log_weights.max() > -log(3)
 
 
+def test_its_weights_stay_single_in_half_precision(tmp_path):
+    one = model(objective="dro", groups=3, step=0.001).float()
+    one(**batch())
+    held = one.log_weights.clone()
+    one.save_pretrained(tmp_path)
+    loaded = GroupedForSequenceClassification.from_pretrained(tmp_path, dtype=torch.bfloat16).train()
+    for half in (one.bfloat16(), loaded):
+        assert half.dtype == torch.bfloat16 and torch.equal(half.log_weights, held)
+        assert half(**batch()).loss.isfinite() and half.log_weights.dtype == torch.float32
+        assert 0 < (half.log_weights - held).abs().max() < 0.002  # a step that half precision would lose
+
+
 @pytest.mark.parametrize(
     "wrong, told",
     [
         (dict(objective="best"), "objective is 'best': choose among 'mean', 'dro', 'irm'"),
         (dict(groups=0), "groups is 0: choose 1 or more"),
+        (dict(step=None), "step is None: choose a finite one, 0 or more"),
         (dict(step=-1.0), "step is -1.0: choose a finite one, 0 or more"),
         (dict(penalty_weight=float("nan")), "penalty_weight is nan"),
         (dict(penalty_from=0.5), "penalty_from is 0.5: choose 0 or more"),

@@ -1,5 +1,6 @@
 """Both models: Equation 6 from its parts, padding, caches and beams, saving, checkpoints, and adapters."""
 
+import copy
 import math
 from functools import partial
 
@@ -28,7 +29,16 @@ from causalnb.causal_transformer.contrasts import (
     EntropyPenaltyForSequenceClassification,
 )
 from causalnb.causal_transformer.layers import sinusoids
-from tests.unit.causal_transformer.small import EOS, PAD, START, batch_of, classifier, labels_of, translator
+from tests.unit.causal_transformer.small import (
+    EOS,
+    PAD,
+    START,
+    VOCABULARY,
+    batch_of,
+    classifier,
+    labels_of,
+    translator,
+)
 
 CLASSES = torch.tensor([0, 1, 1, 0])
 ARMS = {
@@ -429,6 +439,21 @@ def test_embeddings_are_shared_and_can_be_replaced():
     assert one.encoder.embed_tokens.num_embeddings == 30
 
 
+def test_untied_embeddings_are_resized_each_by_itself(tmp_path):
+    model = translator(tie_word_embeddings=False).eval()
+    given = batch_of() | dict(decoder_input_ids=labels_of().clamp(min=0))
+    before = model(**given).logits
+    model.resize_token_embeddings(30)
+    assert not torch.equal(model.decoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+    assert model.decoder.embed_tokens.num_embeddings == 30
+    torch.testing.assert_close(model(**given).logits[..., :VOCABULARY], before)
+    model.set_input_embeddings(torch.nn.Embedding(30, 12))
+    assert model.decoder.embed_tokens is not model.get_input_embeddings()
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path).eval()
+    assert torch.equal(again(**given).logits, model(**given).logits)
+
+
 def test_models_are_found_by_their_type(tmp_path):
     entropy = partial(
         EntropyPenaltyForSequenceClassification,
@@ -490,6 +515,29 @@ def test_peft_adapts_the_projections(make, labels, tmp_path):
     assert any("self_attn.q_proj" in name for name in grads)
     adapted.save_pretrained(tmp_path)
     assert (tmp_path / "adapter_model.safetensors").exists()
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_multipliers_stay_single_in_half_precision(kind, tmp_path):
+    model = classifier(blanket="auglag").train()
+    criterion = model.losses["encoder"][0]
+    criterion.multipliers.fill_(0.501)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path, dtype=kind)
+    assert loaded.dtype == kind
+    for one in (model.to(kind), copy.deepcopy(model), loaded):
+        held = one.train().losses["encoder"][0].multipliers
+        assert held.dtype == torch.float32 and torch.equal(held, torch.full_like(held, 0.501))
+    for _ in range(10):
+        criterion.ascend(torch.full_like(criterion.multipliers, 1e-4))
+    torch.testing.assert_close(criterion.multipliers, torch.full_like(criterion.multipliers, 0.502))
+    assert model(**batch_of(), labels=CLASSES).loss.isfinite()
+    torch.set_default_dtype(kind)
+    try:
+        assert classifier(blanket="auglag").losses["encoder"][0].multipliers.dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert model.double().losses["encoder"][0].multipliers.dtype == torch.float64
 
 
 def test_bfloat16_and_autocast():
@@ -578,7 +626,16 @@ def test_the_default_size_is_the_papers():
         (dict(d_ff=0), "d_ff is 0: choose 1 or more"),
         (dict(d_model=10, num_heads=4), "a width d_model of 10 does not divide among 4 heads"),
         (dict(pattern_width=0), "pattern_width is 0: choose 1 or more"),
-        (dict(pattern_share=3), "pattern_share 3 and"),
+        (dict(pattern_share=3), r"pattern_share is 3: choose a share in \[0, 1\]"),
+        (dict(pattern_share=None), "pattern_share is None: choose a share"),
+        (dict(dropout=None), r"dropout is None: choose it in \[0, 1\)"),
+        (dict(label_smoothing="0.1"), "label_smoothing is '0.1': choose it in"),
+        (dict(d_model=None), "a width d_model of None does not divide among 8 heads"),
+        (dict(d_model=12.0, num_heads=2), "a width d_model of 12.0 does not divide"),
+        (dict(activation=[]), r"activation is \[\]: choose among"),
+        (dict(blanket_settings=True), "blanket_settings is True: give a dictionary, such as {'rho': 1}"),
+        (dict(blanket="auglag", blanket_settings=dict(rho=None)), "rho is None and gamma_max 10.0: choose"),
+        (dict(causal_ramp=["a", "b"]), r"causal_ramp is \['a', 'b'\]: give the training passes"),
         (dict(pattern_global=-1), "pattern_global is -1: choose"),
         (dict(relative=-1), "relative is -1: choose"),
         (dict(causal_weight=None), "causal_weight is None: choose a number"),
@@ -590,6 +647,13 @@ def test_the_default_size_is_the_papers():
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         CausalTransformerConfig(**settings)
+
+
+@pytest.mark.parametrize("name", ["pad_token_id", "decoder_start_token_id"])
+def test_a_decoder_asks_for_its_padding_and_its_start(name):
+    with pytest.raises(ValueError, match=f"{name} (is )?None.*: a decoder needs both, so give the vocabular"):
+        translator(**{name: None})
+    assert classifier(**{name: None})(**batch_of(), labels=CLASSES).loss.isfinite()
 
 
 def test_bad_input_is_named():

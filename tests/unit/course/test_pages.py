@@ -9,7 +9,17 @@ from causalnb.course import claims, site
 from tests.repo.tree import ROOT
 
 ROW = claims.Judged(
-    "sci.claim1", "sci", "a < b", "+2 pp", "0.4 ± 0.9 pp", "5", "excluded", "", "sci.x", "Table 1", "20_a"
+    "sci.claim1",
+    "sci",
+    "a < b",
+    "+2 pp",
+    "0.4 ± 0.9 pp",
+    "5 pairs",
+    "excluded",
+    "",
+    "sci.x",
+    "Table 1",
+    "20_a",
 )
 ROWS = [ROW, ROW._replace(id="sci.claim2", verdict="opposite", artefact="sci.y", printed_as="Figure 2")]
 MADE = {"sci.x": {"files": {"sci/x.md": ""}}, "sci.y": {"files": {"sci/y.svg": ""}, "alt": 'A "line".'}}
@@ -22,7 +32,7 @@ def page(monkeypatch):
 
 
 def test_the_page_of_claims_has_a_row_for_each_and_its_filters(page):
-    assert "2 claims that can be checked" in page and "a &lt; b" in page
+    assert "2 claims that can be checked" in page and "a &lt; b" in page and "<small>5 pairs</small>" in page
     assert page.count("<tr id=") == 2 and 'href="figures/sci.html#sci-x"' in page
     assert '<option value="excluded">' in page and '<option value="reproduced">' not in page
     assert page.count("<dt>") == 2 and claims.MEANINGS["excluded"] in page

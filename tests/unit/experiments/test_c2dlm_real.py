@@ -14,11 +14,13 @@ from causalnb.lab import registry, results
 from causalnb.lab.bases import pretrained
 from causalnb.lab.registry import Run
 from causalnb.paths import root
+from causalnb.tasks import stg
 
 PROMPT = (
     "Here is a person. Smoking: 3, Yellow fingers: 4, Clothing size: 5, Weight: 5, Exercise: 2, Hormones: 1, "
     "Room size: 9, Certain gene: 7 Answer: "
 )
+PLAIN, TESTS = ("diffusion", "swapped"), ("validation", "iid", "ood")
 TEXTS = {"train": [(PROMPT, "Middle Risk")]}
 
 
@@ -80,6 +82,17 @@ def test_enforced_no_number_reaches_the_answer_but_those_of_its_causes():
     seen = {word for word, hit in zip(words, reached.tolist(), strict=True) if hit}
     assert seen == {"smoking", "weight", "exercise", ":", "3", "5", "2", "middle", "risk"}
     assert row_of("isolated")[0]["supervision"].rows.all()
+
+
+def test_swapped_rows_keep_causes_and_answers_and_the_tests_are_the_same():
+    plain, swapped = (real_data.pairs(registry.config("c2dlm.real.stg_l", arm, "laptop")) for arm in PLAIN)
+    assert len(swapped["train"]) == 10 * len(plain["train"])
+    for (prompt, answer), (other, same) in zip(plain["train"], swapped["train"], strict=False):
+        numbers, theirs = stg.values(prompt), stg.values(other)
+        assert answer == same and all(numbers[name] == theirs[name] for name in stg.CAUSES)
+    assert numbers != theirs and {part: plain[part] for part in TESTS} == {
+        part: swapped[part] for part in TESTS
+    }
 
 
 def test_an_answer_counts_word_by_word(monkeypatch):

@@ -343,5 +343,6 @@ def test_held_attention_is_compared_with_as_many_seconds():
         assert cells[0].startswith(points(mean_ci(gain))), said
     assert 0.15 < gains[0].mean() < 0.25
     assert " CPU-seconds with held attention and " in compute.compute_table().notes
-    steps = [registry.config(id, "all", "laptop")["steps"] for id in (compute.ONCE, compute.LONGER)]
-    assert steps[1] == grid.MATCHED * steps[0]
+    for profile in ("laptop", "gpu"):
+        steps = [registry.config(id, "all", profile)["steps"] for id in (compute.ONCE, compute.LONGER)]
+        assert steps[1] == grid.MATCHED * steps[0]

@@ -1,5 +1,7 @@
 """ICLM tuned on a real base, as tables and remarks tell it of made-up results."""
 
+from statistics import fmean
+
 import pytest
 
 from causalnb.experiments.iclm.artefacts import real as made
@@ -8,6 +10,8 @@ from causalnb.lab import building, evidence
 from tests.unit.experiments.made_up import everything, moved, number
 
 FORMATS = ("text", "symbolic")
+SEEDS = 2
+LOOKS = ("25.0", "50.0", "50.0")  # of the history below, after each third
 HOMES = {home for _, home in made.ARMS.values()}
 TO_FIRST = {"text": 0.875, "symbolic": 0.25}  # shares of rows that go to module 0
 
@@ -35,13 +39,17 @@ def history(arm: str) -> list[dict]:
 def stored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         moved(patch, tmp_path_factory.mktemp("real"))
-        everything(patch, dict.fromkeys(HOMES, 1), metrics, history)
+        everything(patch, dict.fromkeys(HOMES, SEEDS), metrics, history)
         with evidence.stored_only():
             yield
 
 
-def of(arm: str, cell: str, measure: str = "") -> float:
-    return sum(number(made.ARMS[arm][1], arm, 0, f"{measure}{cell}{format}") for format in FORMATS) / 2
+def of(arm: str, cell: str, measure: str = "", seed: int = 0) -> float:
+    return sum(number(made.ARMS[arm][1], arm, seed, f"{measure}{cell}{format}") for format in FORMATS) / 2
+
+
+def percent(shares) -> str:
+    return ", ".join(f"{100 * share:.1f}" for share in shares)
 
 
 def lines(report) -> dict:
@@ -55,10 +63,11 @@ def test_every_arm_has_its_row_and_every_cell():
     for arm, (words, _) in made.ARMS.items():
         row = rows[words]
         assert row["trained parameters"] == "1,234"
-        assert [row[heading] for heading in made.LOOKS] == ["25.0", "50.0", "50.0"]
+        assert [row[heading] for heading in made.LOOKS] == [", ".join([look] * SEEDS) for look in LOOKS]
         for cell, heading in made.CELLS.items():
-            assert row[heading] == f"{100 * of(arm, cell):.1f}"
-        assert row["written exactly, i.i.d."] == f"{100 * of(arm, 'iid', 'exact '):.1f}"
+            assert row[heading] == percent(of(arm, cell, seed=seed) for seed in range(SEEDS))
+        exact = percent(of(arm, "iid", "exact ", seed) for seed in range(SEEDS))
+        assert row["written exactly, i.i.d."] == exact
 
 
 def test_modules_are_followed_look_by_look():
@@ -67,19 +76,31 @@ def test_modules_are_followed_look_by_look():
     assert rows["1"]["MI, nats"].startswith("0.5000") and rows["2"]["CKA, debiased"].startswith("0.12")
 
 
+def test_differences_are_of_the_same_seeds():
+    rows = lines(made.gaps)
+    assert len(rows) == len(made.PAIRS)
+    for name, other in made.PAIRS:
+        row = rows[f"{made.ARMS[name][0]} - {made.ARMS[other][0]}"]
+        for cell, heading in made.CELLS.items():
+            each = [of(name, cell, seed=seed) - of(other, cell, seed=seed) for seed in range(SEEDS)]
+            assert row[heading].startswith(f"{100 * fmean(each):+.1f} [") and row[heading].endswith(
+                f"({SEEDS})"
+            )
+
+
 def test_remarks_say_what_luck_alone_makes_of_a_difference():
-    said = made.gap_remark("quick")
-    for other in ("single", "single_matched"):
-        ours, theirs = of("iclm", "iid"), of(other, "iid")
-        luck = 1.96 * ((ours * (1 - ours) + theirs * (1 - theirs)) / 2) ** 0.5  # of two problems
-        told = f"i.i.d. {100 * (ours - theirs):+.1f} \u00b1 {100 * luck:.1f}"
-        assert f"{made.ARMS[other][0]}, points: {told}" in said
-    assert "(2 problems each" in said
+    said = made.luck_remark("quick")
+    for line, other in zip(said, ("single", "single_matched"), strict=True):
+        shares = [fmean(of(arm, "iid", seed=seed) for seed in range(SEEDS)) for arm in ("iclm", other)]
+        luck = 1.96 * (sum(one * (1 - one) for one in shares) / (2 * SEEDS)) ** 0.5  # of two problems a seed
+        assert (
+            line.startswith(f"ICLM - {made.ARMS[other][0]}, ") and f"i.i.d. \u00b1 {100 * luck:.1f}" in line
+        )
 
 
 def test_the_router_s_share_is_that_of_the_better_naming():
     expected = 100 * (TO_FIRST["text"] + 1 - TO_FIRST["symbolic"]) / 2
-    assert made.router_remark("quick").count(f"{expected:.1f}") == len(made.CELLS)
+    assert made.router_remark("quick").count(f"{expected:.1f}") == SEEDS * len(made.CELLS)
 
 
 def test_it_is_built():

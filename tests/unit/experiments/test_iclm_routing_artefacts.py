@@ -88,7 +88,7 @@ def test_far_sets_are_compared_with_near_ones():
     contrasts = fig13.distance_contrasts()
     assert set(contrasts) == {0, 1, 2, 3}
     last, control = fig13.distance_table().rows[-2:]
-    assert last[3] == scores.decided("iclm.claim11", [one for one, _ in contrasts.values()]).label
+    assert last[3] == str(scores.decided("iclm.claim11", [one for one, _ in contrasts.values()]))
     assert control[0].endswith("a task and a format") and len(fig13.distance_table().rows) == 8 + 2
 
 

@@ -1,5 +1,7 @@
 """Adapters chosen by row, against separate peft models; what is wrapped, and where."""
 
+import copy
+
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
@@ -202,3 +204,10 @@ def test_rows_come_back_after_an_error():
             assert rows.module == 1
             raise KeyError
     assert rows.module is None
+
+
+def test_a_copy_of_rows_is_in_no_context():
+    rows = Rows()
+    with rows.of(1):
+        assert copy.deepcopy(rows).module is None
+        assert rows.module == 1

@@ -277,6 +277,7 @@ def test_alignment_does_not_change_under_turns_scales_and_shifts(double):
         (lambda a: mutual_information(a[:0], a[:0]), r"pass two of one shape \(n, C\) with at least one row"),
         (lambda a: mutual_information(a, a, "both"), "direction is 'both': choose 'forward'"),
         (lambda a: mutual_information(a, a, clamp=0.5), r"clamp is 0.5: choose it in \(0, 0.5\), or None"),
+        (lambda a: mutual_information(a, a, clamp="x"), r"clamp is 'x': choose it in \(0, 0.5\), or None"),
         (
             lambda a: mutual_information(a, a / 0),
             "row 0 of the states is not finite: lower the learning rate",

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
+from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 from causalnb.iclm import ICLMConfig, ICLMForCausalLM, Router, Routing, linear_cka, mutual_information
@@ -281,7 +282,22 @@ def test_frozen_modules_stay_and_are_freed_again():
     model.freeze_modules([1])
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     assert step() == ([True, False, True, True], [True, False])
-    wrapped(router="distance").freeze_modules([0])  # no centroid of its own to hold
+
+
+@pytest.mark.parametrize("router", ["vq", "distance"])
+def test_frozen_modules_stay_so_when_loaded(router, tmp_path):
+    model = wrapped(router=router, router_trainable=True, router_projection=4)
+    for frozen in ([], [0, "router"], ["router"], [1, "invariant"]):
+        model.freeze_modules(frozen)
+        model.save_pretrained(tmp_path)
+        again = ICLMForCausalLM.from_pretrained(tmp_path)
+        held = torch.tensor([name in frozen for name in model.modules_in_order()])
+        for one in (model, again):
+            _, found = gradients(one, batch_of())
+            still = found["router.choose.codebook"].abs().amax(1) == 0
+            assert still[held[:2]].all() and (router == "vq" or torch.equal(still, held[:2]))
+            assert all((g[held] == 0).all() for name, g in found.items() if name.endswith((".A", ".B")))
+            assert ("router.project.weight" in found) == ("router" not in frozen)
 
 
 # routing
@@ -477,6 +493,19 @@ def test_generation_is_the_same_with_and_without_a_cache(name, settings):
         assert torch.equal(alone[0, -5:], cached[i, -5:])
 
 
+def test_a_static_cache_is_refused():
+    model, prompts = wrapped(), prompts_of(batch_of())
+    given = dict(max_new_tokens=2, do_sample=False)
+    own = transformers.StaticCache(model.base.config, max_cache_len=8)
+    for cache in (dict(cache_implementation="static"), dict(past_key_values=own)):
+        with pytest.raises(ValueError, match="a static cache was asked for, .* leave out cache"):
+            model.generate(**prompts, **given, **cache)
+        with pytest.raises(ValueError, match="a static cache was asked for"), model.only(0):
+            model.generate(**prompts, **given, **cache)
+    moved = model.generate(**prompts, **given, cache_implementation="offloaded")
+    assert torch.equal(moved, model.generate(**prompts, **given))
+
+
 def test_the_prompt_routes_until_the_end():
     model, batch = wrapped(invariant=False, aggregation="own"), batch_of(padded=False)
     routed_in_two(model, batch)
@@ -619,6 +648,36 @@ def test_a_copy_works_on_its_own():
     assert not torch.equal(twin(**batch).loss, before) and torch.equal(model(**batch).loss, before)
 
 
+def test_a_copy_made_within_only_is_whole():
+    model, batch = wrapped(), batch_of()
+    with model.only(0):
+        twin = copy.deepcopy(model)
+        assert model(**batch).routing is None
+    assert torch.equal(twin(**batch).loss, model(**batch).loss)
+
+
+@pytest.mark.parametrize("aggregation", ["logit", "probability"])
+def test_the_modules_logits_are_of_the_head_that_is_there(aggregation, tmp_path):
+    model, batch = wrapped(aggregation=aggregation), batch_of()
+    before = model(**batch).logits
+    with torch.no_grad():
+        head = torch.nn.Linear(WIDTH, VOCABULARY, bias=False)
+        head.weight.copy_(2 * model.get_output_embeddings().weight)
+    model.set_output_embeddings(head)
+    after, twin = model(**batch).logits, copy.deepcopy(model)
+    assert (after - before).abs().max() > 0.1
+    model.save_pretrained(tmp_path)
+    again = ICLMForCausalLM.from_pretrained(tmp_path).eval()
+    assert torch.equal(again(**batch).logits, after)
+    adapted = get_peft_model(
+        model, LoraConfig(target_modules=["lm_head"], r=2, init_lora_weights=False, lora_dropout=0.0)
+    ).eval()
+    assert (adapted(**batch).logits - after).abs().max() > 0.01
+    with adapted.disable_adapter():
+        assert torch.equal(adapted(**batch).logits, after)
+    assert torch.equal(twin(**batch).logits, after)
+
+
 def test_a_batch_of_one_trains():
     one = {name: value[:1] for name, value in batch_of().items()}
     for settings in ({}, dict(aggregation="probability"), dict(shared_layers=1)):
@@ -651,6 +710,19 @@ def test_a_batch_of_one_trains():
         (dict(router="kmeans", router_settings={"nu": 1}), "router_settings has no setting 'nu': give"),
         (dict(router_settings={"nu": -1.0}), "nu is -1.0: choose a finite one, 0 or more"),
         (dict(weights={"alpha": float("nan")}), "the weight alpha is nan: choose a finite one, 0 or more"),
+        (dict(weights={"alpha": "x"}), "the weight alpha is 'x': choose a finite one, 0 or more"),
+        (dict(weights={"beta": True}), "the weight beta is True: choose a finite one, 0 or more"),
+        (dict(weights=[1]), r"weights is \[1\]: give a dictionary of settings"),
+        (dict(lora={"r": 8.0}), "lora's r is 8.0: choose 1 or more, a whole number"),
+        (dict(lora={"r": True}), "lora's r is True: choose 1 or more, a whole number"),
+        (dict(lora={"alpha": float("nan")}), "lora's alpha is nan: choose a finite one, 0 or more"),
+        (dict(lora={"alpha": "16"}), "lora's alpha is '16': choose a finite one, 0 or more"),
+        (dict(lora={"dropout": "0.1"}), r"lora's dropout is '0.1': choose it in \[0, 1\]"),
+        (dict(invariant_weight="a"), r"invariant_weight is 'a': choose it in \[0, 1\]"),
+        (dict(clamp="x"), "clamp is 'x': choose it in"),
+        (dict(router_settings={"nu": "0.2"}), "nu is '0.2': choose a finite one, 0 or more"),
+        (dict(router="distance", router_settings={"temperature": "1"}), "temperature is '1': choose a posit"),
+        (dict(router="kmeans", router_settings={"components": 0}), "components is 0: choose 1 or more"),
         (dict(num_module=3), "there is no setting 'num_module': give num_modules, lora, router"),
         (
             dict(information="all", invariant=False),
@@ -667,8 +739,6 @@ def test_settings_that_do_not_fit_are_refused(settings, message):
 
 
 def test_bases_that_do_not_fit_are_refused():
-    from peft import LoraConfig, get_peft_model
-
     with pytest.raises(ValueError, match="the base carries adapters already: merge them"):
         ICLMForCausalLM.from_base(get_peft_model(base(), LoraConfig(target_modules=["q_proj"])))
     with pytest.raises(ValueError, match="LlamaModel has no output embeddings: pass a model with a language"):

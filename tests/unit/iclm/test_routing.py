@@ -233,6 +233,16 @@ def test_distance_weights_are_a_softmin_and_the_task_moves_them(double):
     assert torch.equal(routing.module, routing.weights.argmax(1)) and routing.loss == 0
 
 
+def test_frozen_centroids_of_distance_weights_stay(double):
+    router, states = DistanceWeightingRouter(3, 4), torch.randn(5, 4)
+    found, whole = router(states), torch.randn(5, 3)
+    (moved,) = torch.autograd.grad((found * whole).sum(), router.codebook)
+    router.frozen[1] = True
+    assert torch.equal(router(states), found) and list(router.state_dict()) == ["codebook"]
+    (held,) = torch.autograd.grad((router(states) * whole).sum(), router.codebook)
+    assert torch.equal(held, moved * torch.tensor([[1.0], [0.0], [1.0]])) and (moved != 0).all()
+
+
 def test_summed_over_tokens_the_softmin_is_a_hard_choice(double):
     states, centroids = torch.randn(50, 1, 4), torch.randn(2, 4) * 0.3
     tokens = states + 0.1 * torch.randn(50, 200, 4)
@@ -252,6 +262,11 @@ def test_summed_over_tokens_the_softmin_is_a_hard_choice(double):
             "num_modules is 0: choose 1 or more, a whole number",
         ),
         (lambda: KMeansRouter(2, 0), "dim is 0: choose 1 or more"),
+        (lambda: KMeansRouter(2, 3, components=0), "components is 0: choose 1 or more, a whole number"),
+        (lambda: KMeansRouter(2, 3, components=2.5), "components is 2.5: choose 1 or more, a whole number"),
+        (lambda: VectorQuantizer(2, 3, nu="0.2"), "nu is '0.2': choose a finite one, 0 or more"),
+        (lambda: VectorQuantizer(2, 3, nu=True), "nu is True: choose a finite one, 0 or more"),
+        (lambda: DistanceWeightingRouter(2, 3, temperature="1"), "temperature is '1': choose a positive one"),
         (lambda: VectorQuantizer(2, 3, nu_on="both"), "nu_on is 'both': choose 'codebook'"),
         (lambda: VectorQuantizer(2, 3, init="zero"), "init is 'zero': choose 'uniform' or 'data'"),
         (lambda: DistanceWeightingRouter(2, 3, temperature=0), "temperature is 0: choose a positive one"),

@@ -345,6 +345,7 @@ def test_requests_that_are_refused(tmp_path):
         ({"style": "posters"}, "no style 'posters': use paper, slides, or the path"),
         ({"style": tmp_path / "empty"}, "empty sets nothing"),
         ({"width": 0.1}, "not 0.1 inches wide"),
+        ({"width": 0}, "not 0 inches wide"),
     ):
         with pytest.raises(LabError, match=why), figures.requested(**wrong):
             pass

@@ -1,6 +1,7 @@
 """Tables by declaration: what each column makes of a row, and what a report needs."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -109,12 +110,23 @@ def test_readings_are_verdicts_where_something_is_claimed_and_else_the_side_of_0
 
 
 def test_values_of_a_function_and_means():
-    made = report.values(lambda profile: {0: 0.5, 1: float("nan"), 2: 0.7}, "a.b")
+    made = report.values(lambda profile: {0: 0.5, 1: None, 2: 0.7}, "a.b")
     both = report.mean(made, A)
     (row, other) = cells([Measured("x", "score")], Row((), made), Row((), both))
     assert row == [percent(share_ci([0.5, 0.7]))] and other == [percent(share_ci([0.5, 0.7]))]
     assert both.needs == ("a.b", "c2dlm.long.sudoku_n200")
     assert report.tested([0.1, 0.2]) == f"{points(mean_ci([0.1, 0.2]))}, p 0.5"
+
+
+def test_a_look_at_a_diverged_run_says_so(monkeypatch):
+    runs = [SimpleNamespace(seed=seed, diverged=seed == 1) for seed in range(2)]
+    curves = pd.DataFrame({"seed": [0, 0, 1, 1], "score": [0.1, 0.5, 0.2, 0.6]})
+    monkeypatch.setattr(report.results, "usable", lambda *_: runs)
+    monkeypatch.setattr(report.results, "curves", lambda *_: curves)
+    last = report.looked("c2dlm.long.sudoku_n200", "c2dlm", "score", -1)
+    assert cells([Measured("x", "score")], Row((), last)) == [["diverged (2)"]]
+    runs[1].diverged = False
+    assert last.of(profile="quick") == [0.5, 0.6]
 
 
 def test_shares_are_told_in_percent_or_as_fractions():
@@ -197,6 +209,8 @@ def test_claims_are_decided_by_their_row_or_by_values(monkeypatch):
     assert [row[-1].label for row in (decided, computed)] == ["reproduced", "undecided"]
     assert decided[-1].but == computed[-1].but == "plain tuning still gains by twice the steps"
     assert made.needed() == ("c2dlm.long.sudoku_n200",)
+    share = table(VERDICTS, [Row("C2DLM", A, claim="c2dlm.claim13")])  # an arm beside it is in a column
+    assert share.verdicts("quick")["c2dlm.claim13"].summary.mean == pytest.approx(61 / 3)
     shown = [*VERDICTS[:3], Ours("ours", lambda summary: f"{summary.mean:.2f}"), *VERDICTS[4:]]
     assert [row[3] for row in table(shown, made.rows)("quick").rows] == ["20.33", "11.00"]
 
@@ -278,7 +292,7 @@ def test_values_for_figures_and_prose_and_what_columns_share():
     found = table(VERDICTS, [Row("x", A - B, claim="c2dlm.claim13"), ["finished"] * 5]).verdicts("quick")
     assert [*found] == ["c2dlm.claim13"] and found["c2dlm.claim13"].summary.n == 2
     with pytest.raises(LabError, match="the arm c2dlm of c2dlm.long.sudoku_n200 is read in no metric"):
-        table(VERDICTS, [Row("x", A, claim="c2dlm.claim16")]).verdicts("quick")
+        table(VERDICTS, [Row("x", A - B, claim="c2dlm.claim16")]).verdicts("quick")
 
 
 def test_a_mean_of_metrics_is_none_where_one_is():

@@ -225,17 +225,17 @@ def test_a_damaged_result_is_named_and_left_alone(stored, how, words):
 @pytest.mark.parametrize("name", ["seed².json", "seed٣.json", "seed.json", "seedx.json"])
 def test_a_file_of_an_odd_name_is_no_result(stored, name):
     place = results.path("toy.sum", "one", 0)
-    before = results.estimate("toy.sum", "one")
+    before = results.estimates("toy.sum")["one"]
     (place.parent / os.fsdecode(name.encode())).write_bytes(place.read_bytes())  # in any locale
-    assert results.estimate("toy.sum", "one") == before
+    assert results.estimates("toy.sum")["one"] == before
 
 
 def test_times_of_another_device_are_no_estimate(stored, monkeypatch):
-    before = results.estimate("toy.sum", "one")
+    before = results.estimates("toy.sum")["one"]
     results.write(replace(stored, seed=1, device="cuda:a card", cpu_seconds=1e4))
-    assert results.estimate("toy.sum", "one") == before
+    assert results.estimates("toy.sum")["one"] == before
     monkeypatch.setenv("CAUSALNB_DEVICE", "cuda")
-    assert results.estimate("toy.sum", "one") == 1e4
+    assert results.estimates("toy.sum")["one"] == 1e4
 
 
 @pytest.mark.parametrize("what", ["a folder", "a file"])
@@ -402,18 +402,18 @@ def test_versions_without_a_package(monkeypatch):
 
 
 def test_estimates_come_from_measured_times(lab):
-    assert results.estimate("toy.sum", "one") == 7.0 and results.estimate("toy.sum", "one", "quick") == 1.0
+    assert results.estimates("toy.sum")["one"] == 7.0 and results.estimates("toy.sum", "quick")["one"] == 1.0
     first = runner.execute("toy.sum", "one", 0)
     for seed, seconds in ((0, 3.0), (1, 9.0), (2, 4.0)):
         results.write(replace(first, seed=seed, cpu_seconds=seconds))
     results.path("toy.sum", "one", 0).with_name("seedless.json").write_text("{}", encoding="utf-8")
-    assert results.estimate("toy.sum", "one") == 4.0
-    assert results.estimate("toy.sum", "two") == 4.0
+    assert results.estimates("toy.sum")["one"] == 4.0
+    assert results.estimates("toy.sum")["two"] == 4.0
     second = runner.execute("toy.sum", "two", 0)
     results.write(replace(second, cpu_seconds=100.0))
-    assert results.estimate("toy.sum", "two") == 100.0
+    assert results.estimates("toy.sum")["two"] == 100.0
     results.write(replace(first, seed=0, cpu_seconds=3.0, config={}))
-    assert results.estimate("toy.sum", "one") == 6.5
+    assert results.estimates("toy.sum")["one"] == 6.5
     assert [results.duration(s) for s in (0.1, 89, 90, 3600, 9000)] == [
         "1 s",
         "89 s",

@@ -443,8 +443,8 @@ def test_an_error_of_the_model_or_the_data_is_not_blamed_on_the_checkpoint(step,
 @pytest.mark.parametrize(
     "wrong",
     [{"steps": math.nan}, {"steps": -1}, {"evaluate_every": 0}, {"learning_rate": math.inf}]
-    + [{"warmup": math.nan}, {"weight_decay": -0.1}, {"max_grad_norm": True}],
+    + [{"warmup": math.nan}, {"weight_decay": -0.1}, {"max_grad_norm": True}, {"steps": 0}, {"warmup": 50}],
 )
-def test_settings_that_are_no_numbers_are_refused(wrong):
-    with pytest.raises(LabError, match=f"{min(wrong)} is .*: give a"):
+def test_settings_that_are_no_numbers_or_train_nothing_are_refused(wrong):
+    with pytest.raises(LabError, match=f"{min(wrong)} is .*: give "):
         training.TrainingSettings(**({"steps": 3, "learning_rate": 0.1} | wrong))

@@ -83,6 +83,15 @@ def test_slots_that_are_all_zero_change_nothing(method):
     assert torch.equal(found, content) and structure.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("kind", ["zero", "coincide"])
+def test_qr_takes_out_what_dependent_slots_do_not_span(kind):
+    content = torch.randn(B, T, D)
+    structure = torch.zeros(B, K, D) if kind == "zero" else torch.randn(B, 1, D).expand(B, K, D)
+    found = sci.OrthogonalProjector(D, "qr")(content, structure)
+    assert torch.linalg.matrix_rank(found[0]) == D - K  # of K directions, whatever the slots span
+    assert torch.linalg.matrix_rank(sci.OrthogonalProjector(D)(content, structure)[0]) >= D - 1
+
+
 @pytest.mark.parametrize("method", sci.content.PROJECTIONS)
 def test_gradients(method):
     content, structure = torch.randn(B, T, D), torch.randn(B, K, D)

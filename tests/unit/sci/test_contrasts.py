@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
+from transformers import DynamicCache
 
 from causalnb import sci
 from causalnb.sci import contrasts, guide, guide_model
@@ -189,15 +190,49 @@ def test_the_penalty_and_the_contrastive_loss_are_in_the_loss():
     assert network(**batch(labels=False)).loss is None
 
 
-def test_an_unknown_approach_is_refused():
-    with pytest.raises(ValueError, match="approach 'telepathy' is unknown: choose one of"):
-        contrasts.SlotDecoder.from_base(base(), approach="telepathy")
+@pytest.mark.parametrize("approach", ["telepathy", ["slot_attention"]])
+def test_an_unknown_approach_is_refused(approach):
+    with pytest.raises(ValueError, match="approach .* is unknown: choose one of"):
+        contrasts.SlotDecoder.from_base(base(), approach=approach)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(labels=None, prompt_mask=None), "neither labels nor a prompt_mask say where answers begin"),
+        (dict(do={0: torch.zeros(3, WIDTH)}), "SlotDecoder has no argument 'do': pass what"),
+        (dict(structure_id=torch.zeros(3)), "SlotDecoder has no argument 'structure_id': pass what"),
+        (dict(past_key_values=DynamicCache()), "takes no past_key_values: call generate to use the cache"),
+    ],
+)
+def test_a_slot_decoder_refuses_what_sci_does(change, message):
+    network = model("slot_attention").train()
+    assert network(**batch()).loss.isfinite()
+    with pytest.raises(ValueError, match=message):
+        network(**batch() | change)
+
+
+@every_approach
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_approaches_train_in_half_precision(approach, dtype):
+    network = model(approach, decoder=base(dtype=dtype)).train()
+    loss, found = gradients(network, batch())
+    assert found and all(each.dtype == dtype and each.isfinite().all() for each in found.values())
+    exact = model(approach, decoder=base(dtype=dtype)).double().eval()
+    given = batch()
+    torch.testing.assert_close(
+        network.eval()(**given).structure.double(), exact(**given).structure, rtol=0.1, atol=0.1
+    )
 
 
 def test_constructions_are_looked_up_by_word_classes():
     network = model("constructions")
     ids, mask = left_padded(PROMPTS)
     assert network.construction_of(ids, mask).tolist() == [0, 1, 2]
+    with pytest.raises(
+        ValueError, match="word_classes has 1 classes for 29 tokens: give each token of the b"
+    ):
+        contrasts.ConstructionTransformer.from_base(base(), **SETTINGS)
     same_classes = torch.tensor([[3 * (int(token) // 3) for token in PROMPTS[0]]])
     assert network.construction_of(same_classes, torch.ones_like(same_classes)).tolist() == [0]
     assert network.construction_of(ids[:1, :2], mask[:1, :2]).tolist() == [3]  # none of them

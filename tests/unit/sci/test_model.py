@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 import transformers
+from transformers import GenerationConfig
 
 from causalnb import sci
 from causalnb.sci.contrasts import ConstructionTransformer, SlotDecoder
@@ -292,6 +293,11 @@ def test_the_width_recommended_for_a_1b_model_costs_what_the_guide_claims():
         (dict(projection="svd"), "projection is 'svd': choose 'gram' or 'qr' or 'sequential'"),
         (dict(scl_temperature=0.0), "temperature is 0.0: it must be positive"),
         (dict(scl_temperature=float("inf")), "temperature is inf: it must be positive and finite"),
+        (dict(scl_temperature=None), "temperature is None: it must be positive"),
+        (dict(scl_weight="0.1"), "scl_weight is '0.1': choose a finite one, 0 or more"),
+        (dict(cbm_layers=2), r"cbm_layers is 2: give a list of layers' numbers, such as \[2\]"),
+        (dict(cbm_layers="02"), "cbm_layers is '02': give a list"),
+        (dict(cbm_layers=[True]), r"cbm_layers is \[True\]: give a list"),
         (dict(scl_weight=-1.0), "scl_weight is -1.0: choose a finite one, 0 or more"),
         (dict(scl_weight=float("nan")), "scl_weight is nan: choose a finite one, 0 or more"),
         (dict(scl_weight=float("inf")), "scl_weight is inf: choose a finite one, 0 or more"),
@@ -405,8 +411,36 @@ def test_the_control_generates_as_its_base_and_comes_back_from_disk(tmp_path):
         assert all(torch.equal(again.state_dict()[key], value) for key, value in control.state_dict().items())
 
 
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_the_control_takes_its_bases_attention_and_generation(implementation, tmp_path):
+    control = sci.ContrastiveDecoder.from_base(base(dtype=torch.float32))
+    control.generation_config = GenerationConfig(eos_token_id=[2, 7], repetition_penalty=1.3, pad_token_id=0)
+    assert control.base.generation_config.eos_token_id == [2, 7]
+    control.save_pretrained(tmp_path)
+    again, _ = sci.ContrastiveDecoder.from_pretrained(
+        tmp_path, attn_implementation=implementation, output_loading_info=True
+    )
+    assert again.base.config._attn_implementation == again.config._attn_implementation == implementation
+    assert again.generation_config.eos_token_id == [2, 7]
+    assert again.base.generation_config.repetition_penalty == 1.3
+    (tmp_path / "generation_config.json").unlink()
+    assert sci.ContrastiveDecoder.from_pretrained(tmp_path).generation_config.eos_token_id == 2
+    state = control.state_dict()
+    assert sci.ContrastiveDecoder.from_pretrained(None, config=control.config, state_dict=state)
+
+
+def test_padding_is_no_prompt_of_the_control():
+    control, ids = sci.ContrastiveDecoder.from_base(base()).eval(), batch()["input_ids"]
+    seen = (torch.arange(9) < 6).long().expand(3, -1)
+    whole = control(ids, seen, prompt_mask=torch.ones_like(ids)).structure
+    assert torch.equal(whole, control(ids, seen, prompt_mask=seen).structure)
+    assert not torch.equal(whole, control(ids, prompt_mask=torch.ones_like(ids)).structure)
+
+
 def test_inputs_that_do_not_fit_the_control_are_refused():
     control = sci.ContrastiveDecoder.from_base(base())
+    with pytest.raises(ValueError, match="ContrastiveDecoder has no argument 'structure_id': pass what"):
+        control(**batch(), structure_id=torch.zeros(3))
     with pytest.raises(ValueError, match="row 0 has no token before its first label"):
         control(batch()["input_ids"], labels=batch()["input_ids"])
     with pytest.raises(ValueError, match=r"prompt_mask has shape \(3, 8\), but input_ids \(3, 9\)"):

@@ -26,7 +26,7 @@ from causalnb.lab.report import (
 
 ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
-ARMS = (SFT, "placebo", "c2dlm", "no_v", "isolated", "enforced")
+ARMS = (SFT, "placebo", "c2dlm", "no_v", "isolated", "swapped", "enforced")
 BASES = {HOME: "MiniLM", STG_L: "from scratch"}
 PRINTED = {"group": "STG_L"}
 IID, OOD, CAUSES, RAW = "iid", "ood", "weighted attention on causes", "raw attention on causes"
@@ -38,6 +38,7 @@ LOOKS = {  # arm -> colour, marker
     "c2dlm": ("blue", "o"),
     "no_v": ("sky", "v"),
     "isolated": ("purple", "D"),
+    "swapped": ("green", "P"),
 }
 
 
@@ -48,6 +49,7 @@ def _graph(name: str) -> str:
         "c2dlm": "true, in the loss",
         "no_v": "true, in the loss",
         "isolated": "true, strict, in the loss",
+        "swapped": "true, by which rows are made",
         "enforced": "true, as a mask, at test too",
     }[name]
 
@@ -112,7 +114,9 @@ def _notes(profile):
         "after two thirds of the steps and after all. Attention on causes: what a token of the answer pays "
         "to the words of its three causes, raw or weighted by value norms, mean over heads, layers and "
         f"{real.WATCHED} i.i.d. rows; under the mask it was not measured. Strict: every other concept, and "
-        "the rest of the sentence, is drawn to itself alone. From scratch: the small models of notebook 44, "
+        "the rest of the sentence, is drawn to itself alone. Swapped: each number that is no cause is that "
+        f"of another row, {registry.config(HOME, 'swapped', profile)['swapped']} copies. From scratch: "
+        "the small models of notebook 44, "
         f"in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps."
     )
 
@@ -146,11 +150,21 @@ PAIRS = {
         ("isolated", SFT),
         ("isolated", "placebo"),
         ("isolated", "c2dlm"),
+        ("swapped", SFT),
+        ("swapped", "c2dlm"),
+        ("swapped", "isolated"),
         ("enforced", SFT),
         ("enforced", "c2dlm"),
         ("enforced", "isolated"),
     ),
-    STG_L: (("c2dlm", SFT), ("c2dlm", "placebo"), ("isolated", SFT), ("enforced", SFT)),
+    STG_L: (
+        ("c2dlm", SFT),
+        ("c2dlm", "placebo"),
+        ("isolated", SFT),
+        ("swapped", SFT),
+        ("swapped", "c2dlm"),
+        ("enforced", SFT),
+    ),
 }
 SHIFT = f"{OOD} - {IID}, points"
 

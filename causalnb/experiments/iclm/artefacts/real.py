@@ -1,12 +1,14 @@
 """ICLM tuned on a real base: what each arm answers, and what its modules and its router do."""
 
 from math import ceil, sqrt
+from statistics import fmean
 
 from causalnb.experiments.iclm.artefacts.scores import FORMATS
 from causalnb.experiments.iclm.real import CONTROLS, NOTEBOOK
 from causalnb.lab import registry
 from causalnb.lab.report import (
     Measured,
+    Reading,
     Report,
     Row,
     Values,
@@ -93,11 +95,11 @@ def _rows():
 def _notes(profile):
     config = _config(profile)
     return (
-        f"{config['base']}, one seed. LoRA of rank {config['lora_rank']} in all linear maps but those of the "
-        f"lower {config['shared_layers']} layers, which run once for all modules and whose states the router "
-        f"reads; {config['steps']} steps of {config['batch']} rows, rate {config['learning_rate']:g} for "
-        f"all. Validation, after so much of the steps: {config['validation_rows']} other problems; else "
-        f"{config['test_rows']}, each in two formats."
+        f"{config['base']}, a value for each seed. LoRA of rank {config['lora_rank']} in all linear maps but "
+        f"those of the lower {config['shared_layers']} layers, which run once for all modules and whose "
+        f"states the router reads; {config['steps']} steps of {config['batch']} rows, rate "
+        f"{config['learning_rate']:g} for all. Validation, after so much of the steps: "
+        f"{config['validation_rows']} other problems; else {config['test_rows']} a seed, each in two formats."
     )
 
 
@@ -127,24 +129,56 @@ watched = Report(
     ["step", *(Measured(head, format=its) for head, (_, its) in WATCHED.items())],
     _watched_rows,
     "ICLM's invariant module beside its domain modules, at the labels of validation rows, while it is tuned",
-    "Mean over both domain modules, one seed. At step 0 all modules are the base: r and CKA are 1.",
+    "Mean over both domain modules. At step 0 all modules are the base: r and CKA are 1.",
 )
 
 
-def gap_remark(profile: str | None = None) -> str:
-    """ICLM minus one module on each cell, with what luck in the problems alone makes of it.
+PAIRS = ((METHOD, SINGLE), (METHOD, MATCHED), (MATCHED, SINGLE))
+
+
+def gap(name: str, other: str, cell: str) -> Values:
+    """One arm's choices on a cell minus another's, on the seeds that both have."""
+    return of_cell(name, cell) - of_cell(other, cell)
+
+
+def luck(name: str, other: str, cell: str, profile: str | None = None) -> float:
+    """Half of the 95 % interval of `gap` that comes of the problems alone, were all trainings alike.
 
     A problem counts once: its two formats may be right and wrong together.
     """
-    problems, lines = _config(profile)["test_rows"], []
+    both = [of_cell(one, cell).of(profile=profile) for one in (name, other)]
+    seen = _config(profile)["test_rows"] * min(map(len, both))
+    return 1.96 * sqrt(sum(fmean(right) * (1 - fmean(right)) for right in both) / seen)
+
+
+def _gap_rows():
+    for name, other in PAIRS:
+        cells = {heading: gap(name, other, cell) for cell, heading in CELLS.items()}
+        yield Row(f"{ARMS[name][0]} - {ARMS[other][0]}", cells)
+
+
+gaps = Report(
+    f"{ID}_gaps",
+    [
+        "difference, points",
+        *(Measured(heading) for heading in CELLS.values()),
+        Reading("reading (Four)", "Four"),
+    ],
+    _gap_rows,
+    "RAVEN on gemma-3-270m: differences of the same seeds, mean [95 % interval] (seeds)",
+    "Each seed has training rows and a test of its own. Reading: the side of 0 on which the interval lies.",
+)
+
+
+def luck_remark(profile: str | None = None) -> list[str]:
+    """What luck in the problems alone makes of ICLM's differences from either module."""
+    lines = []
     for other in (SINGLE, MATCHED):
-        parts = []
-        for cell, heading in CELLS.items():
-            (ours,), (theirs,) = (of_cell(name, cell).of(profile=profile) for name in (METHOD, other))
-            luck = 1.96 * sqrt((ours * (1 - ours) + theirs * (1 - theirs)) / problems)
-            parts.append(f"{heading} {100 * (ours - theirs):+.1f} ± {100 * luck:.1f}")
-        lines.append(f"ICLM - {ARMS[other][0]}, points: {'; '.join(parts)}")
-    return f"{'. '.join(lines)} ({problems} problems each, one seed)."
+        parts = ", ".join(
+            f"{heading} ± {100 * luck(METHOD, other, cell, profile):.1f}" for cell, heading in CELLS.items()
+        )
+        lines.append(f"ICLM - {ARMS[other][0]}, by luck in the problems alone, points: {parts}.")
+    return lines
 
 
 def router_remark(profile: str | None = None) -> str:
@@ -158,6 +192,7 @@ def router_remark(profile: str | None = None) -> str:
 @builds(
     ID,
     tuned,
+    gaps,
     watched,
     shows="ICLM and one module, tuned on a real language model",
     **EXTRA,

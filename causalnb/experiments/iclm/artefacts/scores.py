@@ -65,7 +65,7 @@ def scored(measure: str, cells, formats=tuple(FORMATS), when: str = "") -> OfRow
         rows = rows[rows.measure == measure]
         for seed, cell, value in zip(rows.seed, rows.cell, rows.value, strict=True):
             its_when, *place = _parts(cell)
-            if value != value or its_when != when or tuple(place) not in places:
+            if its_when != when or tuple(place) not in places:
                 continue
             its = found.setdefault(seed, {})
             if tuple(place) in its:
