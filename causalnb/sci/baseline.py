@@ -1,7 +1,5 @@
 """The control: a plain decoder that gets SCI's labels and loss, and none of its modules."""
 
-from contextlib import suppress
-
 import torch
 from transformers import GenerationConfig
 from transformers.utils import can_return_tuple
@@ -11,7 +9,7 @@ from causalnb.wrapping import DecoderWrapper, unknown_keywords
 
 from .configuration import SCIConfig
 from .contrastive import StructuralContrastiveLoss
-from .model import HUB, SCIOutput, prompt_before_labels
+from .model import SCIOutput, prompt_before_labels, with_generation_config
 
 
 class ContrastiveDecoderConfig(SCIConfig):
@@ -36,14 +34,8 @@ class ContrastiveDecoder(DecoderWrapper):
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
         """As DecoderWrapper.from_pretrained, with the base's generation_config."""
-        folder = pretrained_model_name_or_path
-        loaded = super().from_pretrained(folder, *arguments, **keywords)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
-        given = {name: keywords[name] for name in HUB if name in keywords}
-        if folder is not None:  # weights may come as a state_dict
-            with suppress(OSError):  # an older checkpoint has no such file
-                model.generation_config = GenerationConfig.from_pretrained(folder, **given)
-        return loaded
+        load = super().from_pretrained
+        return with_generation_config(load, pretrained_model_name_or_path, *arguments, **keywords)
 
     @classmethod
     def can_generate(cls) -> bool:

@@ -23,6 +23,17 @@ COLLATOR = "causalnb.lab.training.PromptAnswerCollator"
 HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder", "proxies")
 
 
+def with_generation_config(load, folder, *arguments, **keywords):
+    """load(folder, ...), a from_pretrained, with the generation_config of the checkpoint, if it has one."""
+    loaded = load(folder, *arguments, **keywords)
+    model = loaded[0] if isinstance(loaded, tuple) else loaded
+    given = {name: keywords[name] for name in HUB if name in keywords}
+    if folder is not None:  # weights may come as a state_dict
+        with suppress(OSError):  # an older checkpoint has no such file
+            model.generation_config = GenerationConfig.from_pretrained(folder, **given)
+    return loaded
+
+
 def prompt_before_labels(labels: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
     """The prompt (B, T) that stands before each row's first label of labels (B, T), padding left out.
 
@@ -118,14 +129,8 @@ class SCITransformer(DecoderWrapper):
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **keywords):
         """As DecoderWrapper.from_pretrained, with the base's generation_config."""
-        folder = pretrained_model_name_or_path
-        loaded = super().from_pretrained(folder, *arguments, **keywords)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
-        given = {name: keywords[name] for name in HUB if name in keywords}
-        if folder is not None:  # weights may come as a state_dict
-            with suppress(OSError):  # an older checkpoint has no such file
-                model.generation_config = GenerationConfig.from_pretrained(folder, **given)
-        return loaded
+        load = super().from_pretrained
+        return with_generation_config(load, pretrained_model_name_or_path, *arguments, **keywords)
 
     @classmethod
     def can_generate(cls) -> bool:
