@@ -214,6 +214,17 @@ def values(prompt: str) -> dict[str, float]:
     }
 
 
+def put(prompt: str, attribute: str, number: int) -> str:
+    """The prompt under do(attribute := number): all else stays as it is. DataError as values.
+
+    Of S, M and L; DataError for an attribute that they have not.
+    """
+    if attribute not in ATTRIBUTES:
+        raise DataError(f"{attribute!r} is no attribute; choose one of {', '.join(ATTRIBUTES)}.")
+    (one,) = (one for one in _found(prompt) if _name(one) == attribute)
+    return f"{prompt[: one.start(2)]}{number}{prompt[one.end(2) :]}"
+
+
 @counted(copies=1)
 def swapped(pairs: list[Pair], copies: int, seed: int) -> list[Pair]:
     """`copies` of the pairs in which each attribute that is no cause has the number of some other row.

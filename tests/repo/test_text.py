@@ -200,3 +200,7 @@ def test_no_large_file():
     for source in ("c2dlm", "iclm"):
         assert sum(n for name, n in models.items() if name.startswith(f"data/models/{source}_")) <= 5_000_000
     assert not {name: size for name, size in sizes.items() if size >= 1_000_000 and name not in models}
+
+
+def test_nothing_but_text_lies_at_the_top():
+    assert not [path.name for path in files() if path.parent == ROOT and path.suffix not in {*TEXT, ".yaml"}]

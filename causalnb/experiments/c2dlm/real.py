@@ -1,28 +1,33 @@
 """The spurious token game on a real language model: an encoder that fills masks.
 
 It sees both sides already, so that with its embeddings as head it is a masked diffusion model. All of its
-weights are tuned.
+weights are tuned; for a reader who wants to ask such a model, also adapters alone, which are kept.
 """
 
 import json
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 
+from causalnb.experiments.c2dlm.data import at_test
 from causalnb.experiments.c2dlm.grid import ISOLATED
 from causalnb.experiments.c2dlm.real_data import data, end_of, pairs, rows_of
+from causalnb.lab import adapters
 from causalnb.lab.bases import Pretrained
 from causalnb.lab.registry import Experiment, Run, register
+from causalnb.tasks import stg
 
 CHOSEN = Path(__file__).with_name("real_chosen.json")  # written by real_choose
 NOTEBOOK = "49_c2dlm_real_base"
-WATCHED = 200  # i.i.d. test rows whose attention is read
+WATCHED = 200  # i.i.d. test rows whose attention is read, and in which numbers are set
 
 
 @dataclass(frozen=True)
 class RealSettings:
     """One arm; the graph's settings are those of the small models.
 
+    lora: the rank of adapters, which are kept in a file; 0 tunes all weights and keeps none.
     `decoder`, `model` and `lora_rank` decide nothing: stored results name them.
     """
 
@@ -39,6 +44,7 @@ class RealSettings:
     step_rule: str = "no_lookahead"
     over_layers: str = "map"
     lora_rank: int = 32
+    lora: int = 0
     shift: str = "published"
     split_seed: int = 42
     train_rows: int = 1600
@@ -104,6 +110,32 @@ def accuracy(model, rows: list[dict], base: Pretrained) -> float:
     return sum(row["said"] == answer for row, answer in zip(rows, said, strict=True)) / len(rows)
 
 
+def moved(model, base: Pretrained, part: list[tuple[str, str]], config: dict, seed: int) -> dict:
+    """{do/attribute: {"changed", "should"}}: in how many rows another number of it changes the answer.
+
+    Numbers are drawn from 1 to 10; should: in how many rows the game's rule changes its answer.
+    """
+    from random import Random
+
+    def said(pairs: list[tuple[str, str]]) -> list[list[int]]:
+        return answers(model, rows_of(base, pairs, at_test(config), seed), base)
+
+    found, before = {}, said(part)
+    for name in stg.ATTRIBUTES:
+        draw, others = Random(f"{name} {seed}"), []
+        for prompt, _ in part:
+            was = stg.values(prompt)
+            new = draw.choice([number for number in range(1, 11) if number != was[name]])
+            causes = ({**was, name: new}[cause] for cause in stg.CAUSES)
+            others.append((stg.put(prompt, name, new), stg.risk(*causes)))
+        after = said(others)
+        found[f"do/{name}"] = {
+            "changed": fmean(a != b for a, b in zip(before, after, strict=True)),
+            "should": fmean(a != b for (_, a), (_, b) in zip(part, others, strict=True)),
+        }
+    return found
+
+
 def run_real(run: Run) -> dict:
     """Tune, decode the i.i.d. and the shifted test; where no graph is enforced also where attention goes."""
     from transformers import set_seed
@@ -119,6 +151,8 @@ def run_real(run: Run) -> dict:
     set_seed(run.seed)
     base = loaded(config, texts)
     parts = data(base, texts, config, run.seed)
+    if config["lora"]:
+        adapters.add(base.model, config["lora"])  # unprobed: of c2dlm.real.adapters alone
     model = build(config, base)
     order = row_order(len(parts["train"]), size, config["steps"], run.seed)
     collator = MaskedDiffusionCollator(
@@ -149,14 +183,20 @@ def run_real(run: Run) -> dict:
         watched = [row for row in watched if len(row["input_ids"]) == len(watched[0]["input_ids"])]
         ends = {"mask": base.special("mask"), "end": end_of(base)}
         metrics |= relation_flow(model, watched, config["step_rule"], **ends)
+    if config["lora"]:
+        some = scored(texts["iid"][:WATCHED])  # unprobed: of c2dlm.real.adapters alone
+        metrics |= moved(model, base, some, config, run.seed)  # unprobed: as before
+        adapters.save(
+            base.model, adapters.file_of(run.experiment, run.arm, run.profile)
+        )  # unprobed: as before
     return {"metrics": metrics, "history": history, "bases": {base.name: base.digest}}
 
 
-def settled() -> dict[str, dict]:
+def settled(steps: int = RealSettings.steps) -> dict[str, dict]:
     """The arms, each with what the search chose: what has a graph takes what is best for C2DLM."""
     chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
     rate = {"learning_rate": chosen["c2dlm"]["learning_rate"]}
-    growing = {"total_steps": RealSettings.steps, "gamma_min": 1.0, "gamma_max": 10.0, "warmup": 1.0}
+    growing = {"total_steps": steps, "gamma_min": 1.0, "gamma_max": 10.0, "warmup": 1.0}
     return {
         "diffusion": chosen["diffusion"],
         "c2dlm": {"graph": "causal", **chosen["c2dlm"]},
@@ -178,6 +218,11 @@ QUICK = {
     "validation_rows": 2,
 }
 RATES = {"3e-5": 3e-5, "1e-4": 1e-4, "3e-4": 3e-4}  # of all weights: at high ones states collapse
+ADAPTED, FEWER = (
+    1e-3,
+    1000,
+)  # rate and steps adapters, those of the Causal Transformer on this base; not searched
+KEPT = ("diffusion", "c2dlm", "isolated")
 WEIGHTS = (1.0, 3.0)  # beside that of the settings, and at their rate
 SEARCHED = {
     **{f"diffusion_lr{name}": {"learning_rate": rate} for name, rate in RATES.items()},
@@ -216,5 +261,13 @@ add(
     "The spurious token game on a real base, size L",
     settled(),
     1,
-    {arm: 5 for arm in settled() if arm not in ("no_v", "swapped")} | {"swapped": 3},
+    {arm: 5 for arm in settled() if arm not in ("no_v", "swapped")} | {"swapped": 4},
+)
+add(
+    "adapters",
+    "The spurious token game on a real base: adapters that are kept",
+    {arm: {**settled(FEWER)[arm], "learning_rate": ADAPTED} for arm in KEPT},
+    1,
+    lora=16,
+    steps=FEWER,
 )

@@ -1,16 +1,17 @@
 """C2DLM on real bases: what is seen of a sentence, each arm's run on tiny ones, what the search chooses."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import AutoModel
+from transformers import AutoModel, set_seed
 
 from causalnb.c2dlm import MaskedDiffusionModel
 from causalnb.errors import LabError
 from causalnb.experiments.c2dlm import real, real_choose, real_data
-from causalnb.lab import registry, results
+from causalnb.lab import adapters, registry, results
 from causalnb.lab.bases import pretrained
 from causalnb.lab.registry import Run
 from causalnb.paths import root
@@ -93,6 +94,63 @@ def test_swapped_rows_keep_causes_and_answers_and_the_tests_are_the_same():
     assert numbers != theirs and {part: plain[part] for part in TESTS} == {
         part: swapped[part] for part in TESTS
     }
+
+
+@pytest.mark.parametrize("arm", real.KEPT)
+def test_what_adapters_learned_is_kept(arm, tmp_path, monkeypatch):
+    models, answers = [], real.answers
+    monkeypatch.setattr(real, "answers", lambda model, *given: models.append(model) or answers(model, *given))
+    monkeypatch.setattr(adapters, "file_of", lambda *_: tmp_path / "kept.safetensors")
+    settings = registry.config("c2dlm.real.adapters", arm, "quick")
+    given = Run("c2dlm.real.adapters", arm, 0, "quick", settings, tmp_path, "cpu", lambda *_: None)
+    found = real.run_real(given)["metrics"]
+    assert found[""]["trainable_parameters"] < found[""]["parameters"] / 2
+    assert {f"do/{name}" for name in stg.ATTRIBUTES} <= {*found}
+    set_seed(0)  # a tiny base is drawn
+    base = real.loaded(settings, real_data.pairs(settings))
+    adapters.add(base.model, settings["lora"])
+    weights = dict(real.build(settings, base).named_parameters())
+    learned = {name: one for name, one in models[-1].named_parameters() if one.requires_grad}
+
+    def same():
+        return {name for name, one in learned.items() if torch.equal(one.half(), weights[name].half())}
+
+    assert not same() and all(weights[name].requires_grad for name in learned)
+    adapters.load(base.model, tmp_path / "kept.safetensors")
+    assert same() == {*learned}
+    assert all(
+        torch.equal(one, weights[name]) for name, one in models[-1].named_parameters() if name not in learned
+    )
+
+
+def test_moved_tells_who_reads_copies_from_who_reads_causes(monkeypatch):
+    settings, part = config("diffusion"), stg.generate(3)["test"][:60]
+    base = real.loaded(settings, {"iid": part})
+    back = {place: token for token, place in base.places.items()}
+
+    def reader(cause, copy):  # answers by the rule, from the copy where it is asked to
+        def said(model, rows, base):
+            found = []
+            for row in rows:
+                text = base.tokenizer.decode([back[one] for one in row["input_ids"]])
+                number = {
+                    name: int(re.search(rf"{name.lower()} ?: (\d+)", text)[1]) for name in stg.ATTRIBUTES
+                }
+                number[cause] = number[copy]
+                found.append([stg.risk(*(number[name] for name in stg.CAUSES))])
+            return found
+
+        return said
+
+    for cause, copy in (("Weight", "Weight"), ("Weight", "Clothing size")):
+        monkeypatch.setattr(real, "answers", reader(cause, copy))
+        found = real.moved(None, base, part, settings, 0)
+        for name in stg.ATTRIBUTES:
+            changed, should = (found[f"do/{name}"][its] for its in ("changed", "should"))
+            if name in (cause, copy) and cause != copy:
+                assert (changed > 0.1) is (name == copy) and (should > 0.1) is (name == cause)
+            else:
+                assert changed == should and (should > 0.1) is (name in stg.CAUSES)
 
 
 def test_an_answer_counts_word_by_word(monkeypatch):

@@ -20,7 +20,14 @@ C2DLM, PLACEBO = NAMES["c2dlm"], NAMES["placebo"]
 
 def metrics(id: str, arm: str, seed: int) -> dict:
     cells = {cell: its for cell, its in CELLS.items() if cell in ("iid", "ood") or arm != "enforced"}
-    return {cell: {its: 0.4 + number(id, arm, seed, cell) / 100} for cell, its in cells.items()}
+    found = {cell: {its: 0.4 + number(id, arm, seed, cell) / 100} for cell, its in cells.items()}
+    if id == made.KEPT_BY:
+        found |= {f"do/{name}": {"changed": changed(arm, name), "should": 0.5} for name in stg.ATTRIBUTES}
+    return found
+
+
+def changed(arm: str, name: str) -> float:
+    return number(made.KEPT_BY, arm, 0, name) / 100
 
 
 def history(arm: str) -> list[dict]:
@@ -31,7 +38,7 @@ def history(arm: str) -> list[dict]:
 def stored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         moved(patch, tmp_path_factory.mktemp("real"))
-        everything(patch, {made.HOME: SEEDS, made.STG_L: SEEDS, SEARCH: 1}, metrics, history)
+        everything(patch, {made.HOME: SEEDS, made.STG_L: SEEDS, SEARCH: 1, made.KEPT_BY: 1}, metrics, history)
         with evidence.stored_only():
             yield
     plt.close("all")
@@ -105,14 +112,31 @@ def test_the_figure_says_who_looks_most_and_who_answers_best():
     }
 
 
+def test_what_moves_the_answer_is_told_by_attribute_beside_the_rule():
+    rows = lines(made.moved, 1)
+    assert [name for (name,) in rows] == [*stg.ATTRIBUTES]
+    for name in stg.ATTRIBUTES:
+        row = rows[(name,)]
+        assert row["by the rule"] == "50.0"
+        for arm in real.KEPT:
+            assert row[NAMES[arm]] == f"{100 * changed(arm, name):.1f}"
+    fig, alt = made.moved_figure()
+    assert f"rule of the game: {stg.ATTRIBUTES[0]} 50.0" in alt
+    copies = [100 * changed("c2dlm", name) for name in stg.SPURIOUS]
+    assert f"C2DLM {sum(copies) / 3:.0f}\N{NO-BREAK SPACE}%" in fig.get_suptitle() + "".join(
+        one.get_text() for one in fig.texts
+    )
+    assert len(fig.axes[0].patches) == len(stg.ATTRIBUTES) * (1 + len(real.KEPT))
+
+
 def test_competence_is_told_beside_the_printed_baseline_and_with_the_last_steps():
     level, later = made.competence_remark()
     assert f"{100 * sum(of(SFT, 'iid')) / SEEDS:.1f} %" in level and "88.25%" in level
     assert "+25.0 [" in later
 
 
-def test_both_artefacts_are_built_and_want_all_their_results():
-    for id in (made.ID, f"{made.ID}_differences"):
+def test_all_artefacts_are_built_and_want_all_their_results():
+    for id in (made.ID, f"{made.ID}_differences", made.MOVED):
         building.build(id, "quick")
         item = registry.find(id)
         assert building.status(id, "quick")[0] == "built"

@@ -278,3 +278,21 @@ def test_swapped_numbers_come_from_other_rows_and_causes_stay(pairs):
 def test_swapped_refuses_what_is_no_number_of_copies(copies):
     with pytest.raises(DataError, match="copies"):
         stg.swapped(stg.generate()["train"][:3], copies, 0)
+
+
+def test_put_sets_one_number_and_leaves_the_rest():
+    for prompt, response in stg.generate(5)["train"][:50]:
+        for text in (prompt, stg.compact(prompt, response)[0]):
+            before = stg.values(text)
+            for name in stg.ATTRIBUTES:
+                made = stg.put(text, name, 11)
+                assert stg.values(made) == {**before, name: 11} and [*stg.values(made)] == [*before]
+                assert stg.put(made, name, before[name]) == text
+
+
+def test_put_refuses_what_the_game_has_not():
+    prompt = stg.generate()["train"][0][0]
+    with pytest.raises(DataError, match="'Height' is no attribute; choose one of Smoking, Weight"):
+        stg.put(prompt, "Height", 3)
+    with pytest.raises(DataError, match="no prompt of the spurious token game"):
+        stg.put("Smoking: 3", "Smoking", 4)

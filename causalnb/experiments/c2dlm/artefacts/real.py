@@ -3,7 +3,7 @@
 import json
 
 from causalnb.experiments.c2dlm import real
-from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER, SFT, STG_L
+from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER, SFT, STG_L, kinds
 from causalnb.experiments.c2dlm.artefacts.table4 import simple_rules, size_parts
 from causalnb.experiments.c2dlm.real_choose import KEPT, SEARCH
 from causalnb.lab import evidence, registry
@@ -25,6 +25,7 @@ from causalnb.lab.report import (
 )
 
 ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
+MOVED, KEPT_BY = "c2dlm.real_moved", "c2dlm.real.adapters"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
 ARMS = (SFT, "placebo", "c2dlm", "no_v", "isolated", "swapped", "enforced")
 BASES = {HOME: "MiniLM", STG_L: "from scratch"}
@@ -340,3 +341,107 @@ def base(profile):
 )
 def base_differences(profile):
     """What guidance adds on a real base, and on small ones."""
+
+
+def _kept():
+    for name in real.KEPT:
+        cells: dict[str, Values] = {part: arm(KEPT_BY, name, f"{part}_accuracy") for part in (IID, OOD)}
+        cells |= {
+            END: looked(KEPT_BY, name, "accuracy", -1),
+            CAUSES: arm(KEPT_BY, name, "flow_weighted_causes"),
+        }
+        yield Row((NAMES[name], _graph(name)), cells)
+
+
+def _kept_notes(profile):
+    config = registry.config(KEPT_BY, SFT, profile)
+    return (
+        f"Rank {config['lora']}, {config['steps']:,} steps of {config['batch']} at "
+        f"{config['learning_rate']:g}, which was not searched; graphs, weights and rows as of the models "
+        "whose weights are all tuned."
+    )
+
+
+kept = Report(
+    f"{MOVED}_scores",
+    ["model", "graph", *(Measured(its, format=share) for its in (END, CAUSES, IID, OOD))],
+    _kept,
+    "Adapters on MiniLM that come with the course: percent right (seeds)",
+    _kept_notes,
+)
+
+
+def moves(profile: str | None = None):
+    """DataFrame by attribute: in how many i.i.d. rows another number moves the rule's answer, or an arm's."""
+    import pandas as pd
+
+    found = evidence.rows(KEPT_BY, profile, real.KEPT)
+    found = found[found["cell"].str.startswith("do/")]
+    told = found.pivot_table(index=found["cell"].str[3:], columns=["measure", "arm"], values="value")
+    frame = told["changed"][[*real.KEPT]].loc[[*kinds()]]
+    return pd.concat([told["should"][real.KEPT[0]].loc[frame.index].rename("rule"), frame], axis=1)
+
+
+def _moved(profile):
+    for (name, line), kind in zip(moves(profile).iterrows(), kinds().values(), strict=True):
+        yield [str(name), kind, *(f"{100 * one:.1f}" for one in line)]
+
+
+moved = Report(
+    MOVED,
+    ["number that is set", "kind", "by the rule", *(NAMES[name] for name in real.KEPT)],
+    [_moved],
+    "In how many i.i.d. rows another number changes the answer: percent",
+    f"{real.WATCHED} rows, one training each. The number is drawn from 1 to 10, all others stay. By the "
+    "rule: in how many the game's own answer changes. Luck in the rows alone is at most "
+    f"{196 * (0.25 / real.WATCHED) ** 0.5:.0f} points.",
+    needs=(KEPT_BY,),
+)
+
+
+def moved_figure(profile: str | None = None):
+    """(figure, alt): what the rule and each arm answer otherwise when one number is set, by attribute."""
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    from causalnb.lab.figures import COLOURS, headline, text_size
+
+    found = 100 * moves(profile)
+    looks = {"rule": ("the rule of the game", "yellow", "")}
+    looks |= {
+        name: (_short(name), LOOKS[name][0], hatch)
+        for name, hatch in zip(real.KEPT, ("", "..", "//"), strict=True)
+    }
+    fig, ax = plt.subplots(figsize=(6.6, 3.2))
+    for place, (name, (label, colour, hatch)) in enumerate(looks.items()):
+        at = np.arange(len(found)) + 0.21 * (place - 1.5)
+        look = {"color": COLOURS[colour], "hatch": hatch, "edgecolor": "black", "linewidth": 0.6}
+        ax.bar(at, found[name], 0.19, label=label, **look)
+    ax.set_xticks(range(len(found)), found.index, rotation=30, ha="right", fontsize=text_size(8))
+    ax.set_ylabel("answers that change, %")
+    ax.grid(axis="x", visible=False)
+    ax.legend(fontsize=text_size(8))
+    copies = [name for name, kind in kinds().items() if kind == "spurious"]
+    means = found.loc[copies].mean()
+    told = ", ".join(f"{_short(name)} {means[name]:.0f}\N{NO-BREAK SPACE}%" for name in real.KEPT)
+    headline(fig, f"Answers that move when a copy of a cause is set, and should not: {told}")
+    listed = "; ".join(
+        f"{label}: {', '.join(f'{name} {one:.1f}' for name, one in found[arm].items())}"
+        for arm, (label, *_) in looks.items()
+    )
+    return fig, f"Answers that change when one number is set, in percent. {listed}."
+
+
+@builds(
+    MOVED,
+    kept,
+    moved,
+    shows="What moves the answer of a tuned encoder: one number of the token game set, all others as before",
+    **EXTRA,
+)
+def base_moved(profile):
+    """Which numbers decide the answers of models whose adapters are kept."""
+    caption = (
+        "STG_L on MiniLM with adapters: in how many rows another number of an attribute moves the answer."
+    )
+    draw(profile, MOVED, moved_figure(profile), caption)
