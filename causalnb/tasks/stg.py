@@ -215,13 +215,16 @@ def values(prompt: str) -> dict[str, float]:
 
 
 def put(prompt: str, attribute: str, number: int) -> str:
-    """The prompt under do(attribute := number): all else stays as it is. DataError as values.
+    """The prompt of S, M or L under do(attribute := number): all else stays as it is.
 
-    Of S, M and L; DataError for an attribute that they have not.
+    DataError as values, and for an attribute that those prompts have not.
     """
-    if attribute not in ATTRIBUTES:
-        raise DataError(f"{attribute!r} is no attribute; choose one of {', '.join(ATTRIBUTES)}.")
-    (one,) = (one for one in _found(prompt) if _name(one) == attribute)
+    found = {_name(one): one for one in _found(prompt)}
+    if attribute not in found or attribute not in ATTRIBUTES:
+        raise DataError(
+            f"{attribute!r} is no attribute of a prompt of S, M or L; choose one of {', '.join(ATTRIBUTES)}."
+        )
+    one = found[attribute]
     return f"{prompt[: one.start(2)]}{number}{prompt[one.end(2) :]}"
 
 

@@ -218,10 +218,7 @@ QUICK = {
     "validation_rows": 2,
 }
 RATES = {"3e-5": 3e-5, "1e-4": 1e-4, "3e-4": 3e-4}  # of all weights: at high ones states collapse
-ADAPTED, FEWER = (
-    1e-3,
-    1000,
-)  # rate and steps adapters, those of the Causal Transformer on this base; not searched
+ADAPTED, FEWER = 1e-3, 1000  # rate and steps of adapters, as the Causal Transformer's; not searched
 KEPT = ("diffusion", "c2dlm", "isolated")
 WEIGHTS = (1.0, 3.0)  # beside that of the settings, and at their rate
 SEARCHED = {

@@ -292,7 +292,12 @@ def test_put_sets_one_number_and_leaves_the_rest():
 
 def test_put_refuses_what_the_game_has_not():
     prompt = stg.generate()["train"][0][0]
-    with pytest.raises(DataError, match="'Height' is no attribute; choose one of Smoking, Weight"):
+    with pytest.raises(
+        DataError, match="'Height' is no attribute of a prompt of S, M or L; choose one of Smoking"
+    ):
         stg.put(prompt, "Height", 3)
+    for name in ("Smoking", "City Anniversary"):
+        with pytest.raises(DataError, match=f"{name!r} is no attribute of a prompt of S"):
+            stg.put(stg.generate_h(n_train=1)["train"][0][0], name, 3)
     with pytest.raises(DataError, match="no prompt of the spurious token game"):
         stg.put("Smoking: 3", "Smoking", 4)
