@@ -152,7 +152,7 @@ def run_real(run: Run) -> dict:
     base = loaded(config, texts)
     parts = data(base, texts, config, run.seed)
     if config["lora"]:
-        adapters.add(base.model, config["lora"])  # unprobed: of c2dlm.real.adapters alone
+        adapters.add(base.model, config["lora"])
     model = build(config, base)
     order = row_order(len(parts["train"]), size, config["steps"], run.seed)
     collator = MaskedDiffusionCollator(
@@ -184,11 +184,8 @@ def run_real(run: Run) -> dict:
         ends = {"mask": base.special("mask"), "end": end_of(base)}
         metrics |= relation_flow(model, watched, config["step_rule"], **ends)
     if config["lora"]:
-        some = scored(texts["iid"][:WATCHED])  # unprobed: of c2dlm.real.adapters alone
-        metrics |= moved(model, base, some, config, run.seed)  # unprobed: as before
-        adapters.save(
-            base.model, adapters.file_of(run.experiment, run.arm, run.profile)
-        )  # unprobed: as before
+        metrics |= moved(model, base, scored(texts["iid"][:WATCHED]), config, run.seed)
+        adapters.save(base.model, adapters.file_of(run.experiment, run.arm, run.profile))
     return {"metrics": metrics, "history": history, "bases": {base.name: base.digest}}
 
 
@@ -203,6 +200,7 @@ def settled(steps: int = RealSettings.steps) -> dict[str, dict]:
         "placebo": {"graph": "placebo", **chosen["c2dlm"]},
         "no_v": {"graph": "causal", **chosen["c2dlm"], "norm_index": "none"},
         "isolated": {**ISOLATED, "gamma": growing, **rate},
+        "isolated_placebo": {**ISOLATED, "graph": "isolated_placebo", "gamma": growing, **rate},
         "enforced": {"graph": "isolated", "enforced": 1.0, **rate},
         "swapped": {"swapped": 10, **chosen["diffusion"]},  # the graph as augmentation
     }
@@ -258,7 +256,7 @@ add(
     "The spurious token game on a real base, size L",
     settled(),
     1,
-    {arm: 5 for arm in settled() if arm not in ("no_v", "swapped")} | {"swapped": 4},
+    {arm: 5 for arm in settled() if arm not in ("no_v", "isolated_placebo")},
 )
 add(
     "adapters",

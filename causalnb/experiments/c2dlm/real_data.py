@@ -66,11 +66,12 @@ def rows_of(base: Pretrained, part: list[tuple[str, str]], config: dict, seed: i
 
 
 def graph_of(names: Iterable[str], config: dict, seed: int):
-    """As data.concept_graph, of a text with the concepts `names`."""
+    """As data.concept_graph, of a text with the concepts `names`; a placebo's causes are never the rest."""
     others = {name: () for name in sorted(names) if name != "Risk"}
+    among = [*dict.fromkeys([*stg.CAUSES, *others])]
     if isolated(config):
         others[REST] = ()
-    return concept_graph({"Risk": stg.CAUSES, **others}, config, seed)
+    return concept_graph({"Risk": stg.CAUSES, **others}, config, seed, among=among)
 
 
 def masked_by(prompt: str, response: str, offsets: list[tuple[int, int]], config: dict, seed: int):

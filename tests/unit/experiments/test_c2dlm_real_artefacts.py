@@ -1,10 +1,12 @@
 """C2DLM on a real base, as tables, figure and remarks tell it of made-up results."""
 
+from itertools import product
+
 import matplotlib.pyplot as plt
 import pytest
 
 from causalnb.errors import LabError
-from causalnb.experiments.c2dlm import real
+from causalnb.experiments.c2dlm import real, real_data
 from causalnb.experiments.c2dlm.artefacts import real as made
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, SFT
 from causalnb.experiments.c2dlm.real_choose import SEARCH
@@ -38,7 +40,8 @@ def history(arm: str) -> list[dict]:
 def stored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         moved(patch, tmp_path_factory.mktemp("real"))
-        everything(patch, {made.HOME: SEEDS, made.STG_L: SEEDS, SEARCH: 1, made.KEPT_BY: 1}, metrics, history)
+        counts = {made.HOME: SEEDS, made.DECODER: SEEDS, made.STG_L: SEEDS, SEARCH: 1, made.KEPT_BY: 1}
+        everything(patch, counts, metrics, history)
         with evidence.stored_only():
             yield
     plt.close("all")
@@ -68,6 +71,8 @@ def test_every_arm_has_its_row_beside_the_printed_and_the_small_ones():
     assert small["last γ"] == "0.3"
     assert ours[made.LATE].startswith("25.0") and ours[made.END].startswith("50.0")
     assert rows["LLaDA 8B, as printed", C2DLM]["ood"] == "92.25%"
+    left, theirs = rows["gemma-3-270m", NAMES[made.LEFT]], rows["as printed", made.THEIRS]
+    assert left["ood"] == share(of(made.LEFT, "ood", made.DECODER)) and theirs["ood"] == "87.00%"
 
 
 def test_differences_are_of_the_same_seeds_and_the_printed_gain_is_judged():
@@ -76,17 +81,28 @@ def test_differences_are_of_the_same_seeds_and_the_printed_gain_is_judged():
     assert rows["MiniLM", f"{C2DLM} - {PLACEBO}"]["ood, points"] == gain([one - other for one, other in both])
     judged = {label: row["reading (ood)"] for label, row in rows.items() if row["paper, iid / ood"] != "none"}
     assert judged == dict.fromkeys(
-        ((base, f"{C2DLM} - {NAMES[SFT]}") for base in made.BASES.values()), "excluded"
+        ((made.BASES[home], f"{C2DLM} - {NAMES[SFT]}") for home in made.PAIRS), "excluded"
     )
 
 
 def test_a_placebo_names_what_it_drew_and_how_much_of_it_is_true():
-    rows = lines(made.placebos, 1)
-    for seed in range(SEEDS):
-        row, named = rows[(str(seed),)], made.drawn(seed)
+    rows = lines(made.placebos, 2)
+    assert len(rows) == SEEDS * len(made.PLACEBOS)
+    for arm, seed in product(made.PLACEBOS, range(SEEDS)):
+        row, named = rows[(NAMES[arm], str(seed))], made.drawn(seed)
         assert row["the placebo's causes"] == ", ".join(named) and len({*named}) == len(stg.CAUSES)
         assert row["of them true"] == str(sum(name in stg.CAUSES for name in named))
-        assert row["ood"] == f"{100 * of('placebo', 'ood')[seed]:.1f}"
+        assert row["ood"] == f"{100 * of(arm, 'ood')[seed]:.1f}"
+
+
+def test_placebos_of_a_seed_have_the_same_causes_and_never_the_rest():
+    names, configs = stg.ATTRIBUTES, [registry.config(made.HOME, arm, "laptop") for arm in made.PLACEBOS]
+    for seed in range(20):
+        weak, strict = (real_data.graph_of(names, config, seed)[0].edges for config in configs)
+        assert weak["Risk"] == strict["Risk"] and real_data.REST not in strict["Risk"]
+        assert real_data.REST in strict and not any(
+            causes for name, causes in strict.items() if name != "Risk"
+        )
 
 
 def test_the_search_marks_what_is_used():

@@ -9,6 +9,7 @@ NAMES = {
     "placebo": "placebo graph",
     "no_v": "C2DLM without V",
     "isolated": "every concept isolated (ours)",
+    "isolated_placebo": "isolated, placebo graph (ours)",
     "enforced": "graph enforced, at test too (ours)",
     "half_enforced": "half the rows under the mask (ours)",
     "half_placebo": "half under a random mask (ours)",

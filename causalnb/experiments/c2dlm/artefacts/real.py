@@ -25,20 +25,24 @@ from causalnb.lab.report import (
 )
 
 ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
+DECODER, LEFT = "c2dlm.real.decoder", "autoregressive"
 MOVED, KEPT_BY = "c2dlm.real_moved", "c2dlm.real.adapters"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
-ARMS = (SFT, "placebo", "c2dlm", "no_v", "isolated", "swapped", "enforced")
-BASES = {HOME: "MiniLM", STG_L: "from scratch"}
+ARMS = (SFT, "placebo", "c2dlm", "no_v", "isolated", "isolated_placebo", "swapped", "enforced")
+PLACEBOS = ("placebo", "isolated_placebo")  # of one seed with the same causes
+BASES = {HOME: "MiniLM", DECODER: "gemma-3-270m", STG_L: "from scratch"}
+THEIRS = "Llama-3.2-1B"  # the smallest of the paper's autoregressive models
 PRINTED = {"group": "STG_L"}
 IID, OOD, CAUSES, RAW = "iid", "ood", "weighted attention on causes", "raw attention on causes"
 RULES = ("the most frequent answer", "least squares, spurious", "least squares, all")
-LATE, END = "validation, two thirds", "validation, end"
+LATE, END = "validation, before the end", "validation, end"
 LOOKS = {  # arm -> colour, marker
     SFT: ("black", "s"),
     "placebo": ("orange", "^"),
     "c2dlm": ("blue", "o"),
     "no_v": ("sky", "v"),
     "isolated": ("purple", "D"),
+    "isolated_placebo": ("vermillion", "X"),
     "swapped": ("green", "P"),
 }
 
@@ -46,10 +50,12 @@ LOOKS = {  # arm -> colour, marker
 def _graph(name: str) -> str:
     return {
         SFT: "none",
+        LEFT: "none",
         "placebo": "random, in the loss",
         "c2dlm": "true, in the loss",
         "no_v": "true, in the loss",
         "isolated": "true, strict, in the loss",
+        "isolated_placebo": "random, strict, in the loss",
         "swapped": "true, by which rows are made",
         "enforced": "true, as a mask, at test too",
     }[name]
@@ -64,20 +70,26 @@ def _weight(home: str, name: str) -> str:
     return f"{gamma['gamma_max'] if isinstance(gamma, dict) else gamma:g}"
 
 
+def _levels(home: str, name: str) -> dict[str, Values]:
+    """An arm's accuracies on validation rows, at the last looks, and on both tests."""
+    looks: dict[str, Values] = {
+        said: looked(home, name, "accuracy", at) for said, at in ((LATE, -2), (END, -1))
+    }
+    return looks | {part: arm(home, name, f"{part}_accuracy") for part in (IID, OOD)}
+
+
 def _arms():
     for model in PAPER.values():
         yield printed_row(("LLaDA 8B, as printed", model), "c2dlm.table4", row=model, **PRINTED)
+    yield printed_row(("as printed", THEIRS), "c2dlm.table4", row=THEIRS, **PRINTED)
     for name in ARMS:
-        cells: dict[str, Values] = {
-            LATE: looked(HOME, name, "accuracy", -2),
-            END: looked(HOME, name, "accuracy", -1),
-        }
+        cells = _levels(HOME, name)
         if name in LOOKS:
             cells[CAUSES] = arm(HOME, name, "flow_weighted_causes")
             cells[RAW] = arm(HOME, name, "flow_raw_causes")
-        cells |= {part: arm(HOME, name, f"{part}_accuracy") for part in (IID, OOD)}
         yield Row((BASES[HOME], NAMES[name], _graph(name), _weight(HOME, name)), cells)
-    for name in ARMS:
+    yield Row((BASES[DECODER], NAMES[LEFT], _graph(LEFT), ""), _levels(DECODER, LEFT))
+    for name in (one for one in (*ARMS, LEFT) if one in registry.arms(STG_L)):
         cells = {part: arm(STG_L, name, f"{part}_accuracy") for part in (IID, OOD)}
         yield Row((BASES[STG_L], NAMES[name], _graph(name), _weight(STG_L, name)), cells)
     yield _without_network
@@ -108,17 +120,19 @@ def _caption(profile):
 
 
 def _notes(profile):
-    config = registry.config(HOME, SFT, profile)
+    config, left = registry.config(HOME, SFT, profile), registry.config(DECODER, LEFT, profile)
+    before, sooner = (one["steps"] - one["evaluate_every"] for one in (config, left))
     return (
         f"{config['base']}, all weights tuned at the rate {config['learning_rate']:g}, that of the best try "
-        f"of both methods. Validation: {config['validation_rows']} rows drawn as in training, "
-        "after two thirds of the steps and after all. Attention on causes: what a token of the answer pays "
+        f"of both methods. Validation: {config['validation_rows']} rows drawn as in training, after "
+        f"{before:,} steps and after all. Attention on causes: what a token of the answer pays "
         "to the words of its three causes, raw or weighted by value norms, mean over heads, layers and "
         f"{real.WATCHED} i.i.d. rows; under the mask it was not measured. Strict: every other concept, and "
         "the rest of the sentence, is drawn to itself alone. Swapped: each number that is no cause is that "
-        f"of another row, {registry.config(HOME, 'swapped', profile)['swapped']} copies. From scratch: "
-        "the small models of notebook 44, "
-        f"in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps."
+        f"of another row, {registry.config(HOME, 'swapped', profile)['swapped']} copies. {left['base']}: "
+        f"adapters of rank {left['lora_rank']}, the same rows, {left['steps']} steps of {left['batch']} at "
+        f"{left['learning_rate']:g}, set beforehand, validation after {sooner}, too. From scratch: the small "
+        f"models of notebook 44, in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps."
     )
 
 
@@ -151,6 +165,8 @@ PAIRS = {
         ("isolated", SFT),
         ("isolated", "placebo"),
         ("isolated", "c2dlm"),
+        ("isolated", "isolated_placebo"),
+        ("isolated_placebo", SFT),
         ("swapped", SFT),
         ("swapped", "c2dlm"),
         ("swapped", "isolated"),
@@ -219,17 +235,18 @@ def true_ones(seed: int) -> int:
 
 
 def _placebos(profile):
-    found = evidence.require(HOME, profile, ["placebo"]).set_index("seed")
-    for seed, row in found.iterrows():
-        shares = (
-            f"{100 * row[name]:.1f}" for name in ("flow_weighted_causes", "iid_accuracy", "ood_accuracy")
-        )
-        yield [str(seed), ", ".join(drawn(seed)), str(true_ones(seed)), *shares]
+    for name in PLACEBOS:
+        found = evidence.require(HOME, profile, [name]).set_index("seed")
+        for seed, row in found.iterrows():
+            shares = (
+                f"{100 * row[its]:.1f}" for its in ("flow_weighted_causes", "iid_accuracy", "ood_accuracy")
+            )
+            yield [NAMES[name], str(seed), ", ".join(drawn(seed)), str(true_ones(seed)), *shares]
 
 
 placebos = Report(
     f"{ID}_placebos",
-    ["seed", "the placebo's causes", "of them true", "attention on the true causes", IID, OOD],
+    ["model", "seed", "the placebo's causes", "of them true", "attention on the true causes", IID, OOD],
     [_placebos],
     "MiniLM under placebo graphs, a row for each seed: percent",
     needs=(HOME,),
@@ -270,7 +287,7 @@ def attention_figure(profile: str | None = None):
 
     from causalnb.lab.figures import COLOURS, text_size
 
-    fig, ax = plt.subplots(figsize=(5.8, 3.4))
+    fig, ax = plt.subplots(figsize=(5.8, 3.9))
     found = {
         name: evidence.require(HOME, profile, [name])[["seed", "flow_weighted_causes", "ood_accuracy"]]
         for name in LOOKS
@@ -279,7 +296,7 @@ def attention_figure(profile: str | None = None):
         look = {"color": COLOURS[colour], "edgecolors": "black", "linewidths": 0.5}
         for seed, looks, right in found[name].itertuples(index=False):
             ax.scatter(100 * looks, 100 * right, s=42, marker=marker, **look)
-            if name == "placebo":
+            if name in PLACEBOS:
                 beside = {"xytext": (-6, -3), "ha": "right"} if looks > 0.5 else {"xytext": (6, -3)}
                 where = {**beside, "textcoords": "offset points", "fontsize": text_size(8)}
                 ax.annotate(f"{true_ones(seed)} true", (100 * looks, 100 * right), **where)
@@ -290,7 +307,7 @@ def attention_figure(profile: str | None = None):
     said = f"Of arms with all seeds {_short(looking)} looks most at the causes,\n{_short(best)} answers best"
     ax.set(xlabel="attention on causes, weighted by value norms, %", ylabel="o.o.d., % right")
     ax.set_title(said, fontsize=text_size(9), loc="left")
-    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=text_size(8))
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=text_size(8))
     told = (
         f"{NAMES[name]} {looks:.0f} and {right:.1f} ({len(found[name])})"
         for name, (_, looks, right) in means.items()
