@@ -6,7 +6,7 @@ model may learn of the game lies in its rows alone, plain or swapped.
 
 from dataclasses import dataclass
 
-from causalnb.experiments.c2dlm.real import NOTEBOOK
+from causalnb.experiments.c2dlm.real import NOTEBOOK, QUICK
 from causalnb.experiments.c2dlm.real_data import pairs
 from causalnb.lab.bases import Pretrained
 from causalnb.lab.registry import Experiment, Run, register
@@ -92,18 +92,6 @@ def run_decoder(run: Run) -> dict:
     return {"metrics": metrics, "history": history, "bases": {base.name: base.digest}}
 
 
-QUICK = {
-    "base": "tiny",
-    "lora_rank": 2,
-    "steps": 2,
-    "batch": 4,
-    "evaluate_every": 1,
-    "train_rows": 8,
-    "test_rows": 4,
-    "validation_rows": 2,
-}
-
-
 register(
     Experiment(
         id="c2dlm.real.decoder",
@@ -111,7 +99,7 @@ register(
         run=run_decoder,
         notebook=NOTEBOOK,
         arms={"autoregressive": {}},
-        settings={"laptop": DecoderSettings(), "quick": QUICK},
+        settings={"laptop": DecoderSettings(), "quick": {**QUICK, "lora_rank": 2}},
         seeds={"quick": 1, "laptop": 1},
         cost={"quick": 4, "laptop": 5000},
     )
