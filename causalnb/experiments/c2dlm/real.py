@@ -1,10 +1,13 @@
-"""The spurious token game on a real language model: an encoder that fills masks.
+"""The spurious token game on a real language model that fills masks: an encoder, or a decoder made one.
 
-It sees both sides already, so that with its embeddings as head it is a masked diffusion model. All of its
-weights are tuned; for a reader who wants to ask such a model, also adapters alone, which are kept.
+The encoder sees both sides already, so that with its embeddings as head it is a masked diffusion model. All
+of its weights are tuned; for a reader who wants to ask such a model, also adapters alone, which are kept. The
+decoder loses its causal mask and learns with adapters to read what follows, and to fill a mask where it
+stands, in place of the token after it.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -27,11 +30,13 @@ WATCHED = 200  # i.i.d. test rows whose attention is read, and in which numbers 
 class RealSettings:
     """One arm; the graph's settings are those of the small models.
 
-    lora: the rank of adapters, which are kept in a file; 0 tunes all weights and keeps none.
+    kind: of the base, "filler" or "decoder". lora: the rank of adapters; those of a filler are kept in a
+    file; 0 tunes all weights and keeps none.
     `decoder`, `model` and `lora_rank` decide nothing: stored results name them.
     """
 
     base: str = "sentence-transformers/all-MiniLM-L6-v2"
+    kind: str = "filler"
     decoder: str = "google/gemma-3-270m"
     model: str = "diffusion"
     graph: str = "none"
@@ -58,13 +63,29 @@ class RealSettings:
 
 
 def loaded(config: dict, texts: dict) -> Pretrained:
-    """The base, cut to the tokens of all texts; without dropout, as the small ones."""
+    """The base, cut to the tokens of all texts; an encoder without dropout, as the small ones."""
     from causalnb.lab.bases import pretrained
 
     said = [prompt.rstrip() for part in texts.values() for prompt, _ in part]
     said += [f" {response}" for part in texts.values() for _, response in part]
+    if config["kind"] == "decoder":
+        base = pretrained(config["base"], said)
+        readable(base, said[0])
+        return base
     without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     return pretrained(config["base"], said, "filler", **without)
+
+
+def readable(base: Pretrained, text: str) -> None:
+    """Show on a text that the tap reads the base's attention; ValueError where it does not."""
+    import torch
+
+    from causalnb import attention
+
+    model = base.model
+    for weight in model.parameters():  # type: ignore[attr-defined]
+        weight.requires_grad_(weight.dim() == 1)  # gradients are compared in these
+    attention.verify(model.eval(), {"input_ids": torch.tensor([base.ids(text)])})  # type: ignore[attr-defined]
 
 
 def build(config: dict, base: Pretrained):
@@ -110,6 +131,20 @@ def accuracy(model, rows: list[dict], base: Pretrained) -> float:
     return sum(row["said"] == answer for row, answer in zip(rows, said, strict=True)) / len(rows)
 
 
+def measured(model, parts: dict[str, list[dict]], accuracy: Callable[[list[dict]], float]) -> dict:
+    """What the model counts in parameters, and its accuracy of the i.i.d. and the shifted rows."""
+    from causalnb.lab.probes import scored
+
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    metrics = {
+        "": {"trainable_parameters": trained, "parameters": sum(p.numel() for p in model.parameters())}
+    }
+    for part in ("iid", "ood"):
+        rows = scored(parts[part])
+        metrics[part] = {"rows": len(rows), "accuracy": accuracy(rows)}
+    return metrics
+
+
 def moved(model, base: Pretrained, part: list[tuple[str, str]], config: dict, seed: int) -> dict:
     """{do/attribute: {"changed", "should"}}: in how many rows another number of it changes the answer.
 
@@ -140,6 +175,7 @@ def run_real(run: Run) -> dict:
     """Tune, decode the i.i.d. and the shifted test; where no graph is enforced also where attention goes."""
     from transformers import set_seed
 
+    from causalnb.apps.bases import with_lora
     from causalnb.c2dlm import MaskedDiffusionCollator, NumberedRows
     from causalnb.experiments.c2dlm.models import row_order
     from causalnb.experiments.c2dlm.runs import relation_flow
@@ -151,8 +187,11 @@ def run_real(run: Run) -> dict:
     set_seed(run.seed)
     base = loaded(config, texts)
     parts = data(base, texts, config, run.seed)
-    if config["lora"]:
+    kept = config["lora"] and config["kind"] == "filler"  # a decoder's would fall under its terms
+    if kept:
         adapters.add(base.model, config["lora"])
+    elif config["lora"]:
+        with_lora(base.model, config["lora"])
     model = build(config, base)
     order = row_order(len(parts["train"]), size, config["steps"], run.seed)
     collator = MaskedDiffusionCollator(
@@ -169,21 +208,13 @@ def run_real(run: Run) -> dict:
         run.progress,
         run.device,
     )
-    metrics = {
-        "": {
-            "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-            "parameters": sum(p.numel() for p in model.parameters()),
-        }
-    }
-    for part in ("iid", "ood"):
-        rows = scored(parts[part])
-        metrics[part] = {"rows": len(rows), "accuracy": accuracy(model, rows, base)}
+    metrics = measured(model, parts, lambda rows: accuracy(model, rows, base))
     if not config["enforced"]:
         watched = rows_of(base, texts["iid"][:WATCHED], {**config, "graph": "causal"}, run.seed)
         watched = [row for row in watched if len(row["input_ids"]) == len(watched[0]["input_ids"])]
         ends = {"mask": base.special("mask"), "end": end_of(base)}
         metrics |= relation_flow(model, watched, config["step_rule"], **ends)
-    if config["lora"]:
+    if kept:
         metrics |= moved(model, base, scored(texts["iid"][:WATCHED]), config, run.seed)
         adapters.save(base.model, adapters.file_of(run.experiment, run.arm, run.profile))
     return {"metrics": metrics, "history": history, "bases": {base.name: base.digest}}
@@ -265,4 +296,27 @@ add(
     1,
     lora=16,
     steps=FEWER,
+)
+register(
+    Experiment(
+        id="c2dlm.real.bidirectional",
+        title="The spurious token game on gemma-3-270m made bidirectional, with LoRA, size L",
+        run=run_real,
+        notebook=NOTEBOOK,
+        arms={"diffusion": {}},
+        settings={
+            "laptop": RealSettings(
+                base="google/gemma-3-270m",
+                kind="decoder",
+                lora=16,
+                batch=16,
+                steps=400,
+                evaluate_every=100,
+                learning_rate=1e-3,
+            ),
+            "quick": {**QUICK, "lora": 2},
+        },
+        seeds={"quick": 1, "laptop": 1},
+        cost={"quick": 5, "laptop": 6000},
+    )
 )

@@ -36,9 +36,15 @@ def pairs(config: dict) -> dict[str, list[tuple[str, str]]]:
     }
 
 
+def starts_of(base: Pretrained) -> list[int]:
+    """The base's token before a prompt, or none."""
+    named = (getattr(base.tokenizer, f"{kind}_token_id") for kind in ("cls", "bos"))
+    return base.placed([one for one in named if one is not None][:1])
+
+
 def end_of(base: Pretrained) -> int:
     """The base's token after an answer."""
-    return base.special("sep")
+    return base.special("eos" if base.tokenizer.sep_token_id is None else "sep")  # type: ignore[attr-defined]
 
 
 def rows_of(base: Pretrained, part: list[tuple[str, str]], config: dict, seed: int) -> list[dict]:
@@ -46,7 +52,8 @@ def rows_of(base: Pretrained, part: list[tuple[str, str]], config: dict, seed: i
     rows = []
     for prompt, response in part:
         text, start = prompt + response, len(prompt.rstrip())
-        ids, offsets, lengths = [base.special("cls")], [(0, 0)], []
+        ids, lengths = starts_of(base), []
+        offsets = [(0, 0)] * len(ids)
         for piece, before in ((text[:start], 0), (text[start:], start)):  # apart, as in decoding
             found = base.tokenizer(piece, return_offsets_mapping=True, add_special_tokens=False)  # type: ignore[operator]
             ids += base.placed(found["input_ids"])

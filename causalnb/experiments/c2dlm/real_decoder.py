@@ -6,7 +6,7 @@ model may learn of the game lies in its rows alone, plain or swapped.
 
 from dataclasses import dataclass
 
-from causalnb.experiments.c2dlm.real import NOTEBOOK, QUICK
+from causalnb.experiments.c2dlm.real import NOTEBOOK, QUICK, measured
 from causalnb.experiments.c2dlm.real_data import pairs
 from causalnb.lab.bases import Pretrained
 from causalnb.lab.registry import Experiment, Run, register
@@ -80,15 +80,7 @@ def run_decoder(run: Run) -> dict:
         run.progress,
         run.device,
     )
-    metrics = {
-        "": {
-            "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-            "parameters": sum(p.numel() for p in model.parameters()),
-        }
-    }
-    for part in ("iid", "ood"):
-        some = scored(rows[part])
-        metrics[part] = {"rows": len(some), "accuracy": accuracy(model, some, base)}
+    metrics = measured(model, rows, lambda some: accuracy(model, some, base))
     return {"metrics": metrics, "history": history, "bases": {base.name: base.digest}}
 
 
@@ -98,7 +90,7 @@ register(
         title="The spurious token game on gemma-3-270m with LoRA, size L",
         run=run_decoder,
         notebook=NOTEBOOK,
-        arms={"autoregressive": {}},
+        arms={"autoregressive": {}, "swapped": {"swapped": 10}},
         settings={"laptop": DecoderSettings(), "quick": {**QUICK, "lora_rank": 2}},
         seeds={"quick": 1, "laptop": 1},
         cost={"quick": 4, "laptop": 5000},

@@ -198,7 +198,7 @@ for split in SPLITS:
     )
 scan_experiment(
     "longer_template_around_right",
-    "SCAN template_around_right in twice the steps: the two best",
+    "SCAN template_around_right in twice the steps: swapped words, and a slot a token",
     "template_around_right",
     {"plain_swap": {**SCAN_ARMS["plain"], "swaps": 4}, "sci_separated_tokens": TOKENS},
     5,

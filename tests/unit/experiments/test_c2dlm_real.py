@@ -21,6 +21,7 @@ PROMPT = (
     "Here is a person. Smoking: 3, Yellow fingers: 4, Clothing size: 5, Weight: 5, Exercise: 2, Hormones: 1, "
     "Room size: 9, Certain gene: 7 Answer: "
 )
+BOTH = "c2dlm.real.bidirectional"
 PLAIN, TESTS = ("diffusion", "swapped"), ("validation", "iid", "ood")
 TEXTS = {"train": [(PROMPT, "Middle Risk")]}
 
@@ -50,6 +51,39 @@ def test_every_arm_trains_and_is_scored(arm, tmp_path):
     assert ("flow/raw" in found["metrics"]) == (arm != "enforced")
     counted = found["metrics"][""]
     assert counted["trainable_parameters"] == counted["parameters"]
+
+
+def test_a_decoder_is_trained_to_read_what_follows(tmp_path, monkeypatch):
+    models, answers = [], real.answers
+    monkeypatch.setattr(real, "answers", lambda model, *given: models.append(model) or answers(model, *given))
+    settings = registry.config(BOTH, "diffusion", "quick")
+    found = real.run_real(Run(BOTH, "diffusion", 0, "quick", settings, tmp_path, "cpu", lambda *_: None))
+    assert len(found["history"]) == 2 and "flow/raw" in found["metrics"]
+    counted, model = found["metrics"][""], models[-1].eval()
+    assert 0 < counted["trainable_parameters"] < counted["parameters"] / 2
+    first, other = torch.tensor([[5, 6, 7]]), torch.tensor([[5, 6, 8]])
+    assert not torch.equal(model(input_ids=first).logits[:, 0], model(input_ids=other).logits[:, 0])
+
+
+def test_a_decoder_reads_the_sentence_of_the_encoder_between_its_own_ends():
+    settings = registry.config(BOTH, "diffusion", "quick")
+    base = real.loaded(settings, TEXTS)
+    (row,) = real_data.rows_of(base, TEXTS["train"], {**settings, "graph": "causal"}, 0)
+    ids = {place: token for token, place in base.places.items()}
+    assert base.tokenizer.decode([ids[one] for one in row["input_ids"][:-1]]) == "".join(
+        (PROMPT.rstrip(), " Middle Risk")
+    )
+    assert row["input_ids"][-1] == base.special("eos")
+    mask = row["supervision"].dense()
+    causes = base.tokenizer.decode([ids[row["input_ids"][k]] for k in (mask[-2] == 1).nonzero()[:, 0]])
+    assert [*re.findall(r"\w+", causes)] == ["Smoking", "3", "Weight", "5", "Exercise", "2"]
+
+
+def test_a_start_token_is_before_the_prompt_where_there_is_one():
+    base = real.loaded(registry.config(BOTH, "diffusion", "quick"), TEXTS)
+    assert real_data.starts_of(base) == []
+    base.tokenizer.bos_token = base.tokenizer.mask_token
+    assert real_data.starts_of(base) == [base.special("mask")]
 
 
 def test_arms_begin_with_one_model_and_one_noise(tmp_path):

@@ -17,12 +17,14 @@ from tests.unit.experiments.made_up import everything, moved, number, without
 
 SEEDS = 3
 CELLS = {"iid": "accuracy", "ood": "accuracy", "flow/weighted": "causes", "flow/raw": "causes"}
+HIGHER = {"isolated", "swapped"}
 C2DLM, PLACEBO = NAMES["c2dlm"], NAMES["placebo"]
 
 
 def metrics(id: str, arm: str, seed: int) -> dict:
     cells = {cell: its for cell, its in CELLS.items() if cell in ("iid", "ood") or arm != "enforced"}
-    found = {cell: {its: 0.4 + number(id, arm, seed, cell) / 100} for cell, its in cells.items()}
+    level = 0.7 if arm in HIGHER else 0.4
+    found = {cell: {its: level + number(id, arm, seed, cell) / 100} for cell, its in cells.items()}
     if id == made.KEPT_BY:
         found |= {f"do/{name}": {"changed": changed(arm, name), "should": 0.5} for name in stg.ATTRIBUTES}
     return found
@@ -40,7 +42,14 @@ def history(arm: str) -> list[dict]:
 def stored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         moved(patch, tmp_path_factory.mktemp("real"))
-        counts = {made.HOME: SEEDS, made.DECODER: SEEDS, made.STG_L: SEEDS, SEARCH: 1, made.KEPT_BY: 1}
+        counts = {
+            made.HOME: SEEDS,
+            made.DECODER: SEEDS,
+            made.BOTH: SEEDS,
+            made.STG_L: SEEDS,
+            SEARCH: 1,
+            made.KEPT_BY: 1,
+        }
         everything(patch, counts, metrics, history)
         with evidence.stored_only():
             yield
@@ -66,13 +75,17 @@ def test_every_arm_has_its_row_beside_the_printed_and_the_small_ones():
     ours, small = rows["MiniLM", C2DLM], rows["from scratch", C2DLM]
     assert ours["ood"] == share(of("c2dlm", "ood")) and small["ood"] == share(of("c2dlm", "ood", made.STG_L))
     assert ours[made.CAUSES] == share(of("c2dlm", "flow/weighted")) and small[made.CAUSES] == ""
-    assert rows["MiniLM", NAMES["enforced"]][made.CAUSES] == rows["MiniLM", NAMES[SFT]]["last γ"] == ""
-    assert (ours["last γ"], rows["MiniLM", NAMES["isolated"]]["last γ"]) == ("3", "10")
-    assert small["last γ"] == "0.3"
+    assert rows["MiniLM", NAMES["enforced"]][made.CAUSES] == rows["MiniLM", NAMES[SFT]]["highest γ"] == ""
+    assert (ours["highest γ"], rows["MiniLM", NAMES["isolated"]]["highest γ"]) == ("3", "10")
+    assert small["highest γ"] == "0.3"
     assert ours[made.LATE].startswith("25.0") and ours[made.END].startswith("50.0")
     assert rows["LLaDA 8B, as printed", C2DLM]["ood"] == "92.25%"
     left, theirs = rows["gemma-3-270m", NAMES[made.LEFT]], rows["as printed", made.THEIRS]
     assert left["ood"] == share(of(made.LEFT, "ood", made.DECODER)) and theirs["ood"] == "87.00%"
+    swapped = rows["gemma-3-270m", f"{NAMES[made.LEFT]}, {NAMES['swapped']}"]
+    assert swapped["ood"] == share(of("swapped", "ood", made.DECODER))
+    both = rows["gemma-3-270m, bidirectional", NAMES[SFT]]
+    assert both["ood"] == share(of(SFT, "ood", made.BOTH)) and both[made.CAUSES]
 
 
 def test_differences_are_of_the_same_seeds_and_the_printed_gain_is_judged():
@@ -126,6 +139,11 @@ def test_the_figure_says_who_looks_most_and_who_answers_best():
     assert {f"{made.true_ones(seed)} true" for seed in range(SEEDS)} == {
         one.get_text() for one in fig.axes[0].texts
     }
+
+
+def test_arms_not_shown_to_be_below_the_best_are_named_with_it():
+    assert {*made._level("swapped", made.LOOKS, None)} == HIGHER
+    assert [*made._level("isolated", ["isolated", SFT], None)] == ["isolated"]
 
 
 def test_what_moves_the_answer_is_told_by_attribute_beside_the_rule():

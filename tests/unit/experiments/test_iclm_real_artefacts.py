@@ -66,8 +66,8 @@ def test_every_arm_has_its_row_and_every_cell():
         assert [row[heading] for heading in made.LOOKS] == [", ".join([look] * SEEDS) for look in LOOKS]
         for cell, heading in made.CELLS.items():
             assert row[heading] == percent(of(arm, cell, seed=seed) for seed in range(SEEDS))
-        exact = percent(of(arm, "iid", "exact ", seed) for seed in range(SEEDS))
-        assert row["written exactly, i.i.d."] == exact
+            exact = percent(of(arm, cell, "exact ", seed) for seed in range(SEEDS))
+            assert row[f"{heading}{made.WRITTEN}"] == exact
 
 
 def test_modules_are_followed_look_by_look():

@@ -1,6 +1,7 @@
 """The spurious token game on a real pre-trained encoder: arms, differences, placebos, the search before."""
 
 import json
+from collections.abc import Iterable
 
 from causalnb.experiments.c2dlm import real
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER, SFT, STG_L, kinds
@@ -26,15 +27,26 @@ from causalnb.lab.report import (
 
 ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
 DECODER, LEFT = "c2dlm.real.decoder", "autoregressive"
+BOTH = "c2dlm.real.bidirectional"
 MOVED, KEPT_BY = "c2dlm.real_moved", "c2dlm.real.adapters"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
 ARMS = (SFT, "placebo", "c2dlm", "no_v", "isolated", "isolated_placebo", "swapped", "enforced")
 PLACEBOS = ("placebo", "isolated_placebo")  # of one seed with the same causes
-BASES = {HOME: "MiniLM", DECODER: "gemma-3-270m", STG_L: "from scratch"}
+BASES = {
+    HOME: "MiniLM",
+    BOTH: "gemma-3-270m, bidirectional",
+    DECODER: "gemma-3-270m",
+    STG_L: "from scratch",
+}
 THEIRS = "Llama-3.2-1B"  # the smallest of the paper's autoregressive models
 PRINTED = {"group": "STG_L"}
 IID, OOD, CAUSES, RAW = "iid", "ood", "weighted attention on causes", "raw attention on causes"
-RULES = ("the most frequent answer", "least squares, spurious", "least squares, all")
+RULES = (
+    "the most frequent answer",
+    "least squares, spurious",
+    "least squares, all",
+    "least squares, causes",
+)
 LATE, END = "validation, before the end", "validation, end"
 LOOKS = {  # arm -> colour, marker
     SFT: ("black", "s"),
@@ -62,7 +74,7 @@ def _graph(name: str) -> str:
 
 
 def _weight(home: str, name: str) -> str:
-    """The last weight of the loss of an arm, "" without one."""
+    """The highest weight of the loss of an arm, "" without one."""
     config = registry.config(home, name, "laptop")
     if config["graph"] == "none" or config["enforced"]:
         return ""
@@ -82,13 +94,16 @@ def _arms():
     for model in PAPER.values():
         yield printed_row(("LLaDA 8B, as printed", model), "c2dlm.table4", row=model, **PRINTED)
     yield printed_row(("as printed", THEIRS), "c2dlm.table4", row=THEIRS, **PRINTED)
-    for name in ARMS:
-        cells = _levels(HOME, name)
-        if name in LOOKS:
-            cells[CAUSES] = arm(HOME, name, "flow_weighted_causes")
-            cells[RAW] = arm(HOME, name, "flow_raw_causes")
-        yield Row((BASES[HOME], NAMES[name], _graph(name), _weight(HOME, name)), cells)
-    yield Row((BASES[DECODER], NAMES[LEFT], _graph(LEFT), ""), _levels(DECODER, LEFT))
+    for home in (HOME, BOTH):
+        for name in (one for one in ARMS if one in registry.arms(home)):
+            cells = _levels(home, name)
+            if name in LOOKS:
+                cells[CAUSES] = arm(home, name, "flow_weighted_causes")
+                cells[RAW] = arm(home, name, "flow_raw_causes")
+            yield Row((BASES[home], NAMES[name], _graph(name), _weight(home, name)), cells)
+    for name in registry.arms(DECODER):
+        told = NAMES[LEFT] if name == LEFT else f"{NAMES[LEFT]}, {NAMES[name]}"
+        yield Row((BASES[DECODER], told, _graph(name), ""), _levels(DECODER, name))
     for name in (one for one in (*ARMS, LEFT) if one in registry.arms(STG_L)):
         cells = {part: arm(STG_L, name, f"{part}_accuracy") for part in (IID, OOD)}
         yield Row((BASES[STG_L], NAMES[name], _graph(name), _weight(STG_L, name)), cells)
@@ -127,11 +142,13 @@ def _notes(profile):
         f"of both methods. Validation: {config['validation_rows']} rows drawn as in training, after "
         f"{before:,} steps and after all. Attention on causes: what a token of the answer pays "
         "to the words of its three causes, raw or weighted by value norms, mean over heads, layers and "
-        f"{real.WATCHED} i.i.d. rows; under the mask it was not measured. Strict: every other concept, and "
-        "the rest of the sentence, is drawn to itself alone. Swapped: each number that is no cause is that "
-        f"of another row, {registry.config(HOME, 'swapped', profile)['swapped']} copies. {left['base']}: "
-        f"adapters of rank {left['lora_rank']}, the same rows, {left['steps']} steps of {left['batch']} at "
-        f"{left['learning_rate']:g}, set beforehand, validation after {sooner}, too. From scratch: the small "
+        f"{real.WATCHED} i.i.d. rows; under the mask it was not measured. γ returns to 0 at the end; where "
+        "concepts are isolated it grows to the highest. Strict: every other concept, and the rest of the "
+        "sentence, is drawn to itself alone. Swapped: each number that is no cause is that of another row, "
+        f"{registry.config(HOME, 'swapped', profile)['swapped']} copies. {left['base']}: adapters of rank "
+        f"{left['lora_rank']}, the same rows, {left['steps']} steps of {left['batch']} at "
+        f"{left['learning_rate']:g}, set beforehand, validation after {sooner}, too; bidirectional, it fills "
+        "masks where they stand, after as many steps and nothing before. From scratch: the small "
         f"models of notebook 44, in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps."
     )
 
@@ -142,7 +159,7 @@ accuracies = Report(
         "base",
         "model",
         "graph",
-        "last γ",
+        "highest γ",
         Measured(LATE, format=share),
         Measured(END, format=share),
         Measured(CAUSES, format=share),
@@ -304,7 +321,10 @@ def attention_figure(profile: str | None = None):
     means = {name: 100 * frame.mean() for name, frame in found.items()}
     full = [name for name in means if len(found[name]) == len(found[SFT])]  # one seed decides nothing
     looking, best = (max(full, key=lambda name: means[name][of]) for of in [*means[SFT].index][1:])
-    said = f"Of arms with all seeds {_short(looking)} looks most at the causes,\n{_short(best)} answers best"
+    said = (
+        f"Of these arms, with all seeds, {_short(looking)} looks most at the causes.\n"
+        f"Best out of distribution: {', '.join(map(_short, _level(best, full, profile)))}"
+    )
     ax.set(xlabel="attention on causes, weighted by value norms, %", ylabel="o.o.d., % right")
     ax.set_title(said, fontsize=text_size(9), loc="left")
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=text_size(8))
@@ -316,6 +336,16 @@ def attention_figure(profile: str | None = None):
         "O.o.d. accuracy on MiniLM against the share of weighted attention that goes to the causes, a mark "
         f"for each seed. In percent, attention and accuracy, means over seeds: {'; '.join(told)}."
     )
+
+
+def _level(best: str, names: Iterable[str], profile: str | None) -> list[str]:
+    """The arm `best`, and those of `names` that are not shown to be below it o.o.d."""
+    least = {
+        name: (arm(HOME, best, "ood_accuracy") - arm(HOME, name, "ood_accuracy")).summary(profile=profile).low
+        for name in names
+        if name != best
+    }
+    return [best, *(name for name, low in least.items() if low <= 0)]
 
 
 def _short(name: str) -> str:
@@ -410,8 +440,8 @@ moved = Report(
     [_moved],
     "In how many i.i.d. rows another number changes the answer: percent",
     f"{real.WATCHED} rows, one training each. The number is drawn from 1 to 10, all others stay. By the "
-    "rule: in how many the game's own answer changes. Luck in the rows alone is at most "
-    f"{196 * (0.25 / real.WATCHED) ** 0.5:.0f} points.",
+    "rule: in how many the game's own answer changes. Over rows alone the 95 % interval "
+    f"of a share is at most {196 * (0.25 / real.WATCHED) ** 0.5:.0f} points to either side.",
     needs=(KEPT_BY,),
 )
 

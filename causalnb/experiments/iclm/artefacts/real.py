@@ -31,6 +31,7 @@ ARMS = {  # arm -> how it is called, the experiment that has it
 }
 LOOKS = {"validation, 1/3": 1, "validation, 2/3": 2, "validation, end": 3}  # heading -> thirds of the steps
 CELLS = {"iid": "i.i.d.", "in_center": "In-Center", "four": "Four"}
+WRITTEN = ", written exactly"
 WATCHED = {  # heading -> measure of modules, format
     "MI, nats": ("forward", number(4)),
     "Pearson's r": ("pearson", number(2)),
@@ -86,7 +87,7 @@ def _percent(values) -> str:
 def _rows():
     for name, (words, home) in ARMS.items():
         cells = {heading: of_cell(name, cell) for cell, heading in CELLS.items()}
-        cells["written exactly, i.i.d."] = of_cell(name, "iid", "exact")
+        cells |= {f"{heading}{WRITTEN}": of_cell(name, cell, "exact") for cell, heading in CELLS.items()}
         cells["trained parameters"] = arm(home, name, "trainable_parameters")
         cells |= {heading: validated(name, thirds) for heading, thirds in LOOKS.items()}
         yield Row(words, cells)
@@ -110,7 +111,7 @@ tuned = Report(
         Measured("trained parameters", format=first("{:,.0f}")),
         *(Measured(heading, format=_percent) for heading in LOOKS),
         *(Measured(heading, format=_percent) for heading in CELLS.values()),
-        Measured("written exactly, i.i.d.", format=_percent),
+        *(Measured(f"{heading}{WRITTEN}", format=_percent) for heading in CELLS.values()),
     ],
     _rows,
     "RAVEN on gemma-3-270m: the right panel of eight is the likeliest, % (luck: 12.5), mean over formats",

@@ -34,7 +34,7 @@ def scan_figure(profile: str | None = None):
     from causalnb.lab.figures import COLOURS, headline, intervals, text_size
 
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.9), width_ratios=[1, 1.15])
-    evidence.require(JUMP, profile, ARMS)
+    whole = evidence.require(JUMP, profile, ARMS).groupby("arm")["exact_match"].mean()
     curves, ends, finals = results.curves(JUMP, profile, ARMS), [], []
     for arm, name in ARMS.items():
         colour, line, marker = LOOKS[arm]
@@ -45,7 +45,7 @@ def scan_figure(profile: str | None = None):
         left.fill_between(mean.index, low, high, color=look["color"], alpha=0.1, linewidth=0)
         left.plot(mean.index, mean, marker=marker, markevery=2, label=name, **look)
         left.plot(mean.index, validation, linewidth=0.9, marker="", alpha=0.8, **look)
-        finals.append((mean.iloc[-1], validation.iloc[-1]))
+        finals.append((whole[arm], validation.iloc[-1]))
         ends.append(f"{name} ends at {mean.iloc[-1]:.2f} (validation {validation.iloc[-1]:.2f})")
     composed, held = zip(*finals, strict=True)
     headline(
