@@ -79,6 +79,11 @@ def test_a_decoder_reads_the_sentence_of_the_encoder_between_its_own_ends():
     assert [*re.findall(r"\w+", causes)] == ["Smoking", "3", "Weight", "5", "Exercise", "2"]
 
 
+def test_a_decoder_is_loaded_with_all_its_weights_to_train():
+    base = real.loaded(registry.config(BOTH, "diffusion", "quick"), TEXTS)
+    assert all(weight.requires_grad for weight in base.model.parameters())
+
+
 def test_a_start_token_is_before_the_prompt_where_there_is_one():
     base = real.loaded(registry.config(BOTH, "diffusion", "quick"), TEXTS)
     assert real_data.starts_of(base) == []
