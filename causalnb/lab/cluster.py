@@ -68,7 +68,7 @@ class Work:
         inbox, last = queue.Queue(), -math.inf
         child = runner.Child(self.job, self.profile, self.fresh, inbox, self.command)
         try:
-            while (message := inbox.get()[1]) is not None:
+            while (message := runner.heard(inbox)[1]) is not None:
                 if "progress" not in message:
                     child.said = message
                 elif time.monotonic() - last > SAID_SECONDS:

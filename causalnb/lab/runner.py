@@ -27,6 +27,7 @@ COMMAND = [sys.executable, "-m", "causalnb.lab.runner"]
 MOST_SEEDS = 10_000
 SHARD = re.compile("([0-9]{1,6})/([0-9]{1,6})")
 CLOCK_SECONDS = 5.0  # how often the time spent is noted, so that a resumed run counts all of it
+WAKE_SECONDS = 1.0  # how often a wait looks up: only the main thread's own signal wakes it at once
 
 
 class Job(NamedTuple):
@@ -490,6 +491,13 @@ class Here:
         return ""
 
 
+def heard(inbox: queue.Queue) -> tuple:
+    """The next (child, message); a signal ends the wait, also one that another thread took."""
+    while True:
+        with suppress(queue.Empty):
+            return inbox.get(timeout=WAKE_SECONDS)
+
+
 def run(
     ids: Iterable[str],
     profile: str | None = None,
@@ -533,7 +541,7 @@ def run(
                 job = waiting.pop()
                 reporter.begin(job)
                 running.add(engine.start(job, scale.name, fresh, inbox))
-            child, message = inbox.get()
+            child, message = heard(inbox)
             if message is None:
                 running.remove(child)
                 outcome, error = child.outcome()

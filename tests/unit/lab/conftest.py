@@ -1,5 +1,6 @@
 """A small laboratory in a temporary folder: experiments, a list of artefacts, and children for both."""
 
+import signal
 import sys
 import textwrap
 from types import SimpleNamespace
@@ -90,3 +91,11 @@ def lab(tmp_path, monkeypatch):
     yield SimpleNamespace(folder=tmp_path, module=module, toy=toylab, child=child)
     forget_code()
     sys.modules.pop("toylab", None)
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C interrupts, even where the tests were started in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

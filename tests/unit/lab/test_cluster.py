@@ -8,6 +8,7 @@ import stat
 import sys
 import textwrap
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -310,21 +311,20 @@ def settings(**changes):
     registry.register(replace(spec, settings={**spec.settings, "laptop": laptop}))
 
 
-@pytest.fixture
-def interruptible():
-    """Ctrl-C interrupts, even where the tests were started in the background of a shell, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_ctrl_c_cancels_jobs_of_a_cluster(lab, slurm, interruptible):
     slurm.hold()
-    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+
+    def ctrl_c():
+        end = time.monotonic() + 60
+        while not sent_file(lab).exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=ctrl_c)
+    presser.start()
     with pytest.raises(KeyboardInterrupt):
         runner.run(["toy.sum"], reporter=Told(), engine=cluster.Cluster(SLURM))
-    timer.join()
+    presser.join(60)
     assert slurm.all() and {slurm.job(id)["state"] for id in slurm.all()} == {"CANCELLED by 0"}
     assert not [*lab.folder.glob(f"cache/submitit/*/{cluster.SENT}")]
 

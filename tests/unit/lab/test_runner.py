@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -129,6 +131,21 @@ def test_an_interrupt_keeps_the_checkpoint_and_the_next_call_resumes(lab):
         total += 1 / 3
     assert summary["outcome"] == "done" and resumed.rows == [["", "total", total], ["", "resumed", 1.0]]
     assert not list(lab.folder.glob("cache/runs/laptop/toy.slow/it/*")) and " of 40 on its way" in told.text
+
+
+@pytest.mark.parametrize("thread", [signal.raise_signal, lambda number: os.kill(os.getpid(), number)])
+def test_ctrl_c_ends_a_wait_whichever_thread_takes_it(interruptible, thread):
+    """The signal of a thread is its own: a main thread that waits for a lock does not wake of it."""
+    inbox, began = runner.queue.Queue(), time.monotonic()
+    timers = [threading.Timer(0.1, thread, [signal.SIGINT]), threading.Timer(20, inbox.put, [("late", None)])]
+    for timer in timers:
+        timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            runner.heard(inbox)
+    finally:
+        timers[1].cancel()
+    assert time.monotonic() - began < 10
 
 
 def test_a_killed_child_is_told_and_the_others_go_on(lab):
