@@ -288,6 +288,13 @@ add(
     {arm: 5 for arm in settled() if arm not in ("no_v", "isolated_placebo")},
 )
 add(
+    "longer",
+    "The spurious token game on a real base, size L, in twice the steps",
+    {arm: settled(2 * RealSettings.steps)[arm] for arm in ("diffusion", "c2dlm")},
+    1,
+    steps=2 * RealSettings.steps,
+)
+add(
     "adapters",
     "The spurious token game on a real base: adapters that are kept",
     {arm: {**settled(FEWER)[arm], "learning_rate": ADAPTED} for arm in KEPT},

@@ -46,6 +46,7 @@ def stored(tmp_path_factory):
             made.HOME: SEEDS,
             made.DECODER: SEEDS,
             made.BOTH: SEEDS,
+            made.LONGER: SEEDS,
             made.STG_L: SEEDS,
             SEARCH: 1,
             made.KEPT_BY: 1,
@@ -96,6 +97,16 @@ def test_differences_are_of_the_same_seeds_and_the_printed_gain_is_judged():
     assert judged == dict.fromkeys(
         ((made.BASES[home], f"{C2DLM} - {NAMES[SFT]}") for home in made.PAIRS), "excluded"
     )
+    longer = zip(of("c2dlm", "ood", made.LONGER), of("c2dlm", "ood"), strict=True)
+    gained = rows["MiniLM, twice the steps", f"{C2DLM} - the same in half of them"]
+    assert gained["ood, points"] == gain([one - other for one, other in longer])
+
+
+def test_the_longer_training_differs_in_its_steps_alone():
+    for arm in registry.arms(made.LONGER):
+        longer, config = (registry.config(home, arm, "laptop") for home in (made.LONGER, made.HOME))
+        assert longer.pop("steps") == 2 * config.pop("steps")
+        assert longer == config
 
 
 def test_a_placebo_names_what_it_drew_and_how_much_of_it_is_true():

@@ -27,13 +27,14 @@ from causalnb.lab.report import (
 
 ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
 DECODER, LEFT = "c2dlm.real.decoder", "autoregressive"
-BOTH = "c2dlm.real.bidirectional"
+BOTH, LONGER = "c2dlm.real.bidirectional", "c2dlm.real.longer"
 MOVED, KEPT_BY = "c2dlm.real_moved", "c2dlm.real.adapters"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
 ARMS = (SFT, "placebo", "c2dlm", "no_v", "isolated", "isolated_placebo", "swapped", "enforced")
 PLACEBOS = ("placebo", "isolated_placebo")  # of one seed with the same causes
 BASES = {
     HOME: "MiniLM",
+    LONGER: "MiniLM, twice the steps",
     BOTH: "gemma-3-270m, bidirectional",
     DECODER: "gemma-3-270m",
     STG_L: "from scratch",
@@ -94,7 +95,7 @@ def _arms():
     for model in PAPER.values():
         yield printed_row(("LLaDA 8B, as printed", model), "c2dlm.table4", row=model, **PRINTED)
     yield printed_row(("as printed", THEIRS), "c2dlm.table4", row=THEIRS, **PRINTED)
-    for home in (HOME, BOTH):
+    for home in (HOME, LONGER, BOTH):
         for name in (one for one in ARMS if one in registry.arms(home)):
             cells = _levels(home, name)
             if name in LOOKS:
@@ -191,6 +192,7 @@ PAIRS = {
         ("enforced", "c2dlm"),
         ("enforced", "isolated"),
     ),
+    LONGER: (("c2dlm", SFT),),
     STG_L: (
         ("c2dlm", SFT),
         ("c2dlm", "placebo"),
@@ -215,6 +217,13 @@ def _differences():
             said = {"printed": both, "size": stated} if (name, other) == ("c2dlm", SFT) else {}
             label = BASES[home], f"{NAMES[name]} - {NAMES[other]}"
             yield Row(label, {"iid, points": iid, "ood, points": ood, SHIFT: ood - iid}, **said)
+        for name in registry.arms(LONGER) if home == LONGER else ():
+            iid, ood = (
+                arm(LONGER, name, f"{part}_accuracy") - arm(HOME, name, f"{part}_accuracy")
+                for part in (IID, OOD)
+            )
+            label = BASES[LONGER], f"{NAMES[name]} - the same in half of them"
+            yield Row(label, {"iid, points": iid, "ood, points": ood, SHIFT: ood - iid})
 
 
 differences = Report(
