@@ -209,21 +209,17 @@ def _differences():
     both = cell("c2dlm.table4", row="Δ", join=" / ", **PRINTED)
     stated = cell("c2dlm.table4", "{value}", row="Δ", column="OOD", **PRINTED)
     for home, pairs in PAIRS.items():
-        for name, other in pairs:
+        compared = [(name, home, other, NAMES[other]) for name, other in pairs]
+        if home == LONGER:
+            compared += [(name, HOME, name, "the same in half of them") for name in registry.arms(home)]
+        for name, its, other, told in compared:
             iid, ood = (
-                arm(home, name, f"{part}_accuracy") - arm(home, other, f"{part}_accuracy")
+                arm(home, name, f"{part}_accuracy") - arm(its, other, f"{part}_accuracy")
                 for part in (IID, OOD)
             )
             said = {"printed": both, "size": stated} if (name, other) == ("c2dlm", SFT) else {}
-            label = BASES[home], f"{NAMES[name]} - {NAMES[other]}"
+            label = BASES[home], f"{NAMES[name]} - {told}"
             yield Row(label, {"iid, points": iid, "ood, points": ood, SHIFT: ood - iid}, **said)
-        for name in registry.arms(LONGER) if home == LONGER else ():
-            iid, ood = (
-                arm(LONGER, name, f"{part}_accuracy") - arm(HOME, name, f"{part}_accuracy")
-                for part in (IID, OOD)
-            )
-            label = BASES[LONGER], f"{NAMES[name]} - the same in half of them"
-            yield Row(label, {"iid, points": iid, "ood, points": ood, SHIFT: ood - iid})
 
 
 differences = Report(
