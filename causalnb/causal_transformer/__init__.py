@@ -4,6 +4,7 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoModelForSequence
 
 from .configuration import CausalTransformerConfig
 from .fused import Visible, attention_with_tau
+from .gated import GatedValueUpdate, gate_values
 from .loss import MarkovBlanketLoss, describe
 from .measure import excess_bounds, markov_blanket_bounds, no_loop, sinkhorn, tau
 from .model import (
@@ -29,6 +30,7 @@ __all__ = [
     "CausalTransformerForSequenceClassification",
     "CausalTransformerOutput",
     "GCNValueUpdate",
+    "GatedValueUpdate",
     "MarkovBlanketLoss",
     "MarkovBlanketPenalty",
     "Visible",
@@ -36,6 +38,7 @@ __all__ = [
     "attention_with_tau",
     "describe",
     "excess_bounds",
+    "gate_values",
     "markov_blanket_bounds",
     "markov_blanket_penalty",
     "no_loop",
