@@ -25,6 +25,8 @@ from causalnb.cards import plain, unfit, upload_card, write_card
 from causalnb.checkpoints import check_depth, whole
 from causalnb.parallel import part_of_step
 
+KEPT_ADAPTERS = ("LORA", "ADALORA", "C3A", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "MISS")
+
 
 class OfThread:
     """An attribute of which every thread has a value of its own, None where it set none."""
@@ -105,6 +107,11 @@ def unwrap(decoder: nn.Module) -> tuple[nn.Module, dict | None]:
             raise ValueError(
                 f"the adapter {name!r} ({one.peft_type.value}) learns tokens outside the base, "
                 "which would be lost: use one that changes its layers, such as LoRA"
+            )
+        if one.peft_type.value not in KEPT_ADAPTERS:
+            raise ValueError(
+                f"the adapter {name!r} is of a kind, {one.peft_type.value}, that was not shown to come back "
+                f"from a checkpoint: use one of {', '.join(KEPT_ADAPTERS)}"
             )
     if len(adapters) > 1:
         raise ValueError(

@@ -97,7 +97,7 @@ def admit(model, tokenizer, text: str, name: str) -> None:
     """
     from causalnb import attention
 
-    if model.config.model_type in attention.TESTED:
+    if model.config.model_type in attention.KNOWN:
         return
     trained = {weight: weight.requires_grad for weight in model.parameters()}
     with _read_right(name):
@@ -137,12 +137,12 @@ def _read_right(name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # whatever a model of another kind makes of the inputs
-        from causalnb.attention import TESTED
+        from causalnb.attention import KNOWN
 
         why = (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".:")
         raise LabError(
             f"the attention of {name!r} cannot be read as it is ({why}): choose another base, such as a "
-            f"{', '.join(TESTED)}."
+            f"{', '.join(KNOWN)}."
         ) from error
 
 

@@ -184,7 +184,11 @@ class Rows:
 
 
 class ConceptMass:
-    """What the attention puts on every concept, gathered layer by layer from columns added to the values."""
+    """What the attention puts on every concept, gathered layer by layer from columns added to the values.
+
+    A small mass may be the difference of large ones, which 16 bits do not hold: there the columns have a call
+    of their own, in 32.
+    """
 
     def __init__(self, member: Tensor, layers: set[int] | None, norm_index: str, detach: bool, scale: str):
         self.member, self.layers = member, layers  # (B, T, C)
@@ -206,13 +210,20 @@ class ConceptMass:
         columns = self.member[:, None].to(value.dtype).expand(-1, value.shape[1], -1, -1)
         if self.norm_index == "key":
             columns = columns * norm[..., None]  # (B, G, T, C)
-        wide = max(width + extra, query.shape[-1])
-        wide += -wide % 8  # a width that fused kernels take
-        value = F.pad(torch.cat([value, columns], -1), (0, wide - width - extra))
-        query, key = F.pad(query, (0, wide - query.shape[-1])), F.pad(key, (0, wide - key.shape[-1]))
-        out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
-        mass = out[..., width : width + extra]  # (B, T, H, C)
-        mass = mass.to(torch.promote_types(mass.dtype, torch.float32))
+        half = value.dtype.itemsize < 4
+        parts = ((value,), (columns,)) if half else ((value, columns),)
+        calls = []
+        for part, dtype in zip(parts, (value.dtype, torch.float32), strict=False):
+            given = (query, key, torch.cat(part, -1))
+            wide = max(given[2].shape[-1], query.shape[-1])
+            wide += -wide % 8  # a width that fused kernels take
+            given = (F.pad(one.to(dtype), (0, wide - one.shape[-1])) for one in given)
+            mask = attention_mask
+            if mask is not None and mask.is_floating_point():
+                mask = mask.to(dtype)
+            calls.append(sdpa_attention_forward(module, *given, mask, scaling=scaling, **options)[0])
+        out = calls[0]
+        mass = calls[1][..., :extra] if half else out[..., width : width + extra]  # (B, T, H, C)
         if self.norm_index == "query_as_printed":
             mass = mass * norm.repeat_interleave(mass.shape[2] // norm.shape[1], 1).transpose(1, 2)[..., None]
         if torch._C._current_graph_task_id() == -1:  # not in the recomputation of a checkpoint

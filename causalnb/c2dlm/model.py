@@ -23,6 +23,19 @@ from .reattention import ReattentionLoss, gamma_schedule
 SCHEDULE = {"total_steps", "gamma_min", "gamma_max", "warmup"}
 
 
+def beyond_window(config: PretrainedConfig, tokens: int) -> str:
+    """What is wrong with texts of so many tokens where layers see a window alone, or ""."""
+    window, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
+    narrow = window is not None and (kinds is None or "sliding_attention" in kinds) and tokens > window
+    return (
+        f"texts of {tokens} tokens are longer than the window of {window} that layers of this base see, so "
+        "causes outside it would have no attention to be drawn: give shorter texts, or set sliding_window to "
+        "None and every one of layer_types to 'full_attention' in the base's configuration"
+        if narrow
+        else ""
+    )
+
+
 class MaskedDiffusionConfig(PretrainedConfig):
     """Settings of MaskedDiffusionModel: mask_token_id, weight "1/t" or "none", reattention as its settings().
 
@@ -214,6 +227,8 @@ class MaskedDiffusionModel(DecoderWrapper):
             raise ValueError("visible, draw and rank are for the collator: pass the batch that it returns")
         if unknown_keywords(self, kwargs):
             raise ValueError(unknown_keywords(self, kwargs))
+        if beyond_window(self.base.config, input_ids.shape[1]):
+            raise ValueError(beyond_window(self.base.config, input_ids.shape[1]))
         if attention_mask is not None and attention_mask.dim() == 4 and attention_mask.dtype == torch.bool:
             hidden = torch.finfo(self.base.dtype).min  # eager attention adds its mask
             attention_mask = attention_mask.logical_not().to(self.base.dtype) * hidden

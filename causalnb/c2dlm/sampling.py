@@ -3,6 +3,7 @@
 import torch
 
 from .diffusion import as_mask, logits_at
+from .model import MaskedDiffusionModel
 
 REMASKING = ("low_confidence", "random")
 EOS = ("free", "last", "never")
@@ -46,6 +47,11 @@ def sample(
     (batch, prompt), device = prompt_ids.shape, prompt_ids.device
     ids = torch.cat([prompt_ids, prompt_ids.new_full((batch, gen_length), mask_token_id)], 1).long()
     extra = {}
+    if attention_mask is not None and attention_mask.dim() == 4 and _adds_masks(model):
+        raise ValueError(
+            "a mask of queries and keys came for a model under eager attention, which would add it to its "
+            "scores: call model.set_attn_implementation('sdpa'), or wrap it in MaskedDiffusionModel"
+        )
     if attention_mask is not None and attention_mask.shape == (batch, 1, *[prompt + gen_length] * 2):
         extra = {"attention_mask": as_mask(attention_mask, "attention_mask")}
     elif attention_mask is not None:
@@ -140,6 +146,12 @@ def _plan(gen_length, block_length, steps) -> tuple[int, int]:
             f"{steps} steps are more than the {gen_length} tokens to fill: choose at most that many"
         )
     return blocks, steps // blocks
+
+
+def _adds_masks(model) -> bool:
+    """Whether attention adds its mask to scores, and the model makes no numbers of True and False."""
+    kind = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    return kind == "eager" and not isinstance(model, MaskedDiffusionModel)
 
 
 def _require_positions_from_0(model) -> None:

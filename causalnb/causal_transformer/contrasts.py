@@ -11,7 +11,7 @@ from causalnb.checkpoints import whole
 from causalnb.wrapping import check_counts, is_number
 
 from .configuration import CausalTransformerConfig
-from .layers import check_tokens, refuse
+from .layers import check_tokens, refuse, unknown
 from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, no_classes, wide
 
 KINDS = ("constant", "bow", "bilstm")
@@ -97,6 +97,8 @@ class ContrastForSequenceClassification(PreTrainedModel):
         layers.ABSENT.
         """
         refuse(kwargs)
+        if unknown(kwargs):
+            raise ValueError(unknown(kwargs))
         check_tokens(input_ids, "input_ids")
         if self.kind != "constant" and (attention_mask is None or token_type_ids is None):
             raise ValueError(

@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, initial
 from transformers.utils import can_return_tuple
 
 from .configuration import CausalTransformerConfig
-from .layers import check_tokens, refuse
+from .layers import check_tokens, refuse, unknown
 from .measure import checked_valid
 from .model import CausalTransformerForSequenceClassification, CausalTransformerOutput, no_classes, wide
 
@@ -200,6 +200,8 @@ class InvariantForSequenceClassification(CausalTransformerForSequenceClassificat
         pair has tokens of one type alone, and for what is in layers.ABSENT.
         """
         refuse(kwargs)
+        if unknown(kwargs):
+            raise ValueError(unknown(kwargs))
         check_tokens(input_ids, "input_ids")
         if no_classes(labels, self.config):
             raise ValueError(no_classes(labels, self.config))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .configuration import CausalTransformerConfig
 from .fused import Visible
@@ -20,6 +20,7 @@ ABSENT = {  # what models of Hugging Face may be asked and these may not -> what
     "decoder_inputs_embeds": "pass decoder_input_ids",
     "output_hidden_states": "read them with forward hooks on the layers",
 }
+PASSING = {"return_dict", "cache_position", "position_ids", "decoder_position_ids"}  # in calls of generate
 
 
 def refuse(asked: dict) -> None:
@@ -29,6 +30,12 @@ def refuse(asked: dict) -> None:
         if given is not None and given is not False:
             said = f"has shape {tuple(given.shape)}" if isinstance(given, Tensor) else f"is {given!r}"
             raise ValueError(f"{name} {said}, which these models do not take: {instead}")
+
+
+def unknown(asked: dict) -> str:
+    """What is wrong with arguments that forward does not name, nor ABSENT, nor transformers, or ""."""
+    names = sorted(asked.keys() - ABSENT.keys() - TransformersKwargs.__annotations__.keys() - PASSING)
+    return f"these models have no argument {names[0]!r}: pass what forward's docstring names" if names else ""
 
 
 def check_tokens(tokens: Tensor | None, name: str) -> None:

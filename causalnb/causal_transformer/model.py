@@ -15,7 +15,7 @@ from causalnb.parallel import part_of_step, shared_average
 
 from .configuration import CausalTransformerConfig
 from .fused import Visible
-from .layers import Stack, StackOutput, check_tokens, refuse
+from .layers import Stack, StackOutput, check_tokens, refuse, unknown
 from .loss import MarkovBlanketLoss
 from .measure import checked_valid
 from .values import GCNValueUpdate
@@ -217,6 +217,8 @@ class CausalTransformerForSequenceClassification(CausalTransformerPreTrainedMode
         them, and for what is in layers.ABSENT.
         """
         refuse(kwargs)
+        if unknown(kwargs):
+            raise ValueError(unknown(kwargs))
         asked = dict(output_attentions=output_attentions) | self._measured("encoder", labels)
         out = self.encoder(input_ids, attention_mask, token_type_ids, return_dict=True, **asked)
         if no_classes(labels, self.config):
@@ -304,6 +306,8 @@ class CausalTransformerForConditionalGeneration(CausalTransformerPreTrainedModel
         dynamic, and for what is in layers.ABSENT.
         """
         refuse(kwargs)
+        if unknown(kwargs):
+            raise ValueError(unknown(kwargs))
         _check_cache(past_key_values)
         asked = {
             name: dict(output_attentions=output_attentions, return_dict=True) | self._measured(name, labels)

@@ -81,6 +81,8 @@ class LatentAggregation(nn.Module):
         super().__init__()
         if start not in ("random", "base"):
             raise ValueError(f"start is {start!r}: choose 'random' or 'base'")
+        if start == "base" and getattr(base_head, "bias", None) is not None:
+            raise ValueError("the base's head has a bias, which this head has not: choose start='random'")
         vocabulary, width = base_head.weight.shape
         self.invariant = invariant
         self.norm = SharedBatchNorm(width, 1 + invariant, shared)

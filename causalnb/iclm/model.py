@@ -19,7 +19,7 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput, can_return_tuple
 
 from causalnb.parallel import own_rows, processes, shared_mean, shared_rows, widest
-from causalnb.wrapping import DecoderWrapper, OfThread, decoder_layers
+from causalnb.wrapping import DecoderWrapper, OfThread, decoder_layers, unknown_keywords
 
 from .adapters import Rows, adapt
 from .aggregation import LatentAggregation
@@ -456,6 +456,8 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         modules, and states that are not finite.
         """
         self.refuse_replicas("share one routing")
+        if unknown_keywords(self, kwargs):
+            raise ValueError(unknown_keywords(self, kwargs))
         if isinstance(routing, Tensor):
             routing = Routing(routing, torch.zeros((), device=routing.device))
         given = None if isinstance(past_key_values, ModuleCache) else routing  # with a cache goes its own

@@ -71,6 +71,11 @@ class ContrastiveDecoder(DecoderWrapper):
         """
         if unknown_keywords(self, kwargs):
             raise ValueError(unknown_keywords(self, kwargs))
+        if kwargs.get("past_key_values") is not None or kwargs.get("output_hidden_states"):
+            raise ValueError(
+                "forward reads whole texts, and takes no past_key_values and no output_hidden_states: call "
+                ".base, or generate"
+            )
         if prompt_mask is None and labels is not None:
             prompt_mask = prompt_before_labels(labels, attention_mask)  # unprobed: rows without a mask
         if prompt_mask is not None and prompt_mask.shape != input_ids.shape:
@@ -82,6 +87,10 @@ class ContrastiveDecoder(DecoderWrapper):
         out = self.base(
             input_ids, attention_mask=attention_mask, labels=labels, output_hidden_states=True, **kwargs
         )
+        if prompt_mask is not None and not prompt_mask.any(1).all():
+            raise ValueError(
+                "a row's prompt_mask marks nothing that is seen: mark at least one token of each"
+            )
         prompt = prompt_mask if prompt_mask is not None else attention_mask
         prompt = torch.ones_like(input_ids) if prompt is None else prompt
         last = (prompt * torch.arange(input_ids.shape[1], device=input_ids.device)).argmax(1)
@@ -95,6 +104,10 @@ class ContrastiveDecoder(DecoderWrapper):
         return SCIOutput(
             loss=loss, logits=out.logits, structure=state, lm_loss=lm_loss, contrastive_loss=contrastive
         )
+
+    def prepare_inputs_for_generation(self, *arguments, **keywords):
+        """The base's, which peft asks for."""
+        return self.base.prepare_inputs_for_generation(*arguments, **keywords)
 
     def generate(self, input_ids, **kwargs):
         """The base's generate."""

@@ -259,6 +259,11 @@ class SCITransformer(DecoderWrapper):
             )
         if unknown_keywords(self, kwargs):
             raise ValueError(unknown_keywords(self, kwargs))
+        if kwargs.get("output_attentions"):
+            raise ValueError(
+                "an SCIOutput has no attentions: leave output_attentions out, and read the base's maps with "
+                "causalnb.attention.tap(model.base)"
+            )
         if self._answers_hidden(labels, prompt_mask, structure_ids):
             raise ValueError(HIDDEN)
         prompt_mask = self._checked_mask(input_ids, attention_mask, prompt_mask, labels)

@@ -3,6 +3,7 @@
 from threading import Thread
 
 import numpy as np
+import peft
 import pytest
 import torch
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
@@ -10,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from causalnb import c2dlm, iclm, sci
 from causalnb.causal_transformer import contrasts
-from causalnb.wrapping import check_finite, check_settings, matrix, offset, rebuild, unwrap
+from causalnb.wrapping import KEPT_ADAPTERS, check_finite, check_settings, matrix, offset, rebuild, unwrap
 from tests.unit.causal_transformer import small
 from tests.unit.sci.tiny import base
 
@@ -77,10 +78,12 @@ def test_without_adapters_all_trains(decoder):
 @every_wrapper
 @pytest.mark.parametrize("decoder, said", [
     (adapted_twice, "the base has 2 adapters, default, more, and one is kept: delete the others, or merge"),
+    (lambda: get_peft_model(base(dtype=torch.float32), peft.VeraConfig(target_modules=["q_proj"], r=2)),
+     "the adapter 'default' is of a kind, VERA, that was not shown to come back from a checkpoint: use"),
     (lambda: adapted("mine"), "adapter is named 'mine', and would come back as 'default': add it by that"),
     (lambda: get_peft_model(base(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)),
      r"the adapter 'default' \(PROMPT_TUNING\) learns tokens outside the base, which would be lost: use one"),
-], ids=["two", "named", "prompt"])  # fmt: skip
+], ids=["two", "kind", "named", "prompt"])  # fmt: skip
 def test_adapters_that_would_be_lost_are_refused(wrap, decoder, said):
     with pytest.raises(ValueError, match=said):
         wrap(decoder())
@@ -93,6 +96,35 @@ def test_a_wrapper_with_an_adapter_comes_back(wrap, tmp_path):
     again = type(model).from_pretrained(tmp_path).eval()
     assert torch.equal(again(ids).logits, model(ids).logits)
     assert trainable(again) == trainable(model) != {name for name, _ in model.named_parameters()}
+
+
+KINDS = {
+    "LORA": lora(),
+    "ADALORA": peft.AdaLoraConfig(target_modules=["q_proj"], init_r=2, target_r=2, total_step=10),
+    "C3A": peft.C3AConfig(target_modules=["q_proj"], block_size=2),
+    "HRA": peft.HRAConfig(target_modules=["q_proj"], r=2),
+    "IA3": peft.IA3Config(target_modules=["q_proj"], feedforward_modules=[]),
+    "LN_TUNING": peft.LNTuningConfig(target_modules=["input_layernorm"]),
+    "LOHA": peft.LoHaConfig(target_modules=["q_proj"], r=2),
+    "LOKR": peft.LoKrConfig(target_modules=["q_proj"], r=2),
+    "MISS": peft.MissConfig(target_modules=["q_proj"], r=2),
+}
+
+
+def test_every_kind_of_adapter_that_is_kept_comes_back(tmp_path):
+    assert {*KINDS} == {*KEPT_ADAPTERS}
+    for kind, settings in KINDS.items():
+        decoder = get_peft_model(base(dtype=torch.float32), settings)
+        with torch.no_grad():
+            for weight in decoder.parameters():
+                if weight.requires_grad:
+                    weight.add_(0.3 * torch.randn_like(weight))
+        model, ids = sci.ContrastiveDecoder.from_base(decoder).eval(), torch.tensor([[4, 5, 6]])
+        model.save_pretrained(tmp_path / kind)
+        again = type(model).from_pretrained(tmp_path / kind).eval()
+        assert torch.equal(again(ids).logits, model(ids).logits), kind
+        plain = base(dtype=torch.float32)(ids).logits
+        assert not torch.allclose(model(ids).logits, plain), kind
 
 
 @every_wrapper

@@ -74,6 +74,8 @@ class Settings:
         for name in ("scl_weight", "alpha", "lam", "gamma", "causal_weight"):
             if name in self.options and not 0 <= self.options[name] < math.inf:
                 raise LabError(f"{option(name)} is {self.options[name]}: give 0 or more, and finite.")
+        if self.options.get("alpha") == 0:
+            raise LabError("--alpha is 0, and nothing would be drawn to causes: give a number above 0.")
         self._check_idle()
         if self.options.get("aggregation", AGGREGATIONS[0]) not in AGGREGATIONS:
             raise LabError(

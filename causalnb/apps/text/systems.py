@@ -725,7 +725,7 @@ class CausalTransformer(System):
             batch = collate(rows[first : first + BATCH]).to(model.device)
             with torch.no_grad():
                 if own:
-                    shares.append(float(model(**batch).violated))
+                    shares.append(_outside(model, batch))
                 else:
                     with markov_blanket_penalty(model) as penalty:
                         model(**batch)
@@ -736,6 +736,19 @@ class CausalTransformer(System):
     def finished(self, model):
         """The model, its adapters merged."""
         return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
+
+
+def _outside(model, batch) -> float:
+    """The share of nodes outside the bounds in a CausalTransformer, whatever the weight of its loss."""
+    import torch
+
+    out = model.encoder(
+        **{name: part for name, part in batch.items() if name != "labels"}, measure=True, return_dict=True
+    )
+    layers = zip(model.losses["encoder"], out.sums, strict=True)
+    return float(
+        torch.stack([loss.violated(*sums, out.valid, False, out.measured) for loss, sums in layers]).mean()
+    )
 
 
 KINDS = {"sci": SCI, "iclm": ICLM, "c2dlm": C2DLM, "causal-transformer": CausalTransformer}

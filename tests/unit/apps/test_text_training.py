@@ -216,6 +216,15 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_no_model_is_saved(files
     ]
 
 
+def test_a_causal_transformer_without_its_loss_is_measured_all_the_same(files, tmp_path):
+    told = []
+    for weight in (0.0, 1e-9):
+        settings = settings_of("causal-transformer", files, causal_weight=weight)
+        train_text(replace(settings, max_steps=2), tmp_path / str(weight), told.append)
+    plain, held = (one for one in told if "of the nodes outside the bounds" in one)
+    assert plain.split("outside")[0].split()[-5:] == held.split("outside")[0].split()[-5:]
+
+
 def test_modules_may_answer_through_the_head_of_the_base(files, tmp_path):
     settings = settings_of("iclm", files, aggregation="probability")
     train_text(settings, tmp_path / "out")
@@ -330,7 +339,7 @@ def test_a_base_is_found_by_its_name_where_bases_lie(bases, files, tmp_path, mon
 @pytest.mark.parametrize("system", ["c2dlm", "causal-transformer"])
 def test_a_base_of_another_kind_is_shown_to_be_read_right(system, bases, files, tmp_path, monkeypatch):
     monkeypatch.setattr(attention, "_VERIFIED", set())
-    monkeypatch.setattr(attention, "TESTED", ())
+    monkeypatch.setattr(attention, "KNOWN", ())
     base = "gpt2" if system == "c2dlm" else "bert"
     settings = replace(settings_of(system, files), base_model=str(bases / base), max_steps=2)
     train_text(settings, tmp_path / "out")
@@ -840,6 +849,8 @@ def test_graphs_and_structures_that_changed_are_refused_too(files, tmp_path):
     ({"options": {"scl_weight": float("nan")}}, "--scl-weight is nan: give 0 or more"),
     ({"options": {"structure_level": "verb"}}, "--structure-level is 'verb': choose one of column, grammar"),
     ({"options": {"separated": True, "cbm_layers": [1]}}, "--cbm-layers says where SCI binds, and with"),
+    ({"system": "c2dlm", "options": {"alpha": 0.0, "graphs": "g.jsonl"}},
+     "--alpha is 0, and nothing would be drawn to causes: give a number above 0"),
     ({"system": "c2dlm", "options": {"alpha": 2.0}},
      "--alpha weighs what graphs say, and none are given: add --graphs FILE, or leave it out"),
 ])  # fmt: skip

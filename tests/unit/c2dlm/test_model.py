@@ -79,6 +79,21 @@ def test_gamma_follows_its_schedule_in_training_alone():
     assert int(model.passes) == 6
 
 
+def test_a_text_longer_than_a_window_is_refused():
+    model = wrapped(base("mistral", sliding_window=4))
+    ids = torch.full((1, 5), 7)
+    with pytest.raises(ValueError, match="texts of 5 tokens are longer than the window of 4 that layers of"):
+        model(ids)
+    changed = ids[:, :4].clone()
+    changed[0, 0] = 9
+    one, other = (model(some).logits[0, -1] for some in (ids[:, :4], changed))
+    assert not torch.allclose(one, other)
+    config = transformers.Gemma3TextConfig(num_hidden_layers=6, sliding_window=4)
+    assert modelling.beyond_window(config, 9)
+    config.layer_types = ["full_attention"] * 6
+    assert not modelling.beyond_window(config, 9)
+
+
 def test_saved_and_loaded_it_is_the_same(tmp_path):
     schedule = dict(total_steps=9, gamma_min=0.5, gamma_max=2.0)
     loss = ReattentionLoss(2.5, 4.0, [0, 2], norm_index="query_as_printed", step_rule="off", backend="mass")

@@ -299,6 +299,28 @@ def test_auto_takes_rows_for_penalties_and_short_texts(monkeypatch):
     assert torch.equal(*(model(**batch).loss for model in both))
 
 
+def test_a_small_mass_beside_large_ones_is_the_same_in_bfloat16():
+    torch.manual_seed(0)
+    tokens, concept = 300, torch.full((300,), -1)
+    concept[-1], concept[:2], concept[2:40] = 1, 0, 2  # the last token asks; two causes, 38 reversed
+    relation = torch.tensor([[0, -1, 0], [1, 0, -1], [0, 1, 0]])
+    asks, steps = torch.arange(tokens) == tokens - 1, torch.full((3,), -1)
+    one = Supervision(concept, relation, steps, torch.zeros(tokens, dtype=torch.bool), asks)
+    query, key, value = (torch.randn(1, 1, tokens, 16) * scale for scale in (0.0, 0.1, 1.0))
+    query[..., 0], key[0, 0, 2:40, 0] = 1, 36.0
+    tensors, module = [part.bfloat16() for part in (query, key, value)], torch.nn.Module()
+    module.layer_idx, module.is_causal = 0, False
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        loss = ReattentionLoss(3.0, 0.0, norm_index="none", backend="mass")
+        form = reattention.FORMS["mass"](loss, loss._count(Supervision.stack([one], tokens)))
+        given = (part.to(dtype) for part in tensors)
+        mass_attention(module, *given, None, concept_mass=form.mass, is_causal=False)
+        found.append(form.loss())
+    assert found[0].satisfied == found[1].satisfied == 0
+    assert found[1].loss.item() == pytest.approx(found[0].loss.item(), rel=1e-4)
+
+
 def test_bfloat16_stays_close():
     batch, found = batch_of(supervised=True), []
     for dtype, form in ((torch.float32, "eager"), (torch.bfloat16, "rows"), (torch.bfloat16, "mass")):
@@ -307,6 +329,7 @@ def test_bfloat16_stays_close():
         found.append(model(**batch).reattention_loss.item())
         assert all(grad.isfinite().all() for grad in grads.values())
     assert found[1:] == [pytest.approx(found[0], rel=0.1)] * 2
+    assert found[2] == pytest.approx(found[1], rel=1e-3)
 
 
 @pytest.mark.parametrize(

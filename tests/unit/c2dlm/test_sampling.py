@@ -95,6 +95,23 @@ def test_under_a_mask_of_queries_and_keys():
         c2dlm.sample(model, prompt, 6, 6, 6, attention_mask=seen.double() - 1)
 
 
+def test_a_mask_of_queries_and_keys_is_refused_where_attention_would_add_it():
+    prompt, seen = torch.full((B, P), 5), torch.ones(B, 1, P + 4, P + 4, dtype=torch.bool)
+    model = bert()
+    model.set_attn_implementation("eager")
+    with pytest.raises(
+        ValueError, match=r"under eager attention, which would add it .*: call model.set_attn"
+    ):
+        c2dlm.sample(model, prompt, 4, 4, 4, mask_token_id=MASK, attention_mask=seen)
+    seen[..., 1:3] = False
+    ours = wrapped()
+    ours.base.set_attn_implementation("eager")
+    hidden = prompt.clone()
+    hidden[:, 1:3] = 9
+    one, other = (c2dlm.sample(ours, ids, 4, 4, 4, attention_mask=seen)[:, P:] for ids in (prompt, hidden))
+    assert torch.equal(one, other)
+
+
 def test_ids_may_be_short_and_must_be_whole():
     model, prompt = wrapped(), torch.randint(3, MASK, (B, P))
     assert torch.equal(c2dlm.sample(model, prompt.int(), 4, 4, 4), c2dlm.sample(model, prompt, 4, 4, 4))

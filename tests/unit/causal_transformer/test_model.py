@@ -722,6 +722,9 @@ def test_what_is_not_there_is_refused_in_a_sentence():
     ):
         with pytest.raises(ValueError, match=r"inputs_embeds has shape \(4, 7, 12\), which these models"):
             call()
+    for asked in (model, classifier()):
+        with pytest.raises(ValueError, match="these models have no argument 'atention_mask': pass what"):
+            asked(batch["input_ids"], atention_mask=batch["attention_mask"], labels=CLASSES)
     for cache in (dict(cache_implementation="static"), dict(past_key_values=DynamicCache())):
         with pytest.raises(ValueError, match="past_key_values holds a (Static|Dynamic)Cache: leave cache"):
             model.generate(**batch, max_new_tokens=3, **cache)

@@ -139,6 +139,11 @@ def test_the_head_starts_at_random_or_as_half_the_bases_twice(double):
     assert not torch.equal(cold, warm.head.weight)
     with pytest.raises(ValueError, match="start is 'zero': choose 'random' or 'base'"):
         LatentAggregation(base_head, start="zero")
+    biased = torch.nn.Linear(*reversed(base_head.weight.shape))
+    with pytest.raises(
+        ValueError, match="the base's head has a bias, which this head has not: choose start="
+    ):
+        LatentAggregation(biased, start="base")
 
 
 # logits

@@ -792,6 +792,8 @@ def test_inputs_that_do_not_fit_are_refused():
     for wrong in ([2, 0, 0, 0], [-1, 0, 0, 0], [0.5, 0, 0, 0]):
         with pytest.raises(ValueError, match="a routing names modules .*: give whole numbers from 0 to 1"):
             model(ids, seen, routing=torch.tensor(wrong))
+    with pytest.raises(ValueError, match="ICLMForCausalLM has no argument 'promt_mask': pass what its doc"):
+        model(ids, seen, promt_mask=seen)
     with pytest.raises(ValueError, match="output_hidden_states has no one meaning for several mod"):
         model(ids, seen, output_hidden_states=True)
     with pytest.raises(

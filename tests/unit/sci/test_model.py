@@ -3,6 +3,7 @@
 import copy
 from contextlib import nullcontext
 
+import peft
 import pytest
 import torch
 import transformers
@@ -391,6 +392,20 @@ def test_the_controls_losses_come_when_asked_for():
     assert torch.equal(
         whole.structure, control.base(given["input_ids"], output_hidden_states=True).hidden_states[-1][:, -1:]
     )
+
+
+def test_what_the_control_does_not_read_is_refused():
+    control, given = sci.ContrastiveDecoder.from_base(base()).eval(), batch()
+    filled = base()(given["input_ids"], use_cache=True).past_key_values
+    for name, value in {"past_key_values": filled, "output_hidden_states": True}.items():
+        with pytest.raises(ValueError, match=f"forward reads whole texts, and takes .*{name}.*: call .base"):
+            control(**given, **{name: value})
+    empty = {**given, "prompt_mask": given["prompt_mask"] * torch.tensor([[1], [0], [1]])}
+    with pytest.raises(ValueError, match="a row's prompt_mask marks nothing that is seen: mark at least one"):
+        control(**empty)
+    with pytest.raises(ValueError, match="an SCIOutput has no attentions: leave output_attentions out"):
+        awake(wrapped())(**given, output_attentions=True)
+    assert peft.get_peft_model(control, peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
 
 
 def test_the_control_generates_as_its_base_and_comes_back_from_disk(tmp_path):
