@@ -10,6 +10,7 @@ from causalnb.errors import LabError
 from causalnb.paths import moved
 
 TINY = "tiny"  # the base of this name is made on the spot, with a tokenizer trained on the task
+LICENCES = {"google/gemma-3-270m": "gemma"}  # of bases whose folder may lack its card
 SPEED = 1.5e14  # operations a second that a large GPU reaches in 16 bits, about half of what it is sold with
 
 
@@ -29,6 +30,23 @@ def downloaded(name: str) -> Path:
             f"the base {name} is no folder here and cannot be downloaded ({error}): give a "
             "folder, point CAUSALNB_BASES at one that has it under its name, or go online."
         ) from error
+
+
+def origin(name: str) -> dict[str, str]:
+    """What a base is before anything was cut: sha256 of its files of weights, and its licence; {} of TINY."""
+    if name == TINY:
+        return {}
+    from huggingface_hub import ModelCard
+
+    folder, whole = downloaded(name), sha256()
+    for file in sorted(folder.glob("*.safetensors")):
+        with file.open("rb") as weights:
+            while part := weights.read(2**24):
+                whole.update(part)
+    card = folder / "README.md"
+    licence = ModelCard.load(card).data.license if card.is_file() else None
+    licence = licence or LICENCES.get(name, "not named")
+    return {f"{name}, files": whole.hexdigest(), f"{name}, licence": licence}
 
 
 @dataclass

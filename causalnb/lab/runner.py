@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from causalnb.errors import CausalnbError, LabError, sentence
-from causalnb.lab import codebase, files, probes, profiles, records, registry, results
+from causalnb.lab import bases, codebase, files, probes, profiles, records, registry, results
 from causalnb.paths import cache_dir, shown
 
 COMMAND = [sys.executable, "-m", "causalnb.lab.runner"]
@@ -138,10 +138,10 @@ def _checked(experiment: str, returned) -> tuple[list, list, dict]:
         case {"metrics": dict() as metrics, **rest} if set(rest) <= {"history", "bases"}:
             metrics = records.plain(metrics, "metrics")
             history = records.plain(rest.get("history", []), "history")
-            bases: dict = rest.get("bases", {})  # type: ignore[assignment]
+            digests: dict = rest.get("bases", {})  # type: ignore[assignment]
             kinds = {*map(type, (*metrics.values(), *history))}
-            if isinstance(history, list) and kinds <= {dict} and {*map(type, bases.values())} <= {str}:
-                return results.rows_of(metrics), history, bases
+            if isinstance(history, list) and kinds <= {dict} and {*map(type, digests.values())} <= {str}:
+                return results.rows_of(metrics), history, digests
     raise LabError(
         f"{experiment} returned no result: "
         'return {"metrics": {cell: {measure: value}}, "history": [{...}, ...], "bases": {name: digest}}, the '
@@ -243,7 +243,8 @@ def execute(
 
             run = registry.Run(experiment, arm, seed, scale.name, config, folder, device, report)
             returned = spec.run(run)
-        rows, history, bases = _checked(experiment, returned)
+        rows, history, digests = _checked(experiment, returned)
+        origins = {key: value for name in digests for key, value in bases.origin(name).items()}
         result = results.Result(
             experiment,
             arm,
@@ -255,7 +256,7 @@ def execute(
             rows,
             history,
             _device_name(device),
-            libraries | bases,
+            libraries | digests | origins,
             commit,
             *clock.spent(),
             datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,6 +1,7 @@
 """Pre-trained models cut to the tokens in use, as `lab.bases` gives them."""
 
 import copy
+import hashlib
 
 import pytest
 import torch
@@ -55,6 +56,31 @@ def test_the_digest_tells_weights_apart_and_leaves_a_drawn_head_out(kind):
     if kind == "classifier":
         torch.nn.init.normal_(same.model.classifier.weight)
         assert bases.digest(same.model.base_model) == one.digest
+
+
+def test_an_origin_has_the_sum_of_the_files_and_the_licence_on_the_card(tmp_path, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_BASES", str(tmp_path))
+    folder = tmp_path / "us" / "small"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Small\n", encoding="utf-8")
+    found = bases.origin("us/small")
+    assert found == {
+        "us/small, files": hashlib.sha256(b"weights").hexdigest(),
+        "us/small, licence": "apache-2.0",
+    }
+    (folder / "model.safetensors").write_bytes(b"others")
+    assert bases.origin("us/small")["us/small, files"] != found["us/small, files"]
+    (folder / "README.md").unlink()
+    assert bases.origin("us/small")["us/small, licence"] == "not named" and bases.origin("tiny") == {}
+
+
+def test_a_base_that_is_nowhere_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("CAUSALNB_BASES", str(tmp_path))
+    with pytest.raises(
+        LabError, match="the base no/such is no folder here and cannot be downloaded .*: give a"
+    ):
+        bases.pretrained("no/such", TEXTS)
 
 
 def test_two_texts_are_read_as_the_tokenizer_joins_them():
