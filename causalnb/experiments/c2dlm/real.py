@@ -295,6 +295,13 @@ add(
     steps=2 * RealSettings.steps,
 )
 add(
+    "stg_s",
+    "The spurious token game on a real base, size S",
+    {arm: settled()[arm] for arm in ("diffusion", "c2dlm")},
+    1,
+    train_rows=stg.SIZES["S"],
+)
+add(
     "adapters",
     "The spurious token game on a real base: adapters that are kept",
     {arm: {**settled(FEWER)[arm], "learning_rate": ADAPTED} for arm in KEPT},

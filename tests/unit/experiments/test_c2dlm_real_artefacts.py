@@ -46,7 +46,7 @@ def stored(tmp_path_factory):
             made.HOME: SEEDS,
             made.DECODER: SEEDS,
             made.BOTH: SEEDS,
-            made.LONGER: SEEDS,
+            **dict.fromkeys((made.LONGER, *made.SIZES.values()), SEEDS),
             made.STG_L: SEEDS,
             SEARCH: 1,
             made.KEPT_BY: 1,
@@ -94,9 +94,8 @@ def test_differences_are_of_the_same_seeds_and_the_printed_gain_is_judged():
     both = zip(of("c2dlm", "ood"), of("placebo", "ood"), strict=True)
     assert rows["MiniLM", f"{C2DLM} - {PLACEBO}"]["ood, points"] == gain([one - other for one, other in both])
     judged = {label: row["reading (ood)"] for label, row in rows.items() if row["paper, iid / ood"] != "none"}
-    assert judged == dict.fromkeys(
-        ((made.BASES[home], f"{C2DLM} - {NAMES[SFT]}") for home in made.PAIRS), "excluded"
-    )
+    stated = dict.fromkeys(((made.BASES[home], f"{C2DLM} - {NAMES[SFT]}") for home in made.PAIRS), "excluded")
+    assert judged == stated
     longer = zip(of("c2dlm", "ood", made.LONGER), of("c2dlm", "ood"), strict=True)
     gained = rows["MiniLM, twice the steps", f"{C2DLM} - the same in half of them"]
     assert gained["ood, points"] == gain([one - other for one, other in longer])
@@ -107,6 +106,28 @@ def test_the_longer_training_differs_in_its_steps_alone():
         longer, config = (registry.config(home, arm, "laptop") for home in (made.LONGER, made.HOME))
         assert longer.pop("steps") == 2 * config.pop("steps")
         assert longer == config
+
+
+def test_a_size_differs_in_its_rows_alone():
+    for size, id in made.SIZES.items():
+        for arm in (SFT, "c2dlm"):
+            its, config = (registry.config(home, arm, "laptop") for home in (id, made.HOME))
+            assert its.pop("train_rows") == stg.SIZES[size] and config.pop("train_rows") == stg.SIZES["L"]
+            assert its == config
+
+
+def test_sizes_stand_beside_what_the_paper_prints_of_each():
+    rows = lines(made.sizes, 3)
+    for size, printed in {"S": "88.50%", "L": "92.25%"}.items():
+        assert rows[size, "LLaDA 8B, as printed", C2DLM]["ood"] == printed
+        ours = rows[size, "MiniLM", C2DLM]
+        assert ours["ood"] == share(of("c2dlm", "ood", made.SIZES[size]))
+        assert ours[made.END].startswith("50.0")
+    readers = {size: rows[size, "no network", "least squares, all"]["ood"] for size in made.SIZES}
+    assert readers["L"] == lines(made.accuracies, 2)["no network", "least squares, all"]["ood"]
+    assert readers["S"] != readers["L"]
+    smaller = lines(made.differences, 2)["MiniLM, size S", f"{C2DLM} - {NAMES[SFT]}"]
+    assert smaller["paper, iid / ood"] == "+1.50% / +7.25%"
 
 
 def test_a_placebo_names_what_it_drew_and_how_much_of_it_is_true():

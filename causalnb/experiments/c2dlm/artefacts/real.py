@@ -1,7 +1,8 @@
-"""The spurious token game on a real pre-trained encoder: arms, differences, placebos, the search before."""
+"""The spurious token game on a real pre-trained encoder: arms, sizes, differences, placebos, the search."""
 
 import json
 from collections.abc import Iterable
+from functools import partial
 
 from causalnb.experiments.c2dlm import real
 from causalnb.experiments.c2dlm.artefacts.games import NAMES, PAPER, SFT, STG_L, kinds
@@ -28,6 +29,7 @@ from causalnb.lab.report import (
 ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
 DECODER, LEFT = "c2dlm.real.decoder", "autoregressive"
 BOTH, LONGER = "c2dlm.real.bidirectional", "c2dlm.real.longer"
+SIZES = {"S": "c2dlm.real.stg_s", "L": HOME}
 MOVED, KEPT_BY = "c2dlm.real_moved", "c2dlm.real.adapters"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
 ARMS = (SFT, "placebo", "c2dlm", "no_v", "isolated", "isolated_placebo", "swapped", "enforced")
@@ -35,12 +37,12 @@ PLACEBOS = ("placebo", "isolated_placebo")  # of one seed with the same causes
 BASES = {
     HOME: "MiniLM",
     LONGER: "MiniLM, twice the steps",
+    SIZES["S"]: "MiniLM, size S",
     BOTH: "gemma-3-270m, bidirectional",
     DECODER: "gemma-3-270m",
     STG_L: "from scratch",
 }
 THEIRS = "Llama-3.2-1B"  # the smallest of the paper's autoregressive models
-PRINTED = {"group": "STG_L"}
 IID, OOD, CAUSES, RAW = "iid", "ood", "weighted attention on causes", "raw attention on causes"
 RULES = (
     "the most frequent answer",
@@ -58,6 +60,11 @@ LOOKS = {  # arm -> colour, marker
     "isolated_placebo": ("vermillion", "X"),
     "swapped": ("green", "P"),
 }
+
+
+def _printed(size: str = "L") -> dict[str, str]:
+    """Where the paper's Table 4 has a size of the game."""
+    return {"group": f"STG_{size}"}
 
 
 def _graph(name: str) -> str:
@@ -93,8 +100,8 @@ def _levels(home: str, name: str) -> dict[str, Values]:
 
 def _arms():
     for model in PAPER.values():
-        yield printed_row(("LLaDA 8B, as printed", model), "c2dlm.table4", row=model, **PRINTED)
-    yield printed_row(("as printed", THEIRS), "c2dlm.table4", row=THEIRS, **PRINTED)
+        yield printed_row(("LLaDA 8B, as printed", model), "c2dlm.table4", row=model, **_printed())
+    yield printed_row(("as printed", THEIRS), "c2dlm.table4", row=THEIRS, **_printed())
     for home in (HOME, LONGER, BOTH):
         for name in (one for one in ARMS if one in registry.arms(home)):
             cells = _levels(home, name)
@@ -150,7 +157,9 @@ def _notes(profile):
         f"{left['lora_rank']}, the same rows, {left['steps']} steps of {left['batch']} at "
         f"{left['learning_rate']:g}, set beforehand, validation after {sooner}, too; bidirectional, it fills "
         "masks where they stand, after as many steps and nothing before. From scratch: the small "
-        f"models of notebook 44, in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps."
+        f"models of notebook 44, in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps. "
+        "MiniLM was tuned by its authors on a billion pairs of texts, older than these rows; what gemma has "
+        "read is not listed."
     )
 
 
@@ -173,6 +182,52 @@ accuracies = Report(
     _notes,
 )
 
+
+def _sizes():
+    for letter, home in SIZES.items():
+        for model in PAPER.values():
+            label = letter, "LLaDA 8B, as printed", model
+            yield printed_row(label, "c2dlm.table4", row=model, **_printed(letter))
+        for name in (SFT, "c2dlm"):
+            cells = _levels(home, name) | {CAUSES: arm(home, name, "flow_weighted_causes")}
+            yield Row((letter, "MiniLM", NAMES[name]), cells)
+        yield partial(_readers, letter)
+
+
+def _readers(size, profile):
+    found = simple_rules(size, size_parts(size))
+    for name in RULES[1:]:
+        right = (f"{100 * found[name][part]:.1f}" for part in (IID, OOD))
+        yield [size, "no network", name, "", "", "", *right]
+
+
+def _sizes_notes(profile):
+    config = registry.config(HOME, SFT, profile)
+    rows = (f"{registry.config(home, SFT, profile)['train_rows']:,}" for home in SIZES.values())
+    return (
+        f"{', '.join(rows)} training rows, the smaller a part of the larger; the same tests, "
+        f"{config['steps']:,} steps of {config['batch']}, rates and weight, which were searched with L's "
+        f"rows. {config['base']}; columns as in the table of size L."
+    )
+
+
+sizes = Report(
+    f"{ID}_sizes",
+    [
+        "size",
+        "base",
+        "model",
+        Measured(LATE, format=share),
+        Measured(END, format=share),
+        Measured(CAUSES, format=share),
+        Measured(IID, format=share, paper={"column": "IID"}),
+        Measured(OOD, format=share, paper={"column": "OOD"}),
+    ],
+    _sizes,
+    "The spurious token game in two sizes: percent right, mean ± half of the 95 % interval (seeds)",
+    _sizes_notes,
+)
+
 PAIRS = {
     HOME: (
         ("c2dlm", SFT),
@@ -193,6 +248,7 @@ PAIRS = {
         ("enforced", "isolated"),
     ),
     LONGER: (("c2dlm", SFT),),
+    SIZES["S"]: (("c2dlm", SFT),),
     STG_L: (
         ("c2dlm", SFT),
         ("c2dlm", "placebo"),
@@ -206,9 +262,11 @@ SHIFT = f"{OOD} - {IID}, points"
 
 
 def _differences():
-    both = cell("c2dlm.table4", row="Δ", join=" / ", **PRINTED)
-    stated = cell("c2dlm.table4", "{value}", row="Δ", column="OOD", **PRINTED)
+    size_of = {home: size for size, home in SIZES.items()}
     for home, pairs in PAIRS.items():
+        where = {"row": "Δ", **_printed(size_of.get(home, "L"))}
+        both = cell("c2dlm.table4", join=" / ", **where)
+        stated = cell("c2dlm.table4", "{value}", column="OOD", **where)
         compared = [(name, home, other, NAMES[other]) for name, other in pairs]
         if home == LONGER:
             compared += [(name, HOME, name, "the same in half of them") for name in registry.arms(home)]
@@ -234,7 +292,8 @@ differences = Report(
         Reading("reading (ood)", "ood, points"),
     ],
     _differences,
-    "The spurious token game L: differences of the same seeds, mean [95 % interval] (seeds)",
+    "The spurious token game, L where no size is named: differences of the same seeds, mean [95 % interval] "
+    "(seeds)",
     "Where the paper prints a gain the reading is the verdict by rule on that size, else the side of 0 on "
     "which the interval lies.",
 )
@@ -361,7 +420,7 @@ def competence_remark(profile: str | None = None) -> list[str]:
     """Whether plain tuning can play, and whether its curve was flat; a line each."""
     config = registry.config(HOME, SFT, "laptop")
     plain = arm(HOME, SFT).summary("iid_accuracy", profile).mean
-    their = cell("c2dlm.table4", row=PAPER[SFT], column="IID", **PRINTED)()
+    their = cell("c2dlm.table4", row=PAPER[SFT], column="IID", **_printed())()
     later = gain((looked(HOME, SFT, "accuracy", -1) - looked(HOME, SFT, "accuracy", -2)).of(profile=profile))
     return [
         f"Plain tuning on MiniLM has {100 * plain:.1f} % i.i.d., the LLaDA of the paper {their}.",
@@ -372,6 +431,7 @@ def competence_remark(profile: str | None = None) -> list[str]:
 @builds(
     ID,
     accuracies,
+    sizes,
     placebos,
     search,
     shows="C2DLM on a pre-trained encoder: the spurious token game, its placebos, and the search before",
