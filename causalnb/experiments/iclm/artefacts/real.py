@@ -100,7 +100,8 @@ def _notes(profile):
         f"those of the lower {config['shared_layers']} layers, which run once for all modules and whose "
         f"states the router reads; {config['steps']} steps of {config['batch']} rows, rate "
         f"{config['learning_rate']:g} for all. Validation, after so much of the steps: "
-        f"{config['validation_rows']} other problems; else {config['test_rows']} a seed, each in two formats."
+        f"{config['validation_rows']} other problems; else {config['test_rows']} a seed, each in two "
+        "formats. What the base has read is not listed, and RAVEN is public; these problems are drawn anew."
     )
 
 

@@ -61,7 +61,7 @@ def _routed_notes(profile):
         "each set; which module is whose is settled on what it was fitted to. Shifted: the mean over the two "
         f"shifted sets. First tokens: as many of each prompt as the shortest has, {tokens:.0f} in the first "
         "seed. As printed: Equation 1, centroids near the origin; started from data: at inputs that lie far "
-        "apart."
+        "apart. What the base has read is not listed, and these sets are public."
     )
 
 
@@ -140,7 +140,8 @@ def _dependence_notes(profile):
     return (
         f"{config['base']}, untuned, the last layer's states, one of each of the prompts that routers were "
         "fitted to. The same states: what two modules give whose low-rank maps begin at 0. MI: Equation 2, "
-        f"in nats; as published: reversed, and probabilities below {config['clamp']:g} set to it."
+        f"in nats; as published: reversed, and probabilities below {config['clamp']:g} set to it. "
+        "What the base has read is not listed, and these sets are public."
     )
 
 

@@ -88,7 +88,8 @@ def _notes(profile):
     return (
         f"{_settings(IDS['jump'], profile)}, rate {rate:g} for all arms. i.i.d.: held-out commands of the "
         "training kind. Untuned: the base before the first step. Loss: the mean of the second half of "
-        "training, with what the method adds. From scratch: the small decoders of notebooks 21 and 23."
+        "training, with what the method adds. From scratch: the small decoders of notebooks 21 and 23. What "
+        "the base has read is not listed, and SCAN is public; words without meaning are drawn for each seed."
     )
 
 
