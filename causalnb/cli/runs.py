@@ -27,9 +27,10 @@ from causalnb.cli.common import (
 )
 from causalnb.errors import FileError, LabError
 from causalnb.lab import probes, profiles, registry, results
-from causalnb.paths import given
+from causalnb.paths import given, shown
 
 EXIT_REFUSED = 2  # of merge, when a file was not brought in
+EXIT_LEFT = 75  # of run --minutes, when something is left: EX_TEMPFAIL, "try again", of sysexits.h
 HERE = "here"
 
 
@@ -73,6 +74,19 @@ def engine_of(executor: str, folder: Path | None, options: list[str]):
     return runner.Here()
 
 
+def pack(planned: list, archive: Path | None, profile: str | None, aside: bool) -> None:
+    """Write the archive that was asked for, and tell what is in it, `aside` on standard error."""
+    from causalnb.lab import archives
+
+    if archive is None:
+        return
+    counts, left_out = archives.pack(planned, archive, profile)
+    for reason in left_out:
+        typer.echo(f"causalnb: {reason}", err=True)
+    size = archive.stat().st_size / 2**20
+    typer.echo(f"{shown(archive)}: {tally(counts) or 'nothing'}, {size:.1f} MiB", err=aside)
+
+
 @app.command()
 def run(
     targets: Targets,
@@ -92,13 +106,29 @@ def run(
     slurm: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of sbatch; may be repeated.")
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop then, as Ctrl-C does; exit code 75 where something is left.")
+    ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A .tar.gz for `merge` of what is there at the end, done or not."),
+    ] = None,
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> None:
-    """Train what is missing or out of date; interrupted, the same command resumes."""
-    from causalnb.lab import runner
+    """Train what is missing or out of date; interrupted, the same command resumes.
+
+    Exit code 0: all is there; 75: --minutes are over and something is left; 1: something failed.
+    """
+    from causalnb.lab import archives, runner
     from causalnb.lab.results import duration
 
+    if minutes is not None and executor != HERE:
+        raise LabError(
+            "--minutes is for runs on this machine: leave it out with --executor, or use --slurm time=N."
+        )
+    if archive is not None:
+        archives.check(archive := given(archive, "--archive"))
     part = None if shard is None else runner.shard(shard)
     engine = None if dry_run else engine_of(executor, executor_folder, slurm or [])
     whole = runner.plan(targets, profile, seeds)
@@ -128,12 +158,13 @@ def run(
         return fail_of(broken.values())
     if whole and not planned and not json_:
         print(f"part {part} is empty: there are only {len(whole)} results")
-        return
+        return pack(planned, archive, profile, json_)
     if not planned and not json_:
         print(f"{', '.join(targets)}: no training needed, causalnb tables and causalnb figures build at once")
-        return
+        return pack(planned, archive, profile, json_)
     with stoppable() if executor != HERE else nullcontext():  # whose jobs do not end with this process
-        summary = runner.run(targets, profile, seeds, jobs, fresh, part=part, engine=engine)
+        summary = runner.run(targets, profile, seeds, jobs, fresh, part=part, engine=engine, minutes=minutes)
+    left = [job for job in summary if job["outcome"] == "left"]
     failed = [job for job in summary if job["outcome"] == "failed"]
     if json_:
         say([{**job, **said} for job in summary])
@@ -147,12 +178,16 @@ def run(
                     duration(job["seconds"]),
                 )
                 for job in summary
-                if job["outcome"] != "kept"
+                if job["outcome"] not in ("kept", "left")
             ],
         )
         counts = Counter(job["outcome"] for job in summary)
         print(tally({key: counts[key] for key in ("done", "kept", "failed")}))
-    raise typer.Exit(EXIT_FAILED if failed else 0)
+        if left:
+            there = counts["done"] + counts["kept"]
+            print(f"{there} of {len(summary)} are there and {len(left)} are left: the same command goes on")
+    pack(planned, archive, profile, json_)
+    raise typer.Exit(EXIT_LEFT if left else EXIT_FAILED if failed else 0)
 
 
 def compared(ids: Iterable[str], every: bool) -> tuple[list[tuple[str, str]], int]:
@@ -224,14 +259,18 @@ def verify(
 def merge(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="FOLDER...", help="Checkouts, data folders, or folders with such files."),
+        typer.Argument(
+            metavar="FOLDER...",
+            help="Checkouts, data folders, folders with such files, or archives of `run`.",
+        ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be brought in.")] = False,
     json_: Json = False,
 ) -> None:
     """Bring in results and probes that were made elsewhere; what differs from ours is refused, by name.
 
-    Exit code 2 where a file was refused; the others are brought in all the same.
+    With an archive come checkpoints of unfinished runs, which `run` goes on from, and adapters. Exit code 2
+    where a file was refused; the others are brought in all the same.
     """
     from causalnb.lab import merging
 

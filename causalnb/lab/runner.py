@@ -26,8 +26,13 @@ from causalnb.paths import cache_dir, shown
 COMMAND = [sys.executable, "-m", "causalnb.lab.runner"]
 MOST_SEEDS = 10_000
 SHARD = re.compile("([0-9]{1,6})/([0-9]{1,6})")
+CHECKPOINT = re.compile("checkpoint-([0-9]{1,9})")
+STAGING = "unfinished"  # where `lab.training` keeps the checkpoint that it is writing
+CLOCK = "seconds.json"
 CLOCK_SECONDS = 5.0  # how often the time spent is noted, so that a resumed run counts all of it
 WAKE_SECONDS = 1.0  # how often a wait looks up: only the main thread's own signal wakes it at once
+GRACE_SECONDS = 5.0  # for all that is stopped together, until it is killed
+MOST_OF_IT = 0.9  # of the time given: a run that had it and came to no checkpoint will not come to one
 
 
 class Job(NamedTuple):
@@ -187,8 +192,31 @@ def _home(experiment: str, arm: str, seed: int, profile: str) -> Path:
     return cache_dir() / "runs" / profile / experiment / arm / f"seed{seed}"
 
 
+def checkpoints(experiment: str, arm: str, seed: int, profile: str) -> Path:
+    """The folder of a run's checkpoints, named after its settings and the code that runs today."""
+    home, config = _home(experiment, arm, seed, profile), registry.config(experiment, arm, profile)
+    return home.with_name(f"{home.name}-{results.settings_hash(config)}-{probes.running(experiment, arm)}")
+
+
+def newest(folder: Path) -> dict[Path, int]:
+    """{checkpoint: its step}, the last one of each training in a run's folder."""
+    found: dict[Path, tuple[int, Path]] = {}
+    for place in folder.rglob("checkpoint-*"):
+        if match := CHECKPOINT.fullmatch(place.name):
+            step = int(match[1])
+            found[place.parent] = max(found.get(place.parent, (-1, place)), (step, place))
+    return {place: step for step, place in found.values() if place.parent.name != STAGING}
+
+
+def _reached(job: "Job", profile: str) -> dict[Path, int]:
+    """`newest` of a job; {} where its folder cannot be named, which the run itself will tell."""
+    with suppress(LabError):
+        return newest(checkpoints(*job[:3], profile))
+    return {}
+
+
 @contextmanager
-def _held(experiment: str, arm: str, seed: int, profile: str, wait: float = 0.0) -> Iterator[Path]:
+def held(experiment: str, arm: str, seed: int, profile: str, wait: float = 0.0) -> Iterator[Path]:
     """Hold a result, and the checkpoints of its run."""
     home = _home(experiment, arm, seed, profile)
     taken = results.taken(experiment, arm, seed)
@@ -218,7 +246,7 @@ def execute(
     """
     spec, scale = registry.experiment(experiment), profiles.current(profile)
     config = registry.config(experiment, arm, scale.name)
-    with _held(experiment, arm, seed, scale.name, wait) as home:
+    with held(experiment, arm, seed, scale.name, wait) as home:
         state, reason = results.state(experiment, arm, seed, scale.name)
         if fresh or state in results.USABLE:
             _clear(home)
@@ -227,14 +255,12 @@ def execute(
         if state == "unreadable" and not fresh:
             raise LabError(reason)
         device, code = profiles.device(scale), codebase.index().digest
-        folder = home.with_name(
-            f"{home.name}-{results.settings_hash(config)}-{probes.running(experiment, arm)}"
-        )
+        folder = checkpoints(experiment, arm, seed, scale.name)
         libraries, commit = results.versions(), results.git()
 
         with files.full_disk_said(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            clock = _Clock(folder / "seconds.json")
+            clock = _Clock(folder / CLOCK)
 
             def report(done: int, total: int, note: str = "") -> None:
                 clock.note()
@@ -275,7 +301,7 @@ def _sweep(job: Job, profile: str) -> None:
     _log(job, profile).unlink(missing_ok=True)
     home = _home(job.experiment, job.arm, job.seed, profile)
     if any(home.parent.glob(f"{home.name}-*")):
-        with suppress(LabError), _held(job.experiment, job.arm, job.seed, profile):  # or it is made again
+        with suppress(LabError), held(job.experiment, job.arm, job.seed, profile):  # or it is made again
             _clear(home)
 
 
@@ -455,7 +481,12 @@ class Child:
         error = self.said.get("error", f"it ended with exit code {code}")
         return "failed", f"{error} (see {shown(self.log)})" if self.said.get("unexpected", True) else error
 
-    def end(self, grace: float = 5.0) -> None:
+    def ask(self) -> None:
+        """Ask the process to stop, without waiting for it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+
+    def end(self, grace: float = GRACE_SECONDS) -> None:
         """Stop the process and whatever it started; its checkpoints stay."""
         for sign, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, None)):
             try:
@@ -487,16 +518,20 @@ class Here:
 
     def stop(self, running: Iterable) -> str:
         """End those that run, whose checkpoints stay; a sentence on what may still go on."""
-        for child in running:
-            child.end()
+        until = time.monotonic() + GRACE_SECONDS
+        for child in (asked := [*running]):
+            child.ask()
+        for child in asked:
+            child.end(max(0.0, until - time.monotonic()))
         return ""
 
 
-def heard(inbox: queue.Queue) -> tuple:
-    """The next (child, message); a signal ends the wait, also one that another thread took."""
-    while True:
+def heard(inbox: queue.Queue, until: float = math.inf) -> tuple:
+    """The next (child, message), (None, None) at `until`; a signal ends the wait, also another thread's."""
+    while (left := until - time.monotonic()) > 0:
         with suppress(queue.Empty):
-            return inbox.get(timeout=WAKE_SECONDS)
+            return inbox.get(timeout=min(WAKE_SECONDS, left))
+    return None, None
 
 
 def run(
@@ -508,16 +543,28 @@ def run(
     reporter: PlainReporter | None = None,
     part: Shard | None = None,
     engine=None,
+    minutes: float | None = None,
 ) -> list[dict]:
     """Make the results of `ids`, `jobs` at a time, cheapest first; a failing one does not stop the others.
 
     Fresh and unverified results are kept unless `fresh`; `part`: of one part of the plan alone; `engine`:
     Here(), or what has its methods. Returns a dict per result: experiment, arm, seed, outcome ("done" |
-    "kept" | "failed"), seconds, error. Ctrl-C stops all of them; the next call resumes.
+    "kept" | "failed" | "left"), seconds, error. Ctrl-C stops all of them; the next call resumes. So does the
+    time when `minutes` are over: what is not done then is left.
     """
+    limit = 60 * (math.inf if minutes is None else minutes)
+    until = time.monotonic() + limit
     scale, engine = profiles.current(profile), engine or Here()
     if jobs is not None and jobs < 1:
         raise LabError(f"jobs={jobs} runs nothing: give at least 1.")
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise LabError(f"minutes={minutes} runs nothing, or has no end: give a number above 0.")
+    if minutes is not None and fresh:
+        raise LabError("fresh within minutes begins anew at every call: leave one of them out.")
+    if minutes is not None and not isinstance(engine, Here):
+        raise LabError(
+            "minutes are for runs on this machine: leave them out where a cluster has time limits of its own."
+        )
     planned = part_of(plan(ids, scale.name, seeds), part, scale.name)
     broken = unreadable(planned, scale.name) if not fresh else {}
     waiting = sorted(
@@ -528,7 +575,7 @@ def run(
     if waiting:
         engine.check(scale)
     said = {job: ("failed", 0.0, broken[job]) if job in broken else ("kept", 0.0, "") for job in planned}
-    reporter, inbox, running = reporter or default_reporter(), queue.Queue(), set()
+    reporter, inbox, running = reporter or default_reporter(), queue.Queue(), {}
     reporter.begins = engine.begins
     for job in set(planned).difference(waiting, broken):
         _sweep(job, scale.name)
@@ -538,13 +585,17 @@ def run(
             reporter.begin(job)
             reporter.end(job, *said[job])
         while waiting or running:
-            while waiting and len(running) < jobs:
+            while waiting and len(running) < jobs and time.monotonic() < until:
                 job = waiting.pop()
                 reporter.begin(job)
-                running.add(engine.start(job, scale.name, fresh, inbox))
-            child, message = heard(inbox)
+                before = {} if minutes is None else _reached(job, scale.name)
+                running[engine.start(job, scale.name, fresh, inbox)] = before
+            child, message = heard(inbox, until)
+            if child is None:
+                reporter.tell("time is up: what runs is stopped, and its checkpoints are kept")
+                break
             if message is None:
-                running.remove(child)
+                del running[child]
                 outcome, error = child.outcome()
                 said[child.job] = outcome, child.seconds(), error
                 reporter.end(child.job, *said[child.job])
@@ -556,6 +607,13 @@ def run(
         if left := engine.stop(running):
             reporter.tell(left)
         reporter.stop()
+    for child, before in running.items():
+        done = child.outcome()[0] == "done"
+        said[child.job] = "done" if done else "left", child.seconds(), ""
+        no_further = _reached(child.job, scale.name) == before
+        if not done and no_further and child.seconds() > MOST_OF_IT * limit:
+            reporter.tell(f"{child.job} came to no checkpoint in its time: give it more minutes")
+    said |= {job: ("left", 0.0, "") for job in waiting}
     return [
         {
             "experiment": job.experiment,

@@ -88,7 +88,9 @@ def home(tmp_path, monkeypatch):
         figures.save_figure(fig, item.id, alt="An empty pair of axes, which shows nothing.")
         plt.close(fig)
 
-    def in_process(ids, profile=None, seeds=None, jobs=None, fresh=False, part=None, engine=None):
+    def in_process(
+        ids, profile=None, seeds=None, jobs=None, fresh=False, part=None, engine=None, minutes=None
+    ):
         summary = []
         for job in runner.part_of(runner.plan(ids, profile, seeds), part, profile):
             outcome, error = "kept" if job.state == "fresh" and not fresh else "done", ""
@@ -251,6 +253,46 @@ def test_merge_brings_in_what_was_made_elsewhere(home, monkeypatch):
                        "outcome": "kept", "why": ""}  # fmt: skip
 
 
+def test_a_run_leaves_an_archive_that_merge_takes(home, monkeypatch):
+    file = str(home / "it.tar.gz")
+    out, _ = call("run", "sci.toy", "--archive", file)
+    assert out.splitlines()[-2] == "4 done, 0 kept, 0 failed"
+    assert re.fullmatch(r"it.tar.gz: 4 results, \d.\d MiB", out.splitlines()[-1])
+    out, said = call("run", "sci.toy", "--archive", file, "--json")
+    assert len(json.loads(out)) == 4 and said.startswith("it.tar.gz: 4 results")
+    assert call("run", "sci.toy", "--archive", file, "--shard", "9/9")[0].endswith("nothing, 0.0 MiB\n")
+    call("run", "iclm.broken", "--archive", file, code=1)
+    monkeypatch.setenv("CAUSALNB_RESULTS", str(home / "elsewhere"))
+    assert call("merge", file)[0] == "2 new, 0 kept, 0 refused, 0 foreign\n"
+    assert len([*home.glob("elsewhere/laptop/iclm.broken/good/*.json")]) == 2
+    out, _ = call("run", "sci.toy", "--archive", str(home / "dry.tar.gz"), "--dry-run")
+    assert not (home / "dry.tar.gz").exists()
+
+
+def test_a_run_whose_time_is_up_exits_with_75_and_says_what_is_left(home, monkeypatch):
+    asked, ends = [], iter(["left", "failed", "failed"])
+
+    def run(ids, *_, minutes, **options):
+        asked.append(minutes)
+        return [
+            {
+                **dict(zip(("experiment", "arm", "seed"), job[:3], strict=True)),
+                "outcome": outcome,
+                "seconds": 1.0,
+                "error": "it is bad" if outcome == "failed" else "",
+            }
+            for job, outcome in zip(runner.plan(ids), ("kept", "done", "left", next(ends)), strict=True)
+        ]
+
+    monkeypatch.setattr(runner, "run", run)
+    for left in (2, 1):
+        out, _ = call("run", "sci.toy", "--minutes", "7.5", "--archive", str(home / "it.tgz"), code=75)
+        assert f"\n2 of 4 are there and {left} are left: the same command goes on\n" in out
+        assert "it.tgz: nothing" in out
+    rows = json.loads(call("run", "sci.toy", "--minutes", "7.5", "--json", code=75)[0])
+    assert [row["outcome"] for row in rows] == ["kept", "done", "left", "failed"] and set(asked) == {7.5}
+
+
 def test_a_big_profile_says_whose_settings_it_takes():
     out, said = call("run", "sci.toy", "--dry-run", "--profile", "paper")
     assert "4 to train of 4" in out and said == "no settings for the profile paper, so laptop's: sci.toy\n"
@@ -286,6 +328,18 @@ def test_an_artefact_without_needs_is_not_run():
         (
             ["run", "sci.toy", "--executor", "submitit", "--slurm", "x"],
             "--slurm is 'x': give an option of sbatch",
+        ),
+        (
+            ["run", "sci.toy", "--archive", "x.zip"],
+            "the archive is 'x.zip': give a name that ends in .tar.gz",
+        ),
+        (
+            ["run", "sci.toy", "--archive", "no/x.tgz"],
+            "cannot be an archive: give a file in a folder that is",
+        ),
+        (
+            ["run", "sci.toy", "--minutes", "5", "--executor", "submitit"],
+            "--minutes is for runs on this machine: leave it out with --executor, or use --slurm time=N.",
         ),
         (["merge"], "FOLDER"),
         (["merge", "nowhere"], "there is no folder nowhere: give one that holds results."),

@@ -222,7 +222,7 @@ def test_checkpoints_of_a_stored_result_go(lab, monkeypatch):
     left, other = (left_behind(lab, monkeypatch, seed) for seed in (0, 1))
     runner.execute("toy.sum", "one", 0)
     assert not left.exists() and other.exists()
-    with runner._held("toy.sum", "one", 1, "laptop"):  # whoever makes it again is not disturbed
+    with runner.held("toy.sum", "one", 1, "laptop"):  # whoever makes it again is not disturbed
         runner.run(["toy.sum"], reporter=Told())
         assert other.exists()
     runner.run(["toy.sum"], reporter=Told())
