@@ -235,6 +235,8 @@ def settled(steps: int = RealSettings.steps) -> dict[str, dict]:
     }
 
 
+GPU = {"base": "google-bert/bert-base-uncased"}  # steps are those to which weights of guidance grow
+GPU_RATE = 5e-5  # of all weights, set beforehand: a base of this size takes no more
 QUICK = {
     "base": "tiny",
     "steps": 2,
@@ -255,8 +257,20 @@ SEARCHED = {
 }
 
 
-def add(id: str, title: str, arms: dict, seeds: int, more: dict[str, int] | None = None, **changes) -> None:
-    """Register one of the experiments, its laptop settings with `changes`; `more`: arms with more seeds."""
+def add(
+    id: str,
+    title: str,
+    arms: dict,
+    seeds: int,
+    more: dict[str, int] | None = None,
+    gpu: int = 5,
+    rate: float = GPU_RATE,
+    **changes,
+) -> None:
+    """Register one of the experiments, its laptop settings with `changes`; `more`: arms with more seeds.
+
+    gpu: seeds there, and rate: the most that arms learn with there.
+    """
     register(
         Experiment(
             id=f"c2dlm.real.{id}",
@@ -264,10 +278,15 @@ def add(id: str, title: str, arms: dict, seeds: int, more: dict[str, int] | None
             run=run_real,
             notebook=NOTEBOOK,
             arms=arms,
-            settings={"laptop": RealSettings(**changes), "quick": QUICK},
-            seeds={"quick": 1, "laptop": seeds},
+            settings={"laptop": RealSettings(**changes), "quick": QUICK, "gpu": GPU},
+            seeds={"quick": 1, "laptop": seeds, "gpu": gpu},
             more_seeds={"laptop": more or {}},
-            cost={"quick": 5, "laptop": 1500},
+            cost={
+                "quick": 5,
+                "laptop": 1500,
+                "gpu": 250 * changes.get("steps", RealSettings.steps) / RealSettings.steps,
+            },
+            at_most={"gpu": {"learning_rate": rate}},
         )
     )
 
@@ -277,6 +296,8 @@ add(
     "The spurious token game on a real base: rates and the weight of guidance, on another shift",
     SEARCHED,
     1,
+    gpu=1,
+    rate=max(RATES.values()),
     shift="reversed",
     split_seed=7,
 )
@@ -306,6 +327,8 @@ add(
     "The spurious token game on a real base: adapters that are kept",
     {arm: {**settled(FEWER)[arm], "learning_rate": ADAPTED} for arm in KEPT},
     1,
+    gpu=0,  # the files that are kept are the laptop's, which notebooks load
+    rate=ADAPTED,
     lora=16,
     steps=FEWER,
 )
@@ -327,8 +350,9 @@ register(
                 learning_rate=1e-3,
             ),
             "quick": {**QUICK, "lora": 2},
+            "gpu": {"base": "google/gemma-3-1b-pt", "steps": 1200, "evaluate_every": 200},
         },
-        seeds={"quick": 1, "laptop": 1},
-        cost={"quick": 5, "laptop": 6000},
+        seeds={"quick": 1, "laptop": 1, "gpu": 3},
+        cost={"quick": 5, "laptop": 6000, "gpu": 450},
     )
 )

@@ -91,8 +91,12 @@ register(
         run=run_decoder,
         notebook=NOTEBOOK,
         arms={"autoregressive": {}, "swapped": {"swapped": 10}},
-        settings={"laptop": DecoderSettings(), "quick": {**QUICK, "lora_rank": 2}},
-        seeds={"quick": 1, "laptop": 1},
-        cost={"quick": 4, "laptop": 5000},
+        settings={
+            "laptop": DecoderSettings(),
+            "quick": {**QUICK, "lora_rank": 2},
+            "gpu": {"base": "google/gemma-3-1b-pt", "steps": 1200, "evaluate_every": 200},
+        },
+        seeds={"quick": 1, "laptop": 1, "gpu": 3},
+        cost={"quick": 4, "laptop": 5000, "gpu": 350},
     )
 )

@@ -171,6 +171,15 @@ SEARCHED = {  # the development shift of the templates, where there is one
     },
 }
 QUICK = {"base": "tiny", "batch": 4, "steps": 2, "map_rows": 4}
+# Weights and nats stay those of the small base: what arms hold in maps tells whether they serve a larger one.
+LARGER = {"base": "google-bert/bert-base-uncased"}
+FULL = 549_367 // 128  # steps of one pass through all of SNLI
+GPU = {
+    "snli": {**LARGER, "data": {"source": "snli_full"}, "batch": 128, "steps": FULL // 2},
+    "nli": {**LARGER, "steps": 2000},
+}
+GPU_RATE = 5e-5  # of all weights, set beforehand: a base of this size takes no more
+GPU_COST = {"snli": 450, "nli": 250}  # guessed from the small base's seconds on an H100
 RATES = {"rate_3e-5": 3e-5, "rate_1e-4": 1e-4, "rate_3e-4": 3e-4}  # tried for the plain arm
 ADAPTED = 1e-3  # of adapters, which take more than all weights
 RAMP = [0.1, 0.4]  # of losses that come late, when there is something to keep
@@ -183,12 +192,19 @@ CHOSEN = read_chosen()
 TITLES = {"snli": "SNLI-10k", "nli": "Entailment where word overlap misleads"}
 
 
-def register_real(id: str, name: str, title: str, arms: dict, seeds: int, changes: dict, **more) -> None:
-    """Register arms on one of TASKS with `changes` of its settings, whose data come on top of its own."""
+def register_real(
+    id: str, name: str, title: str, arms: dict, seeds: int, changes: dict, gpu: dict | None = None, **more
+) -> None:
+    """Register arms on one of TASKS with `changes` of its settings, whose data come on top of its own.
+
+    gpu: what else is given for that profile, over what all have there.
+    """
     own, small = TASKS[name]
     laptop, quick = (
         {**some, **changes, "data": {**some["data"], **changes.get("data", {})}} for some in (own, small)
     )
+    gpu = {"steps": GPU[name]["steps"], "seeds": 3, "rate": GPU_RATE, **(gpu or {})}
+    cost = GPU_COST[name] * gpu["steps"] / GPU[name]["steps"]
     register(
         Experiment(
             id=f"causal_transformer.real.{id}",
@@ -196,9 +212,14 @@ def register_real(id: str, name: str, title: str, arms: dict, seeds: int, change
             run=run_real,
             notebook=NOTEBOOK,
             arms=arms,
-            settings={"laptop": RealSettings(**laptop), "quick": {**quick, **QUICK}},
-            seeds={"quick": 1, "laptop": seeds},
-            cost={"quick": 2, "laptop": {"snli": 1600, "nli": 1000}[name]},
+            settings={
+                "laptop": RealSettings(**laptop),
+                "quick": {**quick, **QUICK},
+                "gpu": {**GPU[name], "steps": gpu["steps"]},
+            },
+            seeds={"quick": 1, "laptop": seeds, "gpu": gpu["seeds"]},
+            cost={"quick": 2, "laptop": {"snli": 1600, "nli": 1000}[name], "gpu": cost},
+            at_most={"gpu": {"learning_rate": gpu["rate"]}},
             **more,
         )
     )
@@ -222,7 +243,8 @@ def arms_of(name: str, *also: str) -> dict[str, dict]:
 
 for name, changes in SEARCHED.items():
     tries = {arm: {"learning_rate": rate} for arm, rate in RATES.items()} | TRIES[name]
-    register_real(f"search.{name}", name, "rates, and weights of the loss", tries, 1, changes)
+    gpu = {"seeds": 1, "rate": max(RATES.values())}
+    register_real(f"search.{name}", name, "rates, and weights of the loss", tries, 1, changes, gpu)
 register_real(
     "snli",
     "snli",
@@ -247,6 +269,7 @@ register_real(
     },
     1,
     {"steps": 2 * RealSettings.steps},
+    {"steps": FULL},
     more_seeds={"laptop": {"loss_late": 2, "entropy_late": 2}},
 )
 register_real(
@@ -256,6 +279,7 @@ register_real(
     arms_of("nli", "loss_late", "entropy", "entropy_late", "balanced"),
     3,
     {"data": {"minority": MINORITIES["m5"]}},
+    {"seeds": 5},
 )
 register_real(
     "nli.m1",
@@ -277,4 +301,5 @@ register_real(
     },
     1,
     {"data": {"minority": MINORITIES["m5"]}},
+    {"seeds": 0, "rate": ADAPTED},  # the files that are kept are the laptop's, which notebooks load
 )

@@ -233,7 +233,7 @@ GPU = {
     "router_trainable": True,
     "checkpointing": True,  # three rows run for each
     "steps": 600,
-    "evaluate_every": 300,
+    "evaluate_every": 100,  # a checkpoint each, within minutes
     "validation_rows": 60,
     "test_rows": 200,
 }

@@ -20,10 +20,10 @@ from causalnb.tasks import scan
 
 NOTEBOOK = "29_sci_real_base"
 SEEDS: dict[str, dict] = {  # the GPU's time was short
-    "jump": {"seeds": {"quick": 1, "laptop": 2}},
-    "nonce": {"seeds": {"quick": 1, "laptop": 2}},
-    "around_right": {"seeds": {"quick": 1, "laptop": 1}, "more_seeds": {"laptop": {"plain": 2}}},
-    "search": {"seeds": {"quick": 1, "laptop": 1}},
+    "jump": {"seeds": {"quick": 1, "laptop": 2, "gpu": 5}},
+    "nonce": {"seeds": {"quick": 1, "laptop": 2, "gpu": 5}},
+    "around_right": {"seeds": {"quick": 1, "laptop": 1, "gpu": 5}, "more_seeds": {"laptop": {"plain": 2}}},
+    "search": {"seeds": {"quick": 1, "laptop": 1, "gpu": 1}},
 }
 SPLITS = {"jump": "add_prim_jump", "nonce": "add_prim_jump", "around_right": "template_around_right"}
 SURFACE = {action: action.split("_")[-1].capitalize() for action in scan.ACTIONS}  # I_TURN_LEFT -> Left
@@ -164,6 +164,11 @@ ARMS = {
     "sci": {"model": "sci"},
     "sci_separated": {"model": "sci_separated"},
 }
+GPU = {  # a larger base with the same tokens, in which each word is one; all of the test rows
+    "base": "google/gemma-3-1b-pt",
+    "steps": 900,
+    "test_rows": None,
+}
 QUICK = {
     "base": "tiny",
     "lora_rank": 2,
@@ -186,9 +191,9 @@ def real_experiment(name: str, title: str, arms: dict, **settings) -> None:
             arms=arms,
             run=run_real,
             notebook=NOTEBOOK,
-            settings={"laptop": RealSettings(**settings), "quick": QUICK},
+            settings={"laptop": RealSettings(**settings), "quick": QUICK, "gpu": GPU},
             **SEEDS[name],
-            cost={"quick": 4, "laptop": 5000},
+            cost={"quick": 4, "laptop": 5000, "gpu": 500},
             at_most={"quick": {"swaps": 1}},
         )
     )
