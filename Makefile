@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.causalnb
 PYTEST := $(BIN)/python -m pytest -q -p no:randomly -n 2 --dist loadscope
 NBVAL  := -p tests.no_stderr --nbval-lax --nbval-kernel-name warm --nbval-cell-timeout 120
 
-.PHONY: help setup reproduce lint test course attack release lab bench clean
+.PHONY: help setup reproduce lint test course attack release lab gpu bench clean
 
 help:
 	@echo "make setup      create $(VENV) and install what constraints.txt pins (PYTHON=python3.12 chooses the Python)"
@@ -18,6 +18,7 @@ help:
 	@echo "make attack     damage, kill, starve and mislead all of it: nothing may be silent (ARGS='kills --seed 1')"
 	@echo "make course     copies for students and tutors, slides and the site, in build/course, each checked"
 	@echo "make lab        open the course in JupyterLab, on copies in work/ (ARGS=--source: the files themselves)"
+	@echo "make gpu        the runs on real language models, 8 minutes of them; leaves gpu.tar.gz, and goes on when called again"
 	@echo "make bench      time the expensive pieces"
 	@echo "make clean      remove caches, build files and unfinished checkpoints; results, figures, downloads stay"
 
@@ -65,6 +66,11 @@ attack: setup
 
 lab: setup
 	$(BIN)/python -m causalnb lab $(ARGS)
+
+# Ends with Error 75 while something is left. The last of two equal options counts: ARGS='--minutes 60 --jobs 4'.
+gpu: setup
+	$(BIN)/python -m causalnb run causal_transformer.real sci.real iclm.real c2dlm.real --profile gpu --minutes 8 \
+	    --archive gpu.tar.gz $(ARGS)
 
 bench: setup
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.benchmarks $(ARGS)

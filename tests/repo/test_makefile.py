@@ -90,6 +90,11 @@ def test_an_old_python_is_refused_in_one_sentence(tmp_path):
     [
         ("reproduce", "-m causalnb reproduce --jobs 2"),
         ("lab", "-m causalnb lab --jobs 2"),
+        (
+            "gpu",
+            "-m causalnb run causal_transformer.real sci.real iclm.real c2dlm.real --profile gpu --minutes 8 "
+            "--archive gpu.tar.gz --jobs 2",
+        ),
         ("bench", "-m tests.benchmarks --jobs 2"),
         ("attack", "-m tests.attack --jobs 2"),
     ],
