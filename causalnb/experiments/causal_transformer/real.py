@@ -179,7 +179,7 @@ GPU = {
     "nli": {**LARGER, "steps": 2000},
 }
 GPU_RATE = 5e-5  # of all weights, set beforehand: a base of this size takes no more
-GPU_COST = {"snli": 450, "nli": 250}  # guessed from the small base's seconds on an H100
+GPU_COST = {"snli": 400, "nli": 250}  # guessed from the small base's seconds on an H100
 RATES = {"rate_3e-5": 3e-5, "rate_1e-4": 1e-4, "rate_3e-4": 3e-4}  # tried for the plain arm
 ADAPTED = 1e-3  # of adapters, which take more than all weights
 RAMP = [0.1, 0.4]  # of losses that come late, when there is something to keep
