@@ -58,10 +58,7 @@ class GatedValueUpdate(GCNValueUpdate):
     def forward(self, attend: Callable[[Tensor], tuple], value: Tensor) -> tuple[Tensor, Tensor | None]:  # type: ignore[override]
         """(features (B, T, H, d), what else `attend` returns); it takes values and gives A V (B, T, H, .)."""
         weight = self.weight.to(value.dtype)
-        if self.mode == "paper":  # one look for both: A [V, sigma(V) W1]
-            both, maps = attend(torch.cat((value, self.sigma(value) @ weight), -1))
-            plain, gathered = both.split(value.shape[-1], -1)
-        else:
+        if self.mode == "two_hop":
             plain, maps = attend(value)
             if plain.shape[1] != value.shape[2]:
                 raise ValueError(
@@ -69,6 +66,9 @@ class GatedValueUpdate(GCNValueUpdate):
                     "whole sentences, with use_cache=False"
                 )
             gathered = attend(self.sigma(plain).transpose(1, 2) @ weight)[0]
+        else:  # one look for both: A [V, sigma(V) W1]
+            both, maps = attend(torch.cat((value, self.sigma(value) @ weight), -1))
+            plain, gathered = both.split(value.shape[-1], -1)
         gate = (self.reach * self.gate).to(plain.dtype)
         return plain + gate[:, None] * self.sigma(gathered), maps
 

@@ -153,7 +153,7 @@ def unnamed_encodings(source: str) -> list[str]:
         if name in ("read_text", "write_text"):
             plain = len(call.args) == (name == "write_text")
         elif name in ("open", "fdopen") and not re.match(
-            r"(os|gzip|\w*[Ii]mage)\.open", ast.unparse(call.func)
+            r"(os|gzip|tarfile|\w*[Ii]mage)\.open", ast.unparse(call.func)
         ):
             place = name == "fdopen" or isinstance(call.func, ast.Name)
             mode = named.get("mode") or " ".join(map(ast.unparse, call.args[place : place + 1]))
