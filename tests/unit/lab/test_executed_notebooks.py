@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+from contextlib import suppress
 
 import nbformat
 import psutil
@@ -75,8 +76,12 @@ def test_a_failing_cell_is_named_and_the_file_kept(tmp_path, source, timeout, wo
 
 def kernels():
     """The kernels that this process has started and that still run."""
-    mine = psutil.Process().children(recursive=True)
-    return [child.pid for child in mine if "ipykernel_launcher" in " ".join(child.cmdline())]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it ends at this moment; one that nobody waited for is such
+            if "ipykernel_launcher" in " ".join(child.cmdline()):
+                found.append(child.pid)
+    return found
 
 
 def gone(pid):
