@@ -2,6 +2,7 @@
 
 from statistics import fmean
 
+import matplotlib.pyplot as plt
 import pytest
 
 from causalnb.experiments.iclm.artefacts import real as made
@@ -32,7 +33,8 @@ def metrics(id: str, arm: str, seed: int) -> dict:
 
 def history(arm: str) -> list[dict]:
     looks = ({"choice": 0.25, "forward": 0.5, "pearson": 0.75, "cka": 1.0}, {"choice": 0.5, "forward": 0.25})
-    return [{"step": step, "pearson": 0.5, "cka": 0.125, **one} for step, one in enumerate(looks, 1)]
+    rest = {"pearson": 0.5, "cka": 0.125, "reverse": 1.5, "clamped": 1.0}
+    return [{"step": step, **rest, **one} for step, one in enumerate(looks, 1)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -76,6 +78,14 @@ def test_modules_are_followed_look_by_look():
     assert rows["1"]["MI, nats"].startswith("0.5000") and rows["2"]["CKA, debiased"].startswith("0.12")
 
 
+def test_figures_3_and_7_are_drawn_of_the_base():
+    fig, alt = made.modules_figure("quick")
+    assert fig.get_suptitle() == "At the end: r 0.50, mutual information 0.25 nats; the paper: below 0.0001"
+    assert "Pearson's r: 0.75 at step 1, lowest 0.5, 0.5 at the end" in alt
+    assert "reversed: 1.5 at step 1" in alt and len(fig.axes) == 2
+    plt.close(fig)
+
+
 def test_differences_are_of_the_same_seeds():
     rows = lines(made.gaps)
     assert len(rows) == len(made.PAIRS)
@@ -104,5 +114,6 @@ def test_the_router_s_share_is_that_of_the_better_naming():
 
 
 def test_it_is_built():
-    building.build(made.ID, "quick")
+    files = {file.name for file in building.build(made.ID, "quick")}
+    assert {"real_tuned.svg", "real_tuned.md"} <= files
     assert building.status(made.ID, "quick")[0] == "built"

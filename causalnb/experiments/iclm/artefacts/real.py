@@ -3,7 +3,12 @@
 from math import ceil, sqrt
 from statistics import fmean
 
+from causalnb.experiments.c2dlm.curves import draw_curve
+from causalnb.experiments.iclm.artefacts.fig3 import ALIGNED
+from causalnb.experiments.iclm.artefacts.fig7 import ESTIMATORS, stated_floor
 from causalnb.experiments.iclm.artefacts.scores import FORMATS
+from causalnb.experiments.iclm.artefacts.training import LOOKS as LOOKS_OF
+from causalnb.experiments.iclm.artefacts.training import at_end, course
 from causalnb.experiments.iclm.real import CONTROLS, NOTEBOOK
 from causalnb.lab import registry
 from causalnb.lab.report import (
@@ -14,6 +19,7 @@ from causalnb.lab.report import (
     Values,
     arm,
     builds,
+    draw,
     first,
     looked,
     mean,
@@ -135,6 +141,53 @@ watched = Report(
 )
 
 
+def modules_figure(profile: str | None = None):
+    """(figure, alt): Figures 3 and 7 on the real base, correlation on the left, information on the right."""
+    import matplotlib.pyplot as plt
+
+    from causalnb.lab import evidence, results
+    from causalnb.lab.figures import headline, text_size
+
+    evidence.require(HOME, profile, [METHOD])
+    rows, floor = results.curves(HOME, profile, [METHOD]), stated_floor()
+    fig, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.4))
+    drawn = [
+        (left, "pearson", "Pearson's r", *LOOKS_OF["iclm"]),
+        (left, "cka", "debiased CKA", *ALIGNED["iclm"]),
+        *((right, metric, *look) for metric, look in ESTIMATORS.items()),
+    ]
+    told = []
+    for ax, metric, name, *look in drawn:
+        draw_curve(ax, rows, metric, 1, name, *look)
+        told.append(f"{name}: {course(rows, metric)}")
+    right.axhline(floor, color="black", linestyle="-", linewidth=0.8, marker="")
+    right.set(title="mutual information", ylabel="nats", yscale="log")
+    right.set_ylim(bottom=floor / 4)
+    left.set(title="correlation of states", ylabel="r, CKA", ylim=(min(-0.05, left.get_ylim()[0]), 1.05))
+    right.annotate(
+        f"the paper: below {floor:g}",
+        (0.03, floor),
+        (0, 3),
+        fontsize=text_size(7),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+    )
+    for ax, place in ((left, "lower left"), (right, (0.3, 0.3))):
+        ax.set_xlabel("training step")
+        ax.legend(loc=place, fontsize=text_size(8))
+    last = at_end(rows)
+    headline(
+        fig,
+        f"At the end: r {last.pearson.mean():.2f}, mutual information {last.forward.mean():.2g} nats; the "
+        f"paper: below {floor:g}",
+    )
+    return fig, (
+        f"States of ICLM's invariant and domain modules on {_config(profile)['base']} in training, mean over "
+        "seeds in a band of all: correlation on the left, mutual information on the right, on a logarithmic "
+        f"axis with a line at {floor:g} nats, below which what is 0 or less leaves it. {'; '.join(told)}."
+    )
+
+
 PAIRS = ((METHOD, SINGLE), (METHOD, MATCHED), (MATCHED, SINGLE))
 
 
@@ -201,3 +254,8 @@ def router_remark(profile: str | None = None) -> str:
 )
 def real_tuned(profile):
     """Arms tuned on the real base, and how alike their modules are."""
+    caption = (
+        f"Figures 3 and 7 on {_config(profile)['base']}: the invariant module beside the domain modules, at "
+        "the labels of validation rows, while ICLM is tuned on RAVEN; mean over seeds, band of all."
+    )
+    draw(profile, ID, modules_figure(profile), caption)
