@@ -6,9 +6,9 @@ from pathlib import Path
 from causalnb.errors import FileError
 from causalnb.experiments.causal_transformer.data import LABELS, balanced, cells, encoded, parts
 from causalnb.experiments.causal_transformer.grid import DEVELOPMENT, MINORITIES, OVERLAP, SMALL
-from causalnb.experiments.causal_transformer.models import fit, right
+from causalnb.experiments.causal_transformer.models import EXAMPLE, fit, right
 from causalnb.experiments.causal_transformer.readers import word_reader
-from causalnb.experiments.causal_transformer.real_model import added, map_shape
+from causalnb.experiments.causal_transformer.real_model import added, example_map, gates, map_shape, shut
 from causalnb.experiments.causal_transformer.runs import cell_scores, spread
 from causalnb.lab import adapters
 from causalnb.lab.batches import grouped
@@ -17,13 +17,16 @@ from causalnb.lab.records import parsed
 from causalnb.lab.registry import Experiment, Run, register
 
 FILE = Path(__file__).with_name("real_chosen.json")  # what the searches chose; `real_choose` writes it
-NAMES = {"snli", "nli", "late", "entropy", "snli_entropy", "longer_entropy"}
+NAMES = {"snli", "nli", "late", "entropy", "snli_entropy", "longer_entropy", "reach"}
 NOTEBOOK = "19_causal_transformer_real_base"
 MIRRORED = ("paws_qqp",)  # cells whose label 1 is the one that follows, which is 0 of entailment
 
 
 def read_chosen() -> dict:
-    """By NAMES: rates of tasks, the try of LATE that is used, nats of its controls; FileError without one."""
+    """By NAMES: rates of tasks, the try of LATE that is used, nats of its controls, the reach of gates.
+
+    FileError without one.
+    """
     try:
         found = parsed(FILE.read_bytes())
     except (OSError, ValueError) as error:
@@ -40,7 +43,11 @@ class RealSettings:
     blanket and weight: the Markov-blanket loss and its weight, which rises between the shares `ramp` of
     training, or is there from the first step on. entropy: nats that the rows of maps are pulled to in the
     same way. band: how far tokens see, beside the first one. alone: the second sentence is read alone.
-    lora: the rank of adapters, which are kept in a file; 0 tunes all weights and keeps none.
+    compared: each sentence is read by itself, and the answer from a comparison of their means.
+    gcn: the mode of value updates in all layers; their gates open up to about `reach` times what the rates
+    of all steps add up to, and less where gradients change their sign. shown: more is told of maps, and one
+    of the paper's pair is kept. lora: the rank of adapters, which are kept in a file; 0 tunes all weights and
+    keeps none.
     """
 
     base: str = "sentence-transformers/all-MiniLM-L6-v2"
@@ -58,8 +65,12 @@ class RealSettings:
     ramp: list | None = None
     entropy: float | None = None
     band: int = 0
+    gcn: str = "none"
+    reach: float = 1.0
     alone: bool = False
+    compared: bool = False
     balanced: bool = False
+    shown: bool = False
     lora: int = 0
     map_rows: int = 128
     batch: int = 32
@@ -67,10 +78,21 @@ class RealSettings:
     learning_rate: float = 1e-4
 
 
-def reader(base, alone: bool):
-    """A tokenizer for `encoded` whose ids are those of a base that was cut."""
+def reader(base, alone: bool, apart: bool = False):
+    """A tokenizer for `encoded` whose ids are those of a base that was cut.
+
+    alone: of the second sentence alone; apart: of each as it is by itself, one behind the other.
+    """
 
     def read(first: list[str], second: list[str], **asked) -> dict:
+        if apart:
+            pairs = [
+                *zip(*(base.tokenizer(one, **asked)["input_ids"] for one in (first, second)), strict=True)
+            ]
+            return {
+                "input_ids": [base.placed(one + other) for one, other in pairs],
+                "token_type_ids": [[0] * len(one) + [1] * len(other) for one, other in pairs],
+            }
         tokens = base.tokenizer(*([second] if alone else [first, second]), **asked)
         return {**tokens, "input_ids": [base.placed(ids) for ids in tokens["input_ids"]]}
 
@@ -94,8 +116,11 @@ def scored_cells(found: dict[str, list[dict]], config: dict) -> dict[str, list[d
 def run_real(run: Run) -> dict:
     """Tune the base on an arm's pairs and score all cells, of `mapped` ones also what maps are like.
 
-    The history looks twice at validation pairs: accuracy, and `map_shape` of `map_rows` of them.
+    The history looks twice at validation pairs: accuracy, and `map_shape` of `map_rows` of them. Of value
+    updates: `gate`, the mean of |r g|, and of mapped cells `shut`, the accuracy with all gates closed. Where
+    maps are `shown`, it ends with head 1 of layer 1 on the paper's pair.
     """
+    import torch
     from transformers import set_seed
 
     from causalnb.lab.bases import pretrained
@@ -104,16 +129,17 @@ def run_real(run: Run) -> dict:
     found = parts(config["task"], config["data"], run.seed + config["data_seed"])
     asked = scored_cells(found, config)
     everything = [row for some in (found, asked) for rows in some.values() for row in rows]
+    texts = [row[name] for row in everything for name in ("sentence1", "sentence2")]
     set_seed(run.seed)
     base = pretrained(
         config["base"],
-        [row[name] for row in everything for name in ("sentence1", "sentence2")],
+        [*texts, *EXAMPLE] if config["shown"] else texts,
         "classifier",
         num_labels=len(LABELS[config["task"]]),
         hidden_dropout_prob=0.0,  # so that arms differ in nothing else
         attention_probs_dropout_prob=0.0,
     )
-    read = reader(base, config["alone"])
+    read = reader(base, config["alone"], config["compared"])
     train = found["train"]
     rows = encoded(balanced(config["task"], train) if config["balanced"] else train, read)
     validation = scored(encoded(found["validation"], read))
@@ -132,8 +158,16 @@ def run_real(run: Run) -> dict:
         asked = {cell: scored(some) for cell, some in asked.items()}
         metrics = cell_scores(model, asked, read, {**config, "mapped": []})
         for cell in config["mapped"]:
-            metrics[cell] |= map_shape(model, spread(encoded(asked[cell], read), config["map_rows"]))
+            ready = encoded(asked[cell], read)
+            metrics[cell] |= map_shape(model, spread(ready, config["map_rows"]), config["shown"])
+            if config["gcn"] != "none":
+                with shut(model):
+                    metrics[cell]["shut"] = float(right(model, ready).mean())
+        if config["shown"]:
+            history = history + example_map(model, base, read)
     counted = {"parameters": model.num_parameters(), "rows": len(rows)}
+    if opened := gates(model):
+        counted["gate"] = float(torch.stack(opened).abs().mean())
     if config["lora"]:
         counted["trained"] = model.num_parameters(only_trainable=True)
         adapters.save(model, adapters.file_of(run.experiment, run.arm, run.profile))
@@ -187,7 +221,8 @@ HINGE = {f"hinge_{weight}": {"blanket": "hinge", "weight": float(weight)} for we
 LATE = {
     f"late_{weight}": {"blanket": "hinge", "weight": float(weight), "ramp": RAMP} for weight in (10, 30, 100)
 }
-TRIES = {"snli": HINGE, "nli": {name: HINGE[name] for name in ("hinge_10", "hinge_30")} | LATE}
+REACHES = {f"reach_{r}": {"gcn": "paper", "reach": float(r)} for r in (25, 250, 1000)}  # of value updates
+TRIES = {"snli": HINGE | REACHES, "nli": {name: HINGE[name] for name in ("hinge_10", "hinge_30")} | LATE}
 CHOSEN = read_chosen()
 TITLES = {"snli": "SNLI-10k", "nli": "Entailment where word overlap misleads"}
 
@@ -237,6 +272,9 @@ def arms_of(name: str, *also: str) -> dict[str, dict]:
         "balanced": {"balanced": True},
         "hypothesis": {"alone": True},
         "band": {"band": 3},
+        "compared": {"compared": True},
+        "gcn": REACHES[CHOSEN["reach"]],
+        "both": {**REACHES[CHOSEN["reach"]], **LATE[CHOSEN["late"]]},
     }
     return {arm: {"learning_rate": CHOSEN[name], **arms[arm]} for arm in ("vanilla", "loss", *also)}
 
@@ -244,12 +282,14 @@ def arms_of(name: str, *also: str) -> dict[str, dict]:
 for name, changes in SEARCHED.items():
     tries = {arm: {"learning_rate": rate} for arm, rate in RATES.items()} | TRIES[name]
     gpu = {"seeds": 1, "rate": max(RATES.values())}
-    register_real(f"search.{name}", name, "rates, and weights of the loss", tries, 1, changes, gpu)
+    register_real(
+        f"search.{name}", name, "rates, weights of the loss, reach of gates", tries, 1, changes, gpu
+    )
 register_real(
     "snli",
     "snli",
     "the Markov blanket against plain tuning",
-    arms_of("snli", "loss_late", "entropy", "entropy_late", "hypothesis", "band"),
+    arms_of("snli", "loss_late", "entropy", "entropy_late", "hypothesis", "band", "gcn", "both"),
     1,
     {},
     more_seeds={
@@ -273,10 +313,19 @@ register_real(
     more_seeds={"laptop": {"loss_late": 2, "entropy_late": 2}},
 )
 register_real(
+    "maps",
+    "snli",
+    "what maps are like",
+    {arm: one for arm, one in arms_of("snli", "loss_late", "entropy_late").items() if arm != "loss"},
+    1,
+    {"cells": ["validation"], "mapped": ["validation"], "shown": True},
+    {"seeds": 1},
+)
+register_real(
     "nli.m5",
     "nli",
     "5 % of counter-examples",
-    arms_of("nli", "loss_late", "entropy", "entropy_late", "balanced"),
+    arms_of("nli", "loss_late", "entropy", "entropy_late", "balanced", "compared"),
     3,
     {"data": {"minority": MINORITIES["m5"]}},
     {"seeds": 5},

@@ -1,8 +1,10 @@
-"""What the arms on a real encoder add to it: a loss on maps, a pull on their entropy, a band."""
+"""What arms on a real encoder add to it: value updates, losses on maps, a band, a comparison."""
 
 from contextlib import ExitStack, contextmanager
 
-from causalnb.experiments.causal_transformer.data import collate
+from causalnb.errors import LabError
+from causalnb.experiments.causal_transformer.data import collate, encoded
+from causalnb.experiments.causal_transformer.models import EXAMPLE, map_measures, shown_map
 
 
 @contextmanager
@@ -64,14 +66,57 @@ def banded(width: int):
 
 
 @contextmanager
+def compared(model):
+    """Within, each sentence is read alone, and the answer is read from their means u and v, compared.
+
+    The base's pooler becomes tanh(W [u, v, |u - v|, u v] + b), and stays: after that the model is of no use.
+    Tokens of type 1 are the second sentence, with places of its own. LabError for a base without a pooler.
+    """
+    import torch
+    from torch import nn
+
+    if getattr(model.base_model, "pooler", None) is None:
+        raise LabError(f"{type(model).__name__} has no pooler to compare two sentences in: take a BERT.")
+    width, parts = model.config.hidden_size, []  # which tokens are each sentence's, (B, 2, T), of this pass
+
+    class Comparison(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.dense = nn.Linear(4 * width, width)
+
+        def forward(self, states):
+            there = parts.pop().to(states.dtype)
+            u, v = (there @ states / there.sum(-1, keepdim=True)).unbind(1)
+            return torch.tanh(self.dense(torch.cat((u, v, (u - v).abs(), u * v), -1)))
+
+    def apart(model, arguments: tuple, given: dict) -> tuple[tuple, dict]:
+        there, second = given["attention_mask"].bool(), given["token_type_ids"].bool()
+        parts[:] = [torch.stack((there & ~second, there & second), 1)]
+        places = torch.arange(there.shape[1], device=there.device) - second * (there & ~second).sum(1, True)
+        own = there[:, None, None] & (second[:, None, :, None] == second[:, None, None])  # (B, 1, T, T)
+        changes = {"attention_mask": own, "position_ids": places, "token_type_ids": torch.zeros_like(places)}
+        return arguments, {**given, **changes}
+
+    model.base_model.pooler = Comparison().to(model.device)
+    hook = model.register_forward_pre_hook(apart, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+        parts.clear()
+
+
+@contextmanager
 def added(model, config: dict):
-    """Within, the model is that of an arm: with the loss, the pull on entropy, or the band."""
-    from causalnb.causal_transformer import MarkovBlanketLoss
+    """Within, the model is that of an arm: with value updates, loss, pull, comparison or band."""
+    from causalnb.causal_transformer import MarkovBlanketLoss, gate_values
     from causalnb.causal_transformer.penalty import markov_blanket_penalty
 
     ramp = config["ramp"] and [share * config["steps"] for share in config["ramp"]]
     pull = {"weight": config["weight"], "ramp": ramp}
     with ExitStack() as stack:
+        if config["gcn"] != "none":
+            gate_values(model, config["gcn"], reach=config["reach"])
         if config["blanket"] != "none":  # a part of the model, so that checkpoints have its multipliers
             model.blanket = MarkovBlanketLoss(config["blanket"], self_loop=True, **config["blanket_settings"])
             penalty = stack.enter_context(markov_blanket_penalty(model, criterion=model.blanket))
@@ -79,16 +124,46 @@ def added(model, config: dict):
         if config["entropy"] is not None:
             off = stack.enter_context(off_entropy(model, config["entropy"]))
             stack.enter_context(on_the_loss(model, off, **pull))
+        if config["compared"]:
+            stack.enter_context(compared(model))
         if config["band"]:
             hook = model.register_forward_pre_hook(banded(config["band"]), with_kwargs=True)
             stack.callback(hook.remove)
         yield
 
 
-def map_shape(model, rows: list[dict]) -> dict[str, float]:
+def updates(model) -> list:
+    """The value updates of a model, layer by layer."""
+    from causalnb.causal_transformer import GatedValueUpdate
+
+    return [module for module in model.modules() if isinstance(module, GatedValueUpdate)]
+
+
+def gates(model) -> list:
+    """r g (H,) of each value update of a model."""
+    return [(update.reach * update.gate).detach() for update in updates(model)]
+
+
+@contextmanager
+def shut(model):
+    """Within, all gates of value updates are closed."""
+    import torch
+
+    kept = [(update.gate, update.gate.detach().clone()) for update in updates(model)]
+    with torch.no_grad():
+        for gate, _ in kept:
+            gate.zero_()
+        try:
+            yield
+        finally:
+            for gate, before in kept:
+                gate.copy_(before)
+
+
+def map_shape(model, rows: list[dict], more: bool = False) -> dict[str, float]:
     """violated, the share of nodes outside the bounds, and row entropy in nats, over layers, on encoded rows.
 
-    All arms are measured at the bounds that tolerate self-loops.
+    All arms are measured at the bounds that tolerate self-loops. more: with all that `map_measures` tells.
     """
     import torch
 
@@ -102,7 +177,22 @@ def map_shape(model, rows: list[dict]) -> dict[str, float]:
     maps, valid = attention_maps(model, **given), given["attention_mask"].bool()
     bounds = MarkovBlanketLoss(self_loop=True)
     shares = [bounds.violated(*excess(one, valid), valid) for one in maps]
-    return {
+    return (map_measures(maps, valid) if more else {}) | {
         "violated": float(torch.stack(shares).mean()),
         "entropy": float(row_entropy(tuple(maps), valid)),
     }
+
+
+def example_map(model, base, read) -> list[dict]:
+    """`shown_map` of a tuned base on the paper's pair, its pieces of words without their marks."""
+    from causalnb.attention import attention_maps
+
+    pair = dict(zip(("sentence1", "sentence2"), EXAMPLE, strict=True), label=0)
+    given = {name: value.to(model.device) for name, value in collate(encoded([pair], read)).items()}
+    del given["labels"]
+    back = {place: token for token, place in base.places.items()}
+    ids = [back[place] for place in given["input_ids"][0].tolist()]
+    pieces = base.tokenizer.convert_ids_to_tokens(ids)
+    return shown_map(
+        "encoder", attention_maps(model.eval(), **given), [one.removeprefix("##") for one in pieces]
+    )

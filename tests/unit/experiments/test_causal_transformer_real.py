@@ -11,12 +11,14 @@ from causalnb.attention import attention_maps
 from causalnb.causal_transformer import MarkovBlanketLoss, describe
 from causalnb.errors import LabError
 from causalnb.experiments.causal_transformer import data, real, real_choose, real_model
+from causalnb.experiments.causal_transformer.models import EXAMPLE
 from causalnb.experiments.causal_transformer.readers import word_reader
 from causalnb.lab import registry
 from causalnb.lab.bases import pretrained
 from causalnb.tasks import paraphrase, snli
 
 SNLI, NLI = "causal_transformer.real.snli", "causal_transformer.real.nli.m5"
+MAPS = "causal_transformer.real.maps"
 LOSS = {"blanket": "hinge", "weight": 3.0}
 RAMP = {"ramp": [0.25, 0.75], "steps": 4}  # the weight rises over two passes, after one
 
@@ -48,7 +50,7 @@ def batch(base, rows):
     return data.collate(data.encoded(rows, real.reader(base, False)))
 
 
-@pytest.mark.parametrize("arm", ["vanilla", "loss", "entropy", "hypothesis", "band"])
+@pytest.mark.parametrize("arm", ["vanilla", "loss", "entropy", "hypothesis", "band", "both"])
 def test_every_arm_on_snli_is_scored_on_the_same_rows(arm, tmp_path):
     found = run(tmp_path, arm)
     assert {*found["metrics"]} == {"", "test", "hard"} and [*found["bases"]] == ["tiny"]
@@ -72,6 +74,9 @@ def test_arms_differ_in_what_their_names_say():
     plain, nli = config(profile="laptop"), config("vanilla", NLI, "laptop")
     assert config("hypothesis", profile="laptop") == plain | {"alone": True}
     assert config("band", profile="laptop") == plain | {"band": 3}
+    update = real.REACHES[real.CHOSEN["reach"]]
+    assert update["gcn"] == "paper" and config("gcn", profile="laptop") == plain | update
+    assert config("both", profile="laptop") == config("loss_late", profile="laptop") | update
     assert config("loss", profile="laptop") == plain | {"blanket": "hinge", "weight": 10.0}
     late = config("loss_late", NLI, "laptop")
     assert late == nli | real.LATE[real.CHOSEN["late"]] and late["ramp"] == real.RAMP
@@ -139,6 +144,94 @@ def test_entropy_is_pulled_from_either_side_in_training_alone(base, batch):
     assert not base.model._forward_hooks
 
 
+def test_value_updates_begin_closed_open_in_training_and_can_be_shut(base, batch, tmp_path):
+    given = {name: value for name, value in batch.items() if name != "labels"}
+    model = base.model.eval()
+    before = model(**given).logits
+    with real_model.added(model, config("gcn", reach=25.0)):
+        torch.testing.assert_close(model(**given).logits, before)
+        opened = real_model.gates(model)
+        assert len(opened) == model.config.num_hidden_layers and not torch.stack(opened).any()
+        for module in model.modules():
+            if hasattr(module, "gate"):
+                module.gate.data += 0.1
+        torch.testing.assert_close(torch.stack(real_model.gates(model)), torch.full((2, 2), 2.5))
+        now = model(**given).logits
+        assert not torch.allclose(now, before)
+        with real_model.shut(model):
+            torch.testing.assert_close(model(**given).logits, before)
+        torch.testing.assert_close(model(**given).logits, now)
+    found = run(tmp_path, "gcn")["metrics"]
+    assert found[""]["gate"] > 0 and 0 <= found["test"]["shut"] <= 1 and "shut" not in found["hard"]
+
+
+@pytest.mark.parametrize("arm", ["vanilla", "loss_late", "entropy_late"])
+def test_maps_that_are_shown_are_of_validation_pairs_and_of_the_paper_s_pair(arm, tmp_path):
+    found = run(tmp_path, arm, MAPS)
+    told, drawn = found["metrics"]["validation"], found["history"][2:]
+    assert {*found["metrics"]} == {"", "validation"}
+    assert {"violated", "entropy", "neighbours", "arcs", "cycles", "hubs", "column_max"} < {*told}
+    tokens = [row["token"] for row in drawn]
+    assert tokens[0] == "[CLS]" and tokens.count("[SEP]") == 2 and not any("##" in one for one in tokens)
+    assert "".join(tokens[1:-1]).replace("[SEP]", "") == "".join(EXAMPLE).replace(" ", "")
+    for row in drawn:
+        assert row["stack"] == "encoder"
+        assert sum(row[f"to_{j}"] for j in range(len(tokens))) == pytest.approx(1, abs=1e-3)
+
+
+def test_compared_sentences_are_each_read_alone(base, rows):
+    model, encoder, seen = base.model.eval(), base.model.base_model, {}
+    given = data.collate(data.encoded(rows, real.reader(base, False, apart=True)))
+    second = given["token_type_ids"].bool()
+    assert len({*given["attention_mask"].sum(1).tolist()}) > 1  # some are padded
+    del given["labels"]
+
+    def alone(text: str):
+        ids = torch.tensor([base.placed(base.tokenizer(text)["input_ids"])])
+        return encoder(input_ids=ids).last_hidden_state.mean(1)[0]
+
+    with torch.no_grad():
+        pairs = [[alone(row[name]) for name in ("sentence1", "sentence2")] for row in rows]
+        with real_model.compared(model):
+            encoder.pooler.register_forward_hook(lambda _, asked, out: seen.update(states=asked[0], out=out))
+            said = model(**given).logits
+            for (u, v), out in zip(pairs, seen["out"], strict=True):
+                both = torch.cat((u, v, (u - v).abs(), u * v))
+                literal = torch.tanh(encoder.pooler.dense(both))
+                torch.testing.assert_close(out, literal, atol=1e-5, rtol=1e-4)
+            before, first = seen["states"], given["attention_mask"].bool() & ~second
+            other = given | {"input_ids": given["input_ids"].where(~second, given["input_ids"].flip(0))}
+            model(**other)
+            torch.testing.assert_close(seen["states"][first], before[first])
+            assert not torch.allclose(seen["states"][second], before[second])
+            torch.testing.assert_close(model(**given).logits, said)
+        with pytest.raises(IndexError):  # outside it is of no use
+            model(**given)
+        encoder.pooler = None
+        with pytest.raises(LabError, match="no pooler"), real_model.compared(model):
+            pass
+
+
+def test_the_comparison_is_trained(tmp_path):
+    found = run(tmp_path, "compared", NLI)
+    assert {"accuracy", "violated"} < {*found["metrics"]["challenge"]}
+
+
+def test_pieces_of_words_are_shown_without_their_marks(base):
+    asked = []
+
+    def pieces(ids):
+        asked.extend(ids)
+        return [f"##{one}" for one in ids]
+
+    stand_in = SimpleNamespace(tokenizer=SimpleNamespace(convert_ids_to_tokens=pieces), places=base.places)
+    read = real.reader(base, False)
+    shown = real_model.example_map(base.model, stand_in, read)
+    pair = base.tokenizer(*EXAMPLE)["input_ids"]
+    kept = [one if one in base.places else base.tokenizer.unk_token_id for one in pair]
+    assert asked == kept and [row["token"] for row in shown] == [str(one) for one in kept]
+
+
 def test_in_a_band_tokens_see_their_neighbours_and_the_first_one(base, batch):
     given = {name: value for name, value in batch.items() if name != "labels"}
     with real_model.added(base.model.eval(), config(band=3)):
@@ -202,13 +295,13 @@ def test_a_paraphrase_follows(monkeypatch):
 # what is chosen
 
 
-def made_up(accuracy, violated, entropy=1.0):
+def made_up(accuracy, violated, entropy=1.0, gate=None):
     return SimpleNamespace(
         experiment="x",
         arm="y",
         seed=0,
         config={"cells": ["validation", "challenge"]},
-        value=lambda cell, measure: accuracy if cell == "validation" else 0.5,
+        value=lambda cell, measure: gate if measure == "gate" else accuracy if cell == "validation" else 0.5,
         history=[{"violated": 0.9, "entropy": 9.0}, {"violated": violated, "entropy": entropy}],
     )
 
@@ -220,16 +313,26 @@ def made_up(accuracy, violated, entropy=1.0):
         ((0.3, 0.2, 0.11), "late_100"),  # of none the nearest
     ],
 )
-def test_of_the_losses_that_are_obeyed_the_best_is_chosen(monkeypatch, outside, loss):
+@pytest.mark.parametrize(
+    "gates, reach",
+    [
+        ((0.03, 0.2, 0.7), "reach_1000"),  # of two whose gates open the better
+        ((0.03, 0.2, 0.08), "reach_250"),
+        ((0.03, 0.05, 0.04), "reach_250"),  # of none the one that opens most
+    ],
+)
+def test_of_what_is_there_the_best_is_chosen(monkeypatch, outside, loss, gates, reach):
     tries = dict(zip(real.RATES, [made_up(a, 0.9) for a in (0.6, 0.8, 0.7)], strict=True))
     for arm, accuracy, share in zip(real.LATE, (0.7, 0.8, 0.6), outside, strict=True):
         tries[arm] = made_up(accuracy, share, 2.0 + share)
+    for arm, accuracy, gate in zip(real.REACHES, (0.8, 0.6, 0.7), gates, strict=True):
+        tries[arm] = made_up(accuracy, 0.9, gate=gate)
     tries["loss_late"] = made_up(0.5, 0.1, 1.234)  # on SNLI itself
     monkeypatch.setattr(real_choose, "stored", lambda search, arm: [tries[arm]])
     entropy = {"late_30": 2.05, "late_100": 2.11}[loss]
     rates = {"snli": 1e-4, "nli": 1e-4}
     ended = {"entropy": entropy, "snli_entropy": 1.23, "longer_entropy": 1.23}
-    assert real_choose.computed() == {**rates, "late": loss, **ended}
+    assert real_choose.computed() == {**rates, "late": loss, "reach": reach, **ended}
 
 
 def test_the_choices_are_those_of_the_stored_search(monkeypatch):

@@ -1,27 +1,37 @@
 """What the loss does on a real base, as tables and remarks tell it of made-up results."""
 
+import matplotlib.pyplot as plt
 import pytest
 
 from causalnb.errors import LabError
 from causalnb.experiments.causal_transformer import real
 from causalnb.experiments.causal_transformer.artefacts import overlap as table1
 from causalnb.experiments.causal_transformer.artefacts import real as made
-from causalnb.lab import evidence, registry
+from causalnb.experiments.causal_transformer.artefacts import real_maps
+from causalnb.experiments.causal_transformer.artefacts.fig9 import MEASURES as OF_MAPS
+from causalnb.lab import building, evidence, registry, report
 from causalnb.lab.report import gain, share
 from tests.unit.experiments.made_up import everything, moved, number, without
 
 SEEDS = 3
 CELLS = ("validation", "test", "hard", "challenge", "held_out", "mnli_overlapping", "paws_qqp")
-MEASURES = ("accuracy", "auc", "violated", "entropy")
+MEASURES = dict.fromkeys(("accuracy", "auc", "violated", "entropy", "shut", *OF_MAPS))
+TOKENS = ("[CLS]", "yes", ",", "sir")
+READ = {"vanilla": [0.25] * 4, "loss_late": [1, 0, 0, 0], "entropy_late": [0.5, 0.5, 0, 0]}  # by every token
 
 
 def metrics(id: str, arm: str, seed: int) -> dict:
-    return {cell: {its: 0.4 + number(id, arm, seed, cell, its) / 100 for its in MEASURES} for cell in CELLS}
+    opened = {"": {"gate": number(id, arm, seed, "gate") / 10}}
+    return opened | {
+        cell: {its: 0.4 + number(id, arm, seed, cell, its) / 100 for its in MEASURES} for cell in CELLS
+    }
 
 
 def history(arm: str) -> list[dict]:
     first = {"loss": 1.0, "accuracy": 0.25, "violated": 0.75, "entropy": 2.0}
-    return [{"step": 1, **first}, {"step": 2, **{its: value / 2 for its, value in first.items()}}]
+    looks = [{"step": 1, **first}, {"step": 2, **{its: value / 2 for its, value in first.items()}}]
+    row = {f"to_{j}": weight for j, weight in enumerate(READ.get(arm, READ["vanilla"]))}
+    return looks + [{"stack": "encoder", "token": token, **row} for token in TOKENS]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,7 +40,7 @@ def stored(tmp_path_factory):
         moved(patch, tmp_path_factory.mktemp("real"))
         small = [table1.IDS["nli", minority] for minority in made.ON_PAIRS]
         ids = (made.ON_SNLI, *made.ON_PAIRS.values(), *made.SEARCHES.values(), made.SNLI, made.READERS)
-        ids = (*ids, made.KEPT, made.LONGER)
+        ids = (*ids, made.KEPT, made.LONGER, real_maps.MAPS)
         everything(patch, dict.fromkeys((*ids, *small), SEEDS), metrics, history)
         with evidence.stored_only():
             yield
@@ -90,6 +100,13 @@ def test_the_search_names_what_each_try_was_used_for():
         )
         for task in made.TASKS
     ]
+    reach = real.CHOSEN["reach"].replace("_", " ")
+    assert used["SNLI", reach] == made.ARMS["gcn"] and len([name for _, name in used if "reach" in name]) == 1
+    opened = [metrics(made.SEARCHES["snli"], real.CHOSEN["reach"], seed)[""]["gate"] for seed in range(SEEDS)]
+    assert (
+        rows["SNLI", reach][made.GATES] == report.number(2)(opened)
+        and rows["SNLI", "hinge 30"][made.GATES] == ""
+    )
     assert rows["SNLI", "hinge 30"]["used as"] == rows["SNLI", "hinge 30"]["challenge"] == ""
     assert rows["templates", late][f"{made.OUTSIDE}, end"] == share([0.375] * SEEDS)
 
@@ -109,9 +126,41 @@ def test_remarks_tell_every_experiment_of_an_arm_and_nothing_without_results():
         made.snli()
 
 
+def test_gates_are_told_with_and_without_them():
+    for name, line in zip(("gcn", "both"), made.gate_remark(), strict=True):
+        opened = sum(metrics(made.ON_SNLI, name, seed)[""]["gate"] for seed in range(SEEDS)) / SEEDS
+        right, shut = (100 * sum(of(made.ON_SNLI, name, "test", its)) / SEEDS for its in ("accuracy", "shut"))
+        assert line.startswith(f"*{made.ARMS[name]}*: gates at {opened:.2f}; {right:.1f} %")
+        assert f"{shut:.1f} % once they are shut" in line
+
+
+def test_maps_of_the_base_are_drawn_and_measured():
+    table = real_maps.counts()
+    assert table.columns == ["measure", *real_maps.SHORT.values()]
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert {*OF_MAPS.values()} < {*rows}
+    for words, its in (("right answers, share of pairs", "accuracy"), (OF_MAPS["hubs"], "hubs")):
+        assert rows[words] == [
+            report.number(4)(of(real_maps.MAPS, name, "validation", its)) for name in real_maps.SHORT
+        ]
+    fig, alt = real_maps.maps_figure()
+    cycles = [100 * sum(of(real_maps.MAPS, name, "validation", "cycles")) / SEEDS for name in real_maps.SHORT]
+    told = ", ".join(
+        f"{words} {one:.0f}" for words, one in zip(real_maps.SHORT.values(), cycles, strict=True)
+    )
+    assert fig.get_suptitle() == f"Tokens on a cycle of strong arcs, %: {told}"
+    assert "+ loss, late: 1.0 effective neighbours a token, most read tokens of '[CLS]'" in alt
+    assert "strong arcs 3, self-loops 1" in alt and f"{cycles[0]:.1f} %, {cycles[1]:.1f} %" in alt
+    bars = [bar.get_height() for bar in fig.axes[3].patches]
+    assert len(bars) == 3 * len(real_maps.DRAWN) and 1 < max(bars) < 100 and len(fig.axes) == 5
+    names = {file.name for file in building.build(real_maps.HOME)}
+    assert {"real_maps.svg", "real_maps.md"} <= names
+    plt.close("all")
+
+
 def test_artefacts_and_experiments_name_the_notebook():
-    for id in (made.HOME, f"{made.HOME}_search"):
+    for id in (made.HOME, f"{made.HOME}_search", real_maps.HOME):
         item = registry.find(id)
         assert item.extra and item.notebook == real.NOTEBOOK
-    ids = (made.ON_SNLI, made.LONGER, *made.ON_PAIRS.values(), *made.SEARCHES.values())
+    ids = (made.ON_SNLI, made.LONGER, *made.ON_PAIRS.values(), *made.SEARCHES.values(), real_maps.MAPS)
     assert {registry.experiment(id).notebook for id in ids} == {real.NOTEBOOK}

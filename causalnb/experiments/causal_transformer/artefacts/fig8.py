@@ -17,15 +17,15 @@ NEEDS = tuple(id for id, _, _ in MODELS.values())
 verdicts = verdict_table(f"{SOURCE}.fig8")
 
 
-def example(stack: str, column: str, profile: str | None = None, seed: int = 0):
+def example(stack: str, column: str, profile: str | None = None, seed: int = 0, models: dict = MODELS):
     """(tokens, map (T, T)) of head 1 in layer 1 on the paper's pair; LabError where results are missing.
 
     The encoder is SNLI's and reads both sentences; the decoder writes English and reads the hypothesis. In
-    layer 1 no decoder has looked at its source yet.
+    layer 1 no decoder has looked at its source yet. models: others, like MODELS.
     """
     import torch
 
-    id, _, arms = MODELS[stack]
+    id, _, arms = models[stack]
     evidence.require(id, profile, [arms[column]])
     found = results.curves(id, profile, [arms[column]])
     found = found[(found["stack"] == stack) & (found["seed"] == seed)]
@@ -33,11 +33,11 @@ def example(stack: str, column: str, profile: str | None = None, seed: int = 0):
     return [*found["token"]], torch.tensor(weights)
 
 
-def panels(axes, profile: str | None = None, seed: int = 0):
-    """(axes, stack, column, tokens, map) of each map of Figures 8 and 9."""
-    places = [(stack, column) for stack, (_, _, arms) in MODELS.items() for column in arms]
+def panels(axes, profile: str | None = None, seed: int = 0, models: dict = MODELS):
+    """(axes, stack, column, tokens, map) of each map of Figures 8 and 9, or of other models."""
+    places = [(stack, column) for stack, (_, _, arms) in models.items() for column in arms]
     for ax, place in zip(axes, places, strict=True):
-        yield ax, *place, *example(*place, profile, seed)
+        yield ax, *place, *example(*place, profile, seed, models)
 
 
 def spelled(tokens: list[str]) -> list[tuple[int, int, str]]:
@@ -64,28 +64,36 @@ def name_words(axis, tokens: list[str], **look) -> None:
     axis.set_tick_params(which="minor", length=5)
 
 
-def maps_figure(profile: str | None = None, seed: int = 0):
-    """(figure, alt): the four maps as heat maps."""
-    import matplotlib.pyplot as plt
+def draw_map(ax, tokens: list[str], weights, causal: bool):
+    """A map (T, T) as a heat map: (the image, effective neighbours of a token, the two words most read)."""
     from matplotlib.colors import PowerNorm
 
     from causalnb.causal_transformer import describe
+    from causalnb.lab.figures import text_size
+
+    image = ax.imshow(weights.numpy(), norm=PowerNorm(0.5, 0, 1))
+    ax.grid(False)
+    name_words(ax.xaxis, tokens, rotation=90, fontsize=text_size(8))
+    name_words(ax.yaxis, tokens, fontsize=text_size(8))
+    of_word = {at: word for first, last, word in spelled(tokens) for at in range(first, last + 1)}
+    strongest = [of_word[j] for j in weights.sum(0).topk(2).indices.tolist()]
+    return image, describe(weights[None, None], causal=causal)["neighbours"], strongest
+
+
+def maps_figure(profile: str | None = None, seed: int = 0):
+    """(figure, alt): the four maps as heat maps."""
+    import matplotlib.pyplot as plt
+
     from causalnb.lab.figures import headline, text_size
 
     fig, axes = plt.subplots(2, 2, figsize=(8.6, 7.7), height_ratios=[1.6, 1], sharey="row")
     told: list[str] = []
     ends: dict[str, list[str]] = {}
     for ax, stack, column, tokens, weights in panels(axes.flat, profile, seed):
-        image = ax.imshow(weights.numpy(), norm=PowerNorm(0.5, 0, 1))
-        ax.grid(False)
-        name_words(ax.xaxis, tokens, rotation=90, fontsize=text_size(8))
-        name_words(ax.yaxis, tokens, fontsize=text_size(8))
-        neighbours = describe(weights[None, None], causal=stack == "decoder")["neighbours"]
+        image, neighbours, strongest = draw_map(ax, tokens, weights, stack == "decoder")
         spread = f"{stack}, {column}: {neighbours:.1f} effective neighbours"
         ax.set_title(spread, fontsize=text_size(9))
         ends.setdefault(stack, []).append(f"{column} {neighbours:.1f}")
-        of_word = {at: word for first, last, word in spelled(tokens) for at in range(first, last + 1)}
-        strongest = [of_word[j] for j in weights.sum(0).topk(2).indices.tolist()]
         told.append(f"{spread} a token, most read tokens of {' and '.join(map(repr, strongest))}")
     means = "; ".join(f"{stack}, {', '.join(each)}" for stack, each in ends.items())
     headline(fig, f"Tokens that a token reads, effectively: {means}")

@@ -115,9 +115,9 @@ def per_arc(metric: str, arcs: str, frame):
     return (frame[metric] / frame[arcs].where(frame[arcs] > 0)).dropna()
 
 
-def measures(stack: str) -> dict[str, list[Arm]]:
-    """{row of the table: vanilla and causal model, in its metric} of a stack."""
-    id, prefix, arms = MODELS[stack]
+def measures(stack: str, models: dict = MODELS) -> dict[str, list[Arm]]:
+    """{row of the table: vanilla and causal model, or those of `models`, in its metric} of a stack."""
+    id, prefix, arms = models[stack]
     metrics = {words: f"{prefix}_{name}" for name, words in MEASURES.items()} | {
         words: partial(per_arc, f"{prefix}_{name}", f"{prefix}_arcs") for name, words in PER_ARC.items()
     }
@@ -153,7 +153,8 @@ def _rows():
             yield Row((stack, words), {"vanilla": vanilla, "causal": causal, GAP: causal - vanilla})
 
 
-def _level(values) -> str:
+def level(values) -> str:
+    """A format of what is a share or a count for each arc, which a model without arcs lacks."""
     return number(4)(values) if values else "no arcs"
 
 
@@ -163,8 +164,8 @@ counts = Report(
     [
         "stack",
         "measure",
-        Measured("vanilla", format=_level),
-        Measured("causal", format=_level),
+        Measured("vanilla", format=level),
+        Measured("causal", format=level),
         Measured(GAP, format=lambda values: signed(4)(values) if values else ""),
     ],
     _rows,
