@@ -113,7 +113,7 @@ class MarkovBlanketLoss(nn.Module):
         before = getattr(self, "multipliers", None)
         super()._apply(fn, recurse)
         if before is not None:
-            self.multipliers = single(self.multipliers, before)
+            self.multipliers = single(self.multipliers, before)  # unprobed: the hinge keeps none
         return self
 
     def start(self) -> Tensor:
