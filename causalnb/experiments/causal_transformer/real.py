@@ -282,9 +282,8 @@ def arms_of(name: str, *also: str) -> dict[str, dict]:
 for name, changes in SEARCHED.items():
     tries = {arm: {"learning_rate": rate} for arm, rate in RATES.items()} | TRIES[name]
     gpu = {"seeds": 1, "rate": max(RATES.values())}
-    register_real(
-        f"search.{name}", name, "rates, weights of the loss, reach of gates", tries, 1, changes, gpu
-    )
+    more = {"snli": ", reach of gates", "nli": ""}[name]
+    register_real(f"search.{name}", name, f"rates, weights of the loss{more}", tries, 1, changes, gpu)
 register_real(
     "snli",
     "snli",

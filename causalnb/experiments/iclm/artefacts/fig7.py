@@ -17,6 +17,24 @@ def stated_floor() -> float:
     return stated("mutual information falls below")
 
 
+def draw_floor(ax, floor: float, named: bool) -> None:
+    """A line at the mutual information that the paper states, on logarithmic nats, with words if `named`."""
+    from causalnb.lab.figures import text_size
+
+    ax.axhline(floor, color="black", linestyle="-", linewidth=0.8, marker="")
+    ax.set(yscale="log")
+    ax.set_ylim(bottom=floor / 4)
+    if named:
+        ax.annotate(
+            f"the paper: below {floor:g}",
+            (0.03, floor),
+            (0, 3),
+            fontsize=text_size(7),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+        )
+
+
 def information_figure(families=FAMILIES, profile: str | None = None):
     """(figure, alt): Figure 7, mutual information in training by three estimators, and untrained."""
     import matplotlib.pyplot as plt
@@ -35,20 +53,11 @@ def information_figure(families=FAMILIES, profile: str | None = None):
         lows.append(f"{family.upper()} {curve.groupby('step').forward.mean().min():.2g}")
         draw_curve(ax, other, "forward", 1, "untrained base, Equation 2", *LOOKS["untrained"])
         told.append(f"{family.upper()}, untrained base: {course(other, 'forward')}")
-        ax.axhline(floor, color="black", linestyle="-", linewidth=0.8, marker="")
         log_steps(ax)
-        ax.set(yscale="log", xlabel="training step", title=family.upper())
-        ax.set_ylim(bottom=floor / 4)
+        draw_floor(ax, floor, named=ax is axes[0, 0])
+        ax.set(xlabel="training step", title=family.upper())
     headline(fig, f"Mutual information at its lowest, nats: {', '.join(lows)}; the paper: below {floor:g}")
     axes[0, 0].set_ylabel("mutual information, nats")
-    axes[0, 0].annotate(
-        f"the paper: below {floor:g}",
-        (0.03, floor),
-        (0, 3),
-        fontsize=text_size(7),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-    )
     fig.legend(
         *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=text_size(8)
     )

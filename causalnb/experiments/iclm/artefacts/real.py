@@ -5,7 +5,7 @@ from statistics import fmean
 
 from causalnb.experiments.c2dlm.curves import draw_curve
 from causalnb.experiments.iclm.artefacts.fig3 import ALIGNED
-from causalnb.experiments.iclm.artefacts.fig7 import ESTIMATORS, stated_floor
+from causalnb.experiments.iclm.artefacts.fig7 import ESTIMATORS, draw_floor, stated_floor
 from causalnb.experiments.iclm.artefacts.scores import FORMATS
 from causalnb.experiments.iclm.artefacts.training import LOOKS as LOOKS_OF
 from causalnb.experiments.iclm.artefacts.training import at_end, course
@@ -160,18 +160,9 @@ def modules_figure(profile: str | None = None):
     for ax, metric, name, *look in drawn:
         draw_curve(ax, rows, metric, 1, name, *look)
         told.append(f"{name}: {course(rows, metric)}")
-    right.axhline(floor, color="black", linestyle="-", linewidth=0.8, marker="")
-    right.set(title="mutual information", ylabel="nats", yscale="log")
-    right.set_ylim(bottom=floor / 4)
+    draw_floor(right, floor, named=True)
+    right.set(title="mutual information", ylabel="nats")
     left.set(title="correlation of states", ylabel="r, CKA", ylim=(min(-0.05, left.get_ylim()[0]), 1.05))
-    right.annotate(
-        f"the paper: below {floor:g}",
-        (0.03, floor),
-        (0, 3),
-        fontsize=text_size(7),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-    )
     for ax, place in ((left, "lower left"), (right, (0.3, 0.3))):
         ax.set_xlabel("training step")
         ax.legend(loc=place, fontsize=text_size(8))
