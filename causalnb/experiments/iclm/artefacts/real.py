@@ -163,7 +163,7 @@ def modules_figure(profile: str | None = None):
     draw_floor(right, floor, named=True)
     right.set(title="mutual information", ylabel="nats")
     left.set(title="correlation of states", ylabel="r, CKA", ylim=(min(-0.05, left.get_ylim()[0]), 1.05))
-    for ax, place in ((left, "lower left"), (right, (0.3, 0.3))):
+    for ax, place in ((left, "lower left"), (right, (0.17, 0.27))):
         ax.set_xlabel("training step")
         ax.legend(loc=place, fontsize=text_size(8))
     last = at_end(rows)
