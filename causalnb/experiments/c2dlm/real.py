@@ -315,13 +315,14 @@ add(
     1,
     steps=2 * RealSettings.steps,
 )
-add(
-    "stg_s",
-    "The spurious token game on a real base, size S",
-    {arm: settled()[arm] for arm in ("diffusion", "c2dlm")},
-    1,
-    train_rows=stg.SIZES["S"],
-)
+for size in ("S", "M"):
+    add(
+        f"stg_{size.lower()}",
+        f"The spurious token game on a real base, size {size}",
+        {arm: settled()[arm] for arm in ("diffusion", "c2dlm")},
+        1,
+        train_rows=stg.SIZES[size],
+    )
 add(
     "adapters",
     "The spurious token game on a real base: adapters that are kept",

@@ -29,7 +29,7 @@ from causalnb.lab.report import (
 ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
 DECODER, LEFT = "c2dlm.real.decoder", "autoregressive"
 BOTH, LONGER = "c2dlm.real.bidirectional", "c2dlm.real.longer"
-SIZES = {"S": "c2dlm.real.stg_s", "L": HOME}
+SIZES = {"S": "c2dlm.real.stg_s", "M": "c2dlm.real.stg_m", "L": HOME}
 MOVED, KEPT_BY = "c2dlm.real_moved", "c2dlm.real.adapters"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
 ARMS = (SFT, "placebo", "c2dlm", "no_v", "isolated", "isolated_placebo", "swapped", "enforced")
@@ -37,7 +37,7 @@ PLACEBOS = ("placebo", "isolated_placebo")  # of one seed with the same causes
 BASES = {
     HOME: "MiniLM",
     LONGER: "MiniLM, twice the steps",
-    SIZES["S"]: "MiniLM, size S",
+    **{home: f"MiniLM, size {size}" for size, home in SIZES.items() if home != HOME},
     BOTH: "gemma-3-270m, bidirectional",
     DECODER: "gemma-3-270m",
     STG_L: "from scratch",
@@ -224,7 +224,7 @@ sizes = Report(
         Measured(OOD, format=share, paper={"column": "OOD"}),
     ],
     _sizes,
-    "The spurious token game in two sizes: percent right, mean ± half of the 95 % interval (seeds)",
+    "The spurious token game in three sizes: percent right, mean ± half of the 95 % interval (seeds)",
     _sizes_notes,
 )
 
@@ -248,7 +248,7 @@ PAIRS = {
         ("enforced", "isolated"),
     ),
     LONGER: (("c2dlm", SFT),),
-    SIZES["S"]: (("c2dlm", SFT),),
+    **{home: (("c2dlm", SFT),) for home in SIZES.values() if home != HOME},
     STG_L: (
         ("c2dlm", SFT),
         ("c2dlm", "placebo"),
