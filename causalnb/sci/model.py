@@ -112,7 +112,10 @@ class SCITransformer(DecoderWrapper):
     def _connect(self, config: SCIConfig) -> None:
         """Hook the binding mechanism to the base's layers."""
         for place, layer in enumerate(config.cbm_layers):
-            decoder_layers(self.base)[layer].register_forward_hook(partial(self._add_contribution, place))
+            decoder_layers(self.base)[layer].register_forward_hook(
+                partial(self._add_contribution, place),
+                prepend=True,  # before any that records the states
+            )
 
     @classmethod
     def from_base(cls, base_model: nn.Module, **settings) -> Self:

@@ -66,6 +66,19 @@ def test_at_first_the_base_computes_the_same_bits(name):
 
 
 @every_base
+def test_hidden_states_have_what_is_added_though_the_base_was_asked_for_them_before(name):
+    given, found = batch(), []
+    for asked in (False, True):
+        fresh = base(name)
+        fresh(input_ids=given["input_ids"], output_hidden_states=asked)
+        model = awake(wrapped(fresh))
+        found.append(model(**given, output_hidden_states=True).hidden_states)
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    plain = fresh(input_ids=given["input_ids"], output_hidden_states=True).hidden_states
+    assert not all(torch.allclose(one, other) for one, other in zip(found[0][:-1], plain[:-1], strict=True))
+
+
+@every_base
 def test_no_answer_token_reaches_an_earlier_logit(name):
     model, given = wrapped(base(name)), batch(rows=1)
     before = model(**given)
