@@ -8,7 +8,15 @@ from causalnb.experiments.causal_transformer.data import LABELS, balanced, cells
 from causalnb.experiments.causal_transformer.grid import DEVELOPMENT, MINORITIES, OVERLAP, SMALL
 from causalnb.experiments.causal_transformer.models import EXAMPLE, fit, right
 from causalnb.experiments.causal_transformer.readers import word_reader
-from causalnb.experiments.causal_transformer.real_model import added, example_map, gates, map_shape, shut
+from causalnb.experiments.causal_transformer.real_model import (
+    added,
+    classes_of,
+    example_map,
+    gates,
+    map_shape,
+    shift_of,
+    shut,
+)
 from causalnb.experiments.causal_transformer.runs import cell_scores, spread
 from causalnb.lab import adapters
 from causalnb.lab.batches import grouped
@@ -44,6 +52,9 @@ class RealSettings:
     training, or is there from the first step on. entropy: nats that the rows of maps are pulled to in the
     same way. band: how far tokens see, beside the first one. alone: the second sentence is read alone.
     compared: each sentence is read by itself, and the answer from a comparison of their means.
+    interchanged: trained on pairs whose shared pieces of words are replaced by others of their class, as
+    `word_classes` has them within `distance`. held: the weight of attention_shift between these pairs' maps
+    and those of the pairs as they were.
     gcn: the mode of value updates in all layers; their gates open up to about `reach` times what the rates
     of all steps add up to, and less where gradients change their sign. shown: more is told of maps, and one
     of the paper's pair is kept. lora: the rank of adapters, which are kept in a file; 0 tunes all weights and
@@ -69,6 +80,9 @@ class RealSettings:
     reach: float = 1.0
     alone: bool = False
     compared: bool = False
+    interchanged: bool = False
+    distance: float = 0.4
+    held: float = 0.0
     balanced: bool = False
     shown: bool = False
     lora: int = 0
@@ -118,7 +132,8 @@ def run_real(run: Run) -> dict:
 
     The history looks twice at validation pairs: accuracy, and `map_shape` of `map_rows` of them. Of value
     updates: `gate`, the mean of |r g|, and of mapped cells `shut`, the accuracy with all gates closed. Where
-    maps are `shown`, it ends with head 1 of layer 1 on the paper's pair.
+    words are interchanged: `shift`, how far that moves maps. Where maps are `shown`, the history ends with
+    head 1 of layer 1 on the paper's pair.
     """
     import torch
     from transformers import set_seed
@@ -148,10 +163,13 @@ def run_real(run: Run) -> dict:
     def measure(model) -> dict:
         return {"accuracy": float(right(model, validation).mean()), **map_shape(model, followed)}
 
-    model = base.model
+    model, classes = base.model, None
+    if config["interchanged"]:
+        marks = [base.special(name) for name in ("pad", "cls", "sep")]
+        classes = classes_of(rows, model.config.vocab_size, config["distance"], marks)
     if config["lora"]:
         adapters.add(model, config["lora"])
-    with added(model, config):
+    with added(model, config, classes):
         here = replace(run, config={**config, "evaluate_every": max(1, config["steps"] // 2)})
         batches = grouped(rows, config["batch"], config["steps"], run.seed)
         history = fit(here, model, rows, batches, measure)
@@ -159,7 +177,10 @@ def run_real(run: Run) -> dict:
         metrics = cell_scores(model, asked, read, {**config, "mapped": []})
         for cell in config["mapped"]:
             ready = encoded(asked[cell], read)
-            metrics[cell] |= map_shape(model, spread(ready, config["map_rows"]), config["shown"])
+            mapped = spread(ready, config["map_rows"])
+            metrics[cell] |= map_shape(model, mapped, config["shown"])
+            if config["interchanged"]:
+                metrics[cell]["shift"] = shift_of(model, mapped, classes, run.seed)
             if config["gcn"] != "none":
                 with shut(model):
                     metrics[cell]["shut"] = float(right(model, ready).mean())
@@ -222,7 +243,11 @@ LATE = {
     f"late_{weight}": {"blanket": "hinge", "weight": float(weight), "ramp": RAMP} for weight in (10, 30, 100)
 }
 REACHES = {f"reach_{r}": {"gcn": "paper", "reach": float(r)} for r in (25, 250, 1000)}  # of value updates
-TRIES = {"snli": HINGE | REACHES, "nli": {name: HINGE[name] for name in ("hinge_10", "hinge_30")} | LATE}
+OTHERS = {"interchanged": {"interchanged": True}}  # words
+TRIES = {
+    "snli": HINGE | REACHES,
+    "nli": {name: HINGE[name] for name in ("hinge_10", "hinge_30")} | LATE | OTHERS,
+}
 CHOSEN = read_chosen()
 TITLES = {"snli": "SNLI-10k", "nli": "Entailment where word overlap misleads"}
 
@@ -282,7 +307,7 @@ def arms_of(name: str, *also: str) -> dict[str, dict]:
 for name, changes in SEARCHED.items():
     tries = {arm: {"learning_rate": rate} for arm, rate in RATES.items()} | TRIES[name]
     gpu = {"seeds": 1, "rate": max(RATES.values())}
-    more = {"snli": ", reach of gates", "nli": ""}[name]
+    more = {"snli": ", reach of gates", "nli": ", other words"}[name]
     register_real(f"search.{name}", name, f"rates, weights of the loss{more}", tries, 1, changes, gpu)
 register_real(
     "snli",

@@ -1,8 +1,9 @@
-"""What arms on a real encoder add to it: value updates, losses on maps, a band, a comparison."""
+"""What arms on a real encoder add to it: value updates, losses on maps, a band, a comparison, other words."""
 
 from contextlib import ExitStack, contextmanager
 
 from causalnb.errors import LabError
+from causalnb.experiments.causal_transformer.beyond import sentence
 from causalnb.experiments.causal_transformer.data import collate, encoded
 from causalnb.experiments.causal_transformer.models import EXAMPLE, map_measures, shown_map
 
@@ -53,6 +54,82 @@ def off_entropy(model, target: float):
         yield off
 
 
+def classes_of(rows: list[dict], vocabulary: int, distance: float, marks: list[int]):
+    """The classes (V,) of the pieces of words in encoded pairs, as `word_classes`; marks are of none."""
+    from causalnb.causal_transformer.invariance import word_classes
+
+    return word_classes([sentence(row, kind) for row in rows for kind in (0, 1)], vocabulary, distance, marks)
+
+
+@contextmanager
+def interchanged(model, classes):
+    """Within, a model in training reads do(x) of pairs x, as `interchange`, and answers that.
+
+    Yields a list that holds x and its attention_mask, of the latest pass in training.
+    """
+    from causalnb.causal_transformer.invariance import interchange
+
+    before: list = []
+
+    def change(model, arguments: tuple, given: dict) -> tuple[tuple, dict]:
+        if model.training:
+            before[:] = given["input_ids"], given["attention_mask"]
+            ids = interchange(given["input_ids"], given["token_type_ids"], classes.to(model.device))
+            given = {**given, "input_ids": ids}
+        return arguments, given
+
+    hook = model.register_forward_pre_hook(change, with_kwargs=True)
+    try:
+        yield before
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def off_shift(model, before: list):
+    """Within, a function of the latest pass in training: attention_shift of its maps from those of x.
+
+    before: what `interchanged` yields. Costs a second pass through the base; gradients go through both.
+    """
+    from causalnb.attention import tap
+    from causalnb.causal_transformer.invariance import attention_shift
+
+    maps: list = []
+
+    def keep(record) -> None:
+        if model.training:
+            maps.append(record.attention())
+
+    def off(given: dict):
+        ours = [*maps]
+        maps.clear()
+        ids, there = before
+        asked = {name: value for name, value in given.items() if name != "labels"}
+        model.base_model(**{**asked, "input_ids": ids})
+        theirs = [*maps]
+        maps.clear()
+        return attention_shift(ours, theirs, there)
+
+    with tap(model, keep):
+        yield off
+
+
+def shift_of(model, rows: list[dict], classes, seed: int) -> float:
+    """attention_shift between encoded rows and do(x) of one draw, in evaluation."""
+    import torch
+
+    from causalnb.attention import attention_maps
+    from causalnb.causal_transformer.invariance import attention_shift, interchange
+
+    given = {name: value.to(model.device) for name, value in collate(rows).items() if name != "labels"}
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        ids = interchange(given["input_ids"], given["token_type_ids"], classes.to(model.device))
+    model.eval()
+    both = (attention_maps(model, **{**given, "input_ids": one}) for one in (given["input_ids"], ids))
+    return float(attention_shift(*both, given["attention_mask"]))
+
+
 def banded(width: int):
     """A hook before the forward pass: tokens see neighbours up to `width` away, and the first one all."""
     from causalnb.causal_transformer.patterns import attention_pattern
@@ -77,7 +154,7 @@ def compared(model):
 
     if getattr(model.base_model, "pooler", None) is None:
         raise LabError(f"{type(model).__name__} has no pooler to compare two sentences in: take a BERT.")
-    width, parts = model.config.hidden_size, []  # which tokens are each sentence's, (B, 2, T), of this pass
+    width, parts = model.config.hidden_size, []  # each sentence's tokens, (B, 2, T), of the latest pass
 
     class Comparison(nn.Module):
         def __init__(self):
@@ -85,7 +162,7 @@ def compared(model):
             self.dense = nn.Linear(4 * width, width)
 
         def forward(self, states):
-            there = parts.pop().to(states.dtype)
+            there = parts[0].to(states.dtype)
             u, v = (there @ states / there.sum(-1, keepdim=True)).unbind(1)
             return torch.tanh(self.dense(torch.cat((u, v, (u - v).abs(), u * v), -1)))
 
@@ -107,11 +184,19 @@ def compared(model):
 
 
 @contextmanager
-def added(model, config: dict):
-    """Within, the model is that of an arm: with value updates, loss, pull, comparison or band."""
+def added(model, config: dict, classes=None):
+    """Within, the model is that of an arm: with value updates, loss, pull, comparison or band.
+
+    classes: of its words, for an arm in which they are interchanged. LabError for maps that are held where
+    none is, and beside another loss on maps.
+    """
     from causalnb.causal_transformer import MarkovBlanketLoss, gate_values
     from causalnb.causal_transformer.penalty import markov_blanket_penalty
 
+    if config["held"] and not config["interchanged"]:
+        raise LabError("maps are held where words are interchanged: set interchanged, too.")
+    if config["held"] and (config["blanket"] != "none" or config["entropy"] is not None):
+        raise LabError("passes are counted for one loss on maps: leave out held, or blanket and entropy.")
     ramp = config["ramp"] and [share * config["steps"] for share in config["ramp"]]
     pull = {"weight": config["weight"], "ramp": ramp}
     with ExitStack() as stack:
@@ -124,6 +209,11 @@ def added(model, config: dict):
         if config["entropy"] is not None:
             off = stack.enter_context(off_entropy(model, config["entropy"]))
             stack.enter_context(on_the_loss(model, off, **pull))
+        if config["interchanged"]:  # before sentences are compared, where types of tokens are no more
+            before = stack.enter_context(interchanged(model, classes))
+            if config["held"]:
+                off = stack.enter_context(off_shift(model, before))  # unprobed: no run holds maps yet
+                stack.enter_context(on_the_loss(model, off, config["held"], ramp))  # unprobed: nor this
         if config["compared"]:
             stack.enter_context(compared(model))
         if config["band"]:

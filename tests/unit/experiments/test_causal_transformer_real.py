@@ -7,8 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from causalnb.attention import attention_maps
+from causalnb.attention import attention_maps, tap
 from causalnb.causal_transformer import MarkovBlanketLoss, describe
+from causalnb.causal_transformer.invariance import attention_shift, interchange
 from causalnb.errors import LabError
 from causalnb.experiments.causal_transformer import data, real, real_choose, real_model
 from causalnb.experiments.causal_transformer.models import EXAMPLE
@@ -215,6 +216,116 @@ def test_compared_sentences_are_each_read_alone(base, rows):
 def test_the_comparison_is_trained(tmp_path):
     found = run(tmp_path, "compared", NLI)
     assert {"accuracy", "violated"} < {*found["metrics"]["challenge"]}
+
+
+OTHER = "causal_transformer.real.search.nli"
+
+
+@pytest.fixture
+def marks(base):
+    return [base.special(name) for name in ("pad", "cls", "sep")]
+
+
+@pytest.fixture
+def classes(base, rows, marks):
+    found = real_model.classes_of(
+        data.encoded(rows, real.reader(base, False)), base.model.config.vocab_size, 0.4, marks
+    )
+    assert len(found.unique()) < len(found)  # some words are alike
+    return found
+
+
+def test_words_are_classed_by_their_neighbours_and_marks_are_alone(base, rows, marks):
+    ready = data.encoded(rows, real.reader(base, False))
+    all_alike = real_model.classes_of(ready, base.model.config.vocab_size, 1.42, marks)
+    met = {one for row in ready for one in row["input_ids"]}
+    assert len({all_alike[one].item() for one in met - {*marks}}) == 1
+    assert all((all_alike == all_alike[mark]).sum() == 1 for mark in marks)
+
+
+def test_classes_are_those_of_training_pairs(monkeypatch, tmp_path):
+    asked = []
+
+    def spied(rows, *arguments):
+        asked.append(len(rows))
+        return torch.arange(arguments[0])
+
+    monkeypatch.setattr(real, "classes_of", spied)
+    found = run(tmp_path, "interchanged", OTHER)["metrics"]
+    assert asked == [found[""]["rows"]] and found["challenge"]["shift"] == 0
+
+
+def drawn(batch, classes):
+    torch.manual_seed(3)
+    return interchange(batch["input_ids"], batch["token_type_ids"], classes)
+
+
+def test_words_that_both_sentences_have_are_interchanged_in_training_alone(base, batch, classes):
+    ids, read = batch["input_ids"], []
+    hook = base.model.bert.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    with real_model.added(base.model.train(), config(interchanged=True), classes):
+        torch.manual_seed(3)
+        loss = base.model(**batch)["loss"]
+        base.model.eval()(**batch)
+    renamed = drawn(batch, classes)
+    assert not torch.equal(renamed, ids) and torch.equal(read[0], renamed) and torch.equal(read[1], ids)
+    hook.remove()
+    assert not base.model._forward_pre_hooks
+    torch.testing.assert_close(loss, base.model(**{**batch, "input_ids": renamed})["loss"])
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_held_maps_are_pulled_to_those_of_the_words_before(apart, base, rows, classes):
+    ready = data.encoded(rows, real.reader(base, False, apart))
+    batch = data.collate(ready)
+    asked = {name: value for name, value in batch.items() if name != "labels"}
+    changes = config(interchanged=True, held=5.0, compared=apart, **RAMP)
+    queries = base.model.bert.encoder.layer[0].attention.self.query.weight
+    with real_model.added(base.model, changes, classes):
+        for share in (0, 0, 0.5, 1):
+            torch.manual_seed(3)
+            out = base.model.train()(**batch)
+            task = F.cross_entropy(out["logits"], batch["labels"])
+            maps, ids = [], drawn(batch, classes)
+            for words in (ids, asked["input_ids"]):  # gradients go through both
+                with tap(base.model.eval()) as records:
+                    base.model(**asked | {"input_ids": words})
+                maps.append([record.attention() for record in records])
+            shift = attention_shift(*maps, batch["attention_mask"])
+            torch.testing.assert_close(out["loss"], task + 5 * share * shift)
+        ours, literal = (torch.autograd.grad(one, queries)[0] for one in (out["loss"] - task, 5 * shift))
+        assert literal.abs().sum() > 0
+        torch.testing.assert_close(ours, literal, rtol=1e-3, atol=1e-6)
+        assert real_model.shift_of(base.model, ready, classes, 3) == pytest.approx(shift.item(), rel=1e-4)
+    assert not base.model._forward_hooks and not base.model._forward_pre_hooks
+
+
+def test_maps_are_held_where_words_change_and_beside_no_other_loss(base, classes):
+    for changes, said in (
+        ({"held": 1.0}, "maps are held where words are interchanged: set interchanged"),
+        ({"held": 1.0, "interchanged": True, "entropy": 1.0}, "one loss on maps: leave out held, or"),
+        ({"held": 1.0, "interchanged": True, **LOSS}, "one loss on maps: leave out held, or"),
+    ):
+        with pytest.raises(LabError, match=said), real_model.added(base.model, config(**changes), classes):
+            pass
+
+
+def test_arms_with_other_words_tell_how_far_maps_move_and_go_on_where_they_stopped(tmp_path):
+    def stop(step, *_):
+        if step == 3:
+            raise KeyboardInterrupt
+
+    for held in (0.0, 10.0):
+        changes = {"steps": 4, "held": held}
+        whole = run(tmp_path / f"{held}", "interchanged", OTHER, **changes)
+        assert (
+            0 < whole["metrics"]["challenge"]["shift"] < 1 and "shift" not in whole["metrics"]["validation"]
+        )
+        folder = tmp_path / f"{held}, stopped"
+        with pytest.raises(KeyboardInterrupt):
+            run(folder, "interchanged", OTHER, stop, **changes)
+        assert (folder / "checkpoint-2").is_dir()
+        assert run(folder, "interchanged", OTHER, **changes) == whole
 
 
 def test_pieces_of_words_are_shown_without_their_marks(base):

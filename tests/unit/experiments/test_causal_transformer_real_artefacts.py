@@ -15,7 +15,7 @@ from tests.unit.experiments.made_up import everything, moved, number, without
 
 SEEDS = 3
 CELLS = ("validation", "test", "hard", "challenge", "held_out", "mnli_overlapping", "paws_qqp")
-MEASURES = dict.fromkeys(("accuracy", "auc", "violated", "entropy", "shut", *OF_MAPS))
+MEASURES = dict.fromkeys(("accuracy", "auc", "violated", "entropy", "shut", "shift", *OF_MAPS))
 TOKENS = ("[CLS]", "yes", ",", "sir")
 READ = {"vanilla": [0.25] * 4, "loss_late": [1, 0, 0, 0], "entropy_late": [0.5, 0.5, 0, 0]}  # by every token
 
@@ -108,6 +108,10 @@ def test_the_search_names_what_each_try_was_used_for():
         and rows["SNLI", "hinge 30"][made.GATES] == ""
     )
     assert rows["SNLI", "hinge 30"]["used as"] == rows["SNLI", "hinge 30"]["challenge"] == ""
+    told = {name: rows["templates", name.replace("_", " ")][made.SHIFT] for name in (*real.OTHERS, "late_10")}
+    assert told.pop("late_10") == "" and told == {
+        name: report.number(4)(of(made.SEARCHES["nli"], name, "challenge", "shift")) for name in real.OTHERS
+    }
     assert rows["templates", late][f"{made.OUTSIDE}, end"] == share([0.375] * SEEDS)
 
 

@@ -60,6 +60,7 @@ NAMED["longer"] = {
 }
 ARMS = NAMED["nli"]
 OUTSIDE, ENTROPY, GATES = "outside the bounds", "row entropy, nats", "gates, mean size"
+SHIFT = "shift of maps"
 HALF, END = "validation, half-way", "validation, end"
 TWICE = "twice the steps"
 
@@ -277,6 +278,8 @@ def _search_rows():
                 cells["challenge"] = arm(id, name, "challenge_accuracy")
             if name in real.REACHES:
                 cells[GATES] = arm(id, name, "gate")
+            if name in real.OTHERS:
+                cells[SHIFT] = arm(id, name, "challenge_shift")
             cells |= {
                 f"{heading}, {when}": looked(id, name, measure, at)
                 for heading, measure in ((OUTSIDE, "violated"), (ENTROPY, "entropy"))
@@ -294,6 +297,7 @@ search = Report(
         Measured("validation", format=share),
         Measured("challenge", format=share),
         Measured(GATES, format=number(2)),
+        Measured(SHIFT, format=number(4)),
         *(Measured(f"{OUTSIDE}, {when}", format=share) for when in ("half-way", "end")),
         *(Measured(f"{ENTROPY}, {when}", format=number(2)) for when in ("half-way", "end")),
     ],
@@ -305,7 +309,9 @@ search = Report(
     "the most accurate of those is used that leave less than 10 % of the nodes outside; where none does, the "
     "one that leaves the fewest. Reach: r of value updates, whose gates r g begin at 0. The most accurate of "
     f"those is used whose gates end at {OPEN} or more in mean size, a mark set when 25 had left them nearly "
-    "closed; where none does, the one whose gates open most.",
+    "closed; where none does, the one whose gates open most. Interchanged: pieces of words that both "
+    "sentences have are replaced by others of their class in training. Shift: what that changes in maps "
+    "after training, one draw.",
 )
 
 
@@ -405,7 +411,7 @@ def base(profile):
 @builds(
     f"{HOME}_search",
     search,
-    shows="every try of the search on a pre-trained encoder: rates, losses and their start, reach of gates",
+    shows="every try of the search on a pre-trained encoder: rates, losses, reach of gates, other words",
     **EXTRA,
 )
 def tries(profile):
