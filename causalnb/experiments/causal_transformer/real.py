@@ -244,9 +244,10 @@ LATE = {
 }
 REACHES = {f"reach_{r}": {"gcn": "paper", "reach": float(r)} for r in (25, 250, 1000)}  # of value updates
 OTHERS = {"interchanged": {"interchanged": True}}  # words
+HELD = {f"held_{weight}": {**OTHERS["interchanged"], "held": float(weight)} for weight in (1, 10)}
 TRIES = {
     "snli": HINGE | REACHES,
-    "nli": {name: HINGE[name] for name in ("hinge_10", "hinge_30")} | LATE | OTHERS,
+    "nli": {name: HINGE[name] for name in ("hinge_10", "hinge_30")} | LATE | OTHERS | HELD,
 }
 CHOSEN = read_chosen()
 TITLES = {"snli": "SNLI-10k", "nli": "Entailment where word overlap misleads"}
