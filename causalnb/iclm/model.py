@@ -326,7 +326,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             kwargs["position_ids"] = kwargs["position_ids"][:, :end]  # unprobed: in no experiment
         if self.config.router_trainable:
             return mean_pooled(self.states(input_ids, attention_mask, "router", **kwargs), mask)
-        training = self.base.training
+        modes = [(part, part.training) for part in self.base.modules()]
         self.base.eval()
         try:
             with torch.no_grad():
@@ -335,7 +335,8 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                     return mean_pooled(out.hidden_states[self.config.shared_layers], mask)
                 return mean_pooled(self.states(input_ids, attention_mask, **kwargs), mask)
         finally:
-            self.base.train(training)
+            for part, training in modes:  # each its own: who tunes may keep a part in evaluation
+                part.training = training
 
     def _router_mask(self, input_ids, attention_mask, labels, prompt_mask) -> Tensor:
         """True (B, T) where the router reads."""

@@ -338,6 +338,13 @@ def test_answers_do_not_route_and_prompts_may_be_pooled_beforehand(settings):
     )
 
 
+def test_reading_states_leaves_each_part_in_its_mode():
+    model, batch = wrapped().train(), batch_of()
+    kept = model.base.get_input_embeddings().eval()
+    model.router_states(**batch)
+    assert model.base.training and not kept.training
+
+
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_the_router_runs_on_prompts_alone_and_finds_what_it_finds_on_all(name):
     """Against states of whole texts, gradients too: a causal decoder's do not depend on what follows."""
