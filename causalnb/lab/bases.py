@@ -199,6 +199,18 @@ def cut(model, kept: list[int]) -> None:
                 setattr(config, name, places.get(one))
 
 
+def halve(decoder) -> None:
+    """Keep the frozen maps of a decoder's layers in bfloat16, as autocast would make them anew each pass."""
+    import torch
+
+    from causalnb.wrapping import decoder_layers
+
+    for layer in decoder_layers(decoder):
+        for part in layer.modules():
+            if isinstance(part, torch.nn.Linear) and not part.weight.requires_grad:
+                part.to(torch.bfloat16)
+
+
 def digest(model) -> str:
     """sha256 of a model's weights, in the order of their names: what a training began with. 0 has no sign."""
     import torch

@@ -3,7 +3,8 @@
 The encoder sees both sides already, so that with its embeddings as head it is a masked diffusion model. All
 of its weights are tuned; for a reader who wants to ask such a model, also adapters alone, which are kept. The
 decoder loses its causal mask and learns with adapters to read what follows, and to fill a mask where it
-stands, in place of the token after it.
+stands, in place of the token after it; or, as `real_adapted` has it, keeps predicting that token, and comes
+to see what follows a little at a time.
 """
 
 import json
@@ -31,7 +32,8 @@ class RealSettings:
     """One arm; the graph's settings are those of the small models.
 
     kind: of the base, "filler" or "decoder". lora: the rank of adapters; those of a filler are kept in a
-    file; 0 tunes all weights and keeps none.
+    file; 0 tunes all weights and keeps none. Of a decoder, shifted: its head goes on to predict the next
+    token; annealed: the share of the steps in which it comes to see what follows; bf16: mixed precision.
     `decoder`, `model` and `lora_rank` decide nothing: stored results name them.
     """
 
@@ -50,6 +52,9 @@ class RealSettings:
     over_layers: str = "map"
     lora_rank: int = 32
     lora: int = 0
+    shifted: bool = False
+    annealed: float = 0.0
+    bf16: bool = False
     shift: str = "published"
     split_seed: int = 42
     train_rows: int = 1600
@@ -99,6 +104,18 @@ def build(config: dict, base: Pretrained):
     if config["gamma_schedule"]:
         gamma = {"total_steps": config["steps"], "gamma_min": 0.0, "gamma_max": gamma}
     return MaskedDiffusionModel.from_base(base.model, mask, loss, gamma=gamma)  # type: ignore[arg-type]
+
+
+def collator_of(config: dict, base: Pretrained, seed: int):
+    """The collator of an arm's rows."""
+    from causalnb.c2dlm import MaskedDiffusionCollator
+    from causalnb.experiments.c2dlm.real_adapted import AnnealedCollator
+
+    mask, end = base.special("mask"), end_of(base)
+    if config["annealed"]:
+        causal = round(config["annealed"] * config["steps"] * config["batch"])
+        return AnnealedCollator(mask, end, seed=seed, causal=causal)
+    return MaskedDiffusionCollator(mask, end, seed=seed, enforced=config["enforced"])
 
 
 def answers(model, rows: list[dict], base: Pretrained, batch: int = 200) -> list[list[int]]:
@@ -171,12 +188,15 @@ def moved(model, base: Pretrained, part: list[tuple[str, str]], config: dict, se
 
 def run_real(run: Run) -> dict:
     """Tune, decode the i.i.d. and the shifted test; where no graph is enforced also where attention goes."""
+    import torch
     from transformers import set_seed
 
     from causalnb.apps.bases import with_lora
-    from causalnb.c2dlm import MaskedDiffusionCollator, NumberedRows
+    from causalnb.c2dlm import NumberedRows
     from causalnb.experiments.c2dlm.models import row_order
+    from causalnb.experiments.c2dlm.real_adapted import keep_shift
     from causalnb.experiments.c2dlm.runs import relation_flow
+    from causalnb.lab.bases import halve
     from causalnb.lab.probes import scored
     from causalnb.lab.training import TrainingSettings, train
 
@@ -190,28 +210,35 @@ def run_real(run: Run) -> dict:
         adapters.add(base.model, config["lora"])
     elif config["lora"]:
         with_lora(base.model, config["lora"])
+    if config["shifted"]:
+        keep_shift(base.model)  # type: ignore[arg-type]
     model = build(config, base)
+    if config["bf16"]:
+        halve(model.base)
     order = row_order(len(parts["train"]), size, config["steps"], run.seed)
-    collator = MaskedDiffusionCollator(
-        base.special("mask"), end_of(base), seed=run.seed, enforced=config["enforced"]
-    )
+
+    def right(model, rows: list[dict]) -> float:
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=config["bf16"]):
+            return accuracy(model, rows, base)
+
     history = train(
         model,
         NumberedRows(parts["train"], order),
-        collator,
+        collator_of(config, base, run.seed),
         [list(range(at, at + size)) for at in range(0, len(order), size)],
         TrainingSettings.of(config, seed=run.seed),
         run.folder,
-        lambda model: {"accuracy": accuracy(model, scored(parts["validation"]), base)},
+        lambda model: {"accuracy": right(model, scored(parts["validation"]))},
         run.progress,
         run.device,
     )
-    metrics = measured(model, parts, lambda rows: accuracy(model, rows, base))
+    metrics = measured(model, parts, lambda rows: right(model, rows))
     if not config["enforced"]:
         watched = rows_of(base, texts["iid"][:WATCHED], {**config, "graph": "causal"}, run.seed)
         watched = [row for row in watched if len(row["input_ids"]) == len(watched[0]["input_ids"])]
         ends = {"mask": base.special("mask"), "end": end_of(base)}
-        metrics |= relation_flow(model, watched, config["step_rule"], **ends)
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=config["bf16"]):
+            metrics |= relation_flow(model, watched, config["step_rule"], **ends)
     if kept:
         metrics |= moved(model, base, scored(texts["iid"][:WATCHED]), config, run.seed)
         adapters.save(base.model, adapters.file_of(run.experiment, run.arm, run.profile))
@@ -355,5 +382,30 @@ register(
         },
         seeds={"quick": 1, "laptop": 1, "gpu": 3},
         cost={"quick": 5, "laptop": 6000, "gpu": 450},
+    )
+)
+register(
+    Experiment(
+        id="c2dlm.real.adapted",
+        title="The spurious token game on gemma-3-270m made bidirectional, in more steps: at once, or by degrees",
+        run=run_real,
+        notebook=NOTEBOOK,
+        arms={"diffusion": {}, "shifted": {"shifted": True, "annealed": 0.3}},
+        settings={
+            "laptop": RealSettings(
+                base="google/gemma-3-270m",
+                kind="decoder",
+                lora=16,
+                bf16=True,
+                batch=16,
+                steps=1000,  # of some 1,100 tokens
+                evaluate_every=200,
+                learning_rate=1e-3,
+            ),
+            "quick": {**QUICK, "lora": 2, "bf16": False},
+            "gpu": {"base": "google/gemma-3-1b-pt", "steps": 1200},
+        },
+        seeds={"quick": 1, "laptop": 1, "gpu": 3},
+        cost={"quick": 5, "laptop": 4000, "gpu": 450},
     )
 )

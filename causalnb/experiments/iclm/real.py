@@ -155,24 +155,12 @@ def measure_of(family: str) -> str:
     return {"acre": "exact", "raven": "choice"}[family]
 
 
-def halve(model) -> None:
-    """Keep the base's maps in bfloat16, as autocast would make them anew in every pass."""
-    import torch
-
-    from causalnb.wrapping import decoder_layers
-
-    for layer in decoder_layers(model.base):
-        for part in layer.modules():
-            if isinstance(part, torch.nn.Linear) and not part.weight.requires_grad:
-                part.to(torch.bfloat16)
-
-
 def run_real(run: Run) -> dict:
     """Tune one arm on one family and score every cell in both formats."""
     import torch
     from transformers import set_seed
 
-    from causalnb.lab.bases import pretrained
+    from causalnb.lab.bases import halve, pretrained
 
     config = run.config
     set_seed(run.seed)
@@ -180,7 +168,7 @@ def run_real(run: Run) -> dict:
     config = {**config, "lora_rank": matched_rank(config, base.model)} if config["matched"] else config
     model = build(config, base.model).to(run.device)
     if config["bf16"]:
-        halve(model)
+        halve(model.base)
     validation = test_rows(config, base, IID, config["validation_rows"], run.seed + 1000)
     watched = [rows[0] for asked in validation.values() for rows in asked[: WATCHED // 2]]
 

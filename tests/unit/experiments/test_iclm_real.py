@@ -11,7 +11,7 @@ from causalnb.experiments.iclm import real, real_choose, real_data
 from causalnb.experiments.iclm.models import collate
 from causalnb.experiments.iclm.text import build
 from causalnb.lab import registry, results
-from causalnb.lab.bases import pretrained
+from causalnb.lab.bases import halve, pretrained
 from causalnb.lab.probes import probing
 from causalnb.lab.registry import Run
 from causalnb.tasks import acre
@@ -195,7 +195,7 @@ def test_maps_kept_in_bfloat16_change_nothing_under_autocast(arm):
         return loss, {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
 
     loss, before = gradients()
-    real.halve(model)
+    halve(model.base)
     again, after = gradients()
     assert model.get_output_embeddings().weight.dtype == torch.float32
     assert sum(one.dtype == torch.bfloat16 for one in model.parameters()) > 0
