@@ -1,6 +1,6 @@
 """A decoder that was trained to read from left to right, on its way to a masked diffusion model.
 
-As S. Gong et al. (2025), *Scaling Diffusion Language Models via Adaptation from Autoregressive Models*, do it:
+As in S. Gong et al. (2025), *Scaling Diffusion Language Models via Adaptation from Autoregressive Models*:
 what follows a token comes into its sight a little at a time, and the head goes on to predict the token after
 its place, so that at first the model is the one that was trained before.
 """

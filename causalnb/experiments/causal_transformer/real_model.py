@@ -212,8 +212,8 @@ def added(model, config: dict, classes=None):
         if config["interchanged"]:  # before sentences are compared, where types of tokens are no more
             before = stack.enter_context(interchanged(model, classes))
             if config["held"]:
-                off = stack.enter_context(off_shift(model, before))  # unprobed: no run holds maps yet
-                stack.enter_context(on_the_loss(model, off, config["held"], ramp))  # unprobed: nor this
+                off = stack.enter_context(off_shift(model, before))
+                stack.enter_context(on_the_loss(model, off, config["held"], ramp))
         if config["compared"]:
             stack.enter_context(compared(model))
         if config["band"]:

@@ -13,7 +13,11 @@ from causalnb.lab import registry
 from causalnb.lab.bases import pretrained
 from causalnb.lab.registry import Run
 
-ID, TEXT = "c2dlm.real.adapted", "What follows a token comes into its sight a little at a time."
+ID, ARM, TEXT = (
+    "c2dlm.real.adapted",
+    "shifted",
+    "What follows a token comes into its sight a little at a time.",
+)
 
 
 @pytest.fixture
@@ -82,9 +86,10 @@ def test_what_follows_comes_into_sight_by_degrees(both):
 
 
 @pytest.mark.parametrize("bf16", [False, True])
-@pytest.mark.parametrize("arm", ["diffusion", "shifted"])
-def test_every_arm_trains_and_is_scored(arm, bf16, tmp_path):
-    settings = {**registry.config(ID, arm, "quick"), "bf16": bf16, "annealed": 0.5 * (arm == "shifted")}
-    out = real.run_real(Run(ID, arm, 0, "quick", settings, tmp_path, "cpu", lambda *_: None))
+@pytest.mark.parametrize("shifted", [False, True])
+def test_it_trains_and_is_scored(shifted, bf16, tmp_path):
+    settings = registry.config(ID, ARM, "quick")
+    settings = {**settings, "bf16": bf16, "shifted": shifted, "annealed": 0.5 * shifted}
+    out = real.run_real(Run(ID, ARM, 0, "quick", settings, tmp_path, "cpu", lambda *_: None))
     assert len(out["history"]) == 2 and 0 <= out["metrics"]["iid"]["accuracy"] <= 1
-    assert registry.config(ID, arm, "laptop")["bf16"]
+    assert registry.config(ID, ARM, "laptop")["bf16"]

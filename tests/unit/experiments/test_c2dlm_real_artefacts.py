@@ -46,6 +46,7 @@ def stored(tmp_path_factory):
             made.HOME: SEEDS,
             made.DECODER: SEEDS,
             made.BOTH: SEEDS,
+            made.ADAPTED: SEEDS,
             **dict.fromkeys((made.LONGER, *made.SIZES.values()), SEEDS),
             made.STG_L: SEEDS,
             SEARCH: 1,
@@ -87,6 +88,8 @@ def test_every_arm_has_its_row_beside_the_printed_and_the_small_ones():
     assert swapped["ood"] == share(of("swapped", "ood", made.DECODER))
     both = rows["gemma-3-270m, bidirectional", NAMES[SFT]]
     assert both["ood"] == share(of(SFT, "ood", made.BOTH)) and both[made.CAUSES]
+    adapted = rows[made.BASES[made.ADAPTED], NAMES[SFT]]
+    assert adapted["ood"] == share(of(made.SHIFTED, "ood", made.ADAPTED)) and adapted[made.CAUSES] == ""
 
 
 def test_differences_are_of_the_same_seeds_and_the_printed_gain_is_judged():

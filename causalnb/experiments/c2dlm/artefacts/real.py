@@ -29,6 +29,7 @@ from causalnb.lab.report import (
 ID, HOME = "c2dlm.real_base", "c2dlm.real.stg_l"
 DECODER, LEFT = "c2dlm.real.decoder", "autoregressive"
 BOTH, LONGER = "c2dlm.real.bidirectional", "c2dlm.real.longer"
+ADAPTED, SHIFTED = "c2dlm.real.adapted", "shifted"
 SIZES = {"S": "c2dlm.real.stg_s", "M": "c2dlm.real.stg_m", "L": HOME}
 MOVED, KEPT_BY = "c2dlm.real_moved", "c2dlm.real.adapters"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": real.NOTEBOOK}
@@ -39,6 +40,7 @@ BASES = {
     LONGER: "MiniLM, twice the steps",
     **{home: f"MiniLM, size {size}" for size, home in SIZES.items() if home != HOME},
     BOTH: "gemma-3-270m, bidirectional",
+    ADAPTED: "gemma-3-270m, bidirectional by degrees",
     DECODER: "gemma-3-270m",
     STG_L: "from scratch",
 }
@@ -109,6 +111,7 @@ def _arms():
                 cells[CAUSES] = arm(home, name, "flow_weighted_causes")
                 cells[RAW] = arm(home, name, "flow_raw_causes")
             yield Row((BASES[home], NAMES[name], _graph(name), _weight(home, name)), cells)
+    yield Row((BASES[ADAPTED], NAMES[SFT], _graph(SFT), ""), _levels(ADAPTED, SHIFTED))
     for name in registry.arms(DECODER):
         told = NAMES[LEFT] if name == LEFT else f"{NAMES[LEFT]}, {NAMES[name]}"
         yield Row((BASES[DECODER], told, _graph(name), ""), _levels(DECODER, name))
@@ -144,6 +147,7 @@ def _caption(profile):
 
 def _notes(profile):
     config, left = registry.config(HOME, SFT, profile), registry.config(DECODER, LEFT, profile)
+    adapted = registry.config(ADAPTED, SHIFTED, profile)
     before, sooner = (one["steps"] - one["evaluate_every"] for one in (config, left))
     return (
         f"{config['base']}, all weights tuned at the rate {config['learning_rate']:g}, that of the best try "
@@ -156,7 +160,9 @@ def _notes(profile):
         f"{registry.config(HOME, 'swapped', profile)['swapped']} copies. {left['base']}: adapters of rank "
         f"{left['lora_rank']}, the same rows, {left['steps']} steps of {left['batch']} at "
         f"{left['learning_rate']:g}, set beforehand, validation after {sooner}, too; bidirectional, it fills "
-        "masks where they stand, after as many steps and nothing before. From scratch: the small "
+        "masks where they stand, after as many steps and nothing before; by degrees, what follows comes into "
+        f"sight over {100 * adapted['annealed']:.0f} % of {adapted['steps']:,} steps, and the head still "
+        "predicts the token after its place. From scratch: the small "
         f"models of notebook 44, in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps. "
         "MiniLM was tuned by its authors on a billion pairs of texts, older than these rows; what gemma has "
         "read is not listed."

@@ -278,7 +278,7 @@ def _search_rows():
                 cells["challenge"] = arm(id, name, "challenge_accuracy")
             if name in real.REACHES:
                 cells[GATES] = arm(id, name, "gate")
-            if name in real.OTHERS:
+            if name in real.OTHERS | real.HELD:
                 cells[SHIFT] = arm(id, name, "challenge_shift")
             cells |= {
                 f"{heading}, {when}": looked(id, name, measure, at)
@@ -310,8 +310,9 @@ search = Report(
     "one that leaves the fewest. Reach: r of value updates, whose gates r g begin at 0. The most accurate of "
     f"those is used whose gates end at {OPEN} or more in mean size, a mark set when 25 had left them nearly "
     "closed; where none does, the one whose gates open most. Interchanged: pieces of words that both "
-    "sentences have are replaced by others of their class in training. Shift: what that changes in maps "
-    "after training, one draw.",
+    "sentences have are replaced by others of their class in training. Held: with a penalty of that weight "
+    "on what this changes in maps, which takes a second pass. Shift: what it changes after training, one "
+    "draw.",
 )
 
 
