@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 
+from causalnb.errors import LabError
 from causalnb.experiments.c2dlm.data import at_test
 from causalnb.experiments.c2dlm.grid import ISOLATED
 from causalnb.experiments.c2dlm.real_data import data, end_of, pairs, rows_of
@@ -32,8 +33,9 @@ class RealSettings:
     """One arm; the graph's settings are those of the small models.
 
     kind: of the base, "filler" or "decoder". lora: the rank of adapters; those of a filler are kept in a
-    file; 0 tunes all weights and keeps none. Of a decoder, shifted: its head goes on to predict the next
-    token; annealed: the share of the steps in which it comes to see what follows; bf16: mixed precision.
+    file; 0 tunes all weights and keeps none. Of a decoder without a graph, shifted: its head goes on to
+    predict the next token; annealed: the share of the steps in which it comes to see what follows. bf16:
+    mixed precision, in training and when it is scored.
     `decoder`, `model` and `lora_rank` decide nothing: stored results name them.
     """
 
@@ -113,8 +115,8 @@ def collator_of(config: dict, base: Pretrained, seed: int):
 
     mask, end = base.special("mask"), end_of(base)
     if config["annealed"]:
-        causal = round(config["annealed"] * config["steps"] * config["batch"])
-        return AnnealedCollator(mask, end, seed=seed, causal=causal)
+        rows = round(config["annealed"] * config["steps"] * config["batch"])
+        return AnnealedCollator(mask, end, seed=seed, anneal_rows=rows)
     return MaskedDiffusionCollator(mask, end, seed=seed, enforced=config["enforced"])
 
 
@@ -187,7 +189,10 @@ def moved(model, base: Pretrained, part: list[tuple[str, str]], config: dict, se
 
 
 def run_real(run: Run) -> dict:
-    """Tune, decode the i.i.d. and the shifted test; where no graph is enforced also where attention goes."""
+    """Tune, decode the i.i.d. and the shifted test; where no graph is enforced also where attention goes.
+
+    LabError for a shift or an annealed mask of what is no decoder, or has a graph.
+    """
     import torch
     from transformers import set_seed
 
@@ -201,6 +206,10 @@ def run_real(run: Run) -> dict:
     from causalnb.lab.training import TrainingSettings, train
 
     config, size = run.config, run.config["batch"]
+    if (config["shifted"] or config["annealed"]) and (
+        config["kind"] != "decoder" or config["graph"] != "none" or config["enforced"]
+    ):
+        raise LabError("shifted and annealed are for a decoder without a graph: set neither, or no graph.")
     texts = pairs(config)
     set_seed(run.seed)
     base = loaded(config, texts)
@@ -233,7 +242,7 @@ def run_real(run: Run) -> dict:
         run.device,
     )
     metrics = measured(model, parts, lambda rows: right(model, rows))
-    if not config["enforced"]:
+    if not (config["enforced"] or config["shifted"]):  # shifted, tokens are written one place before theirs
         watched = rows_of(base, texts["iid"][:WATCHED], {**config, "graph": "causal"}, run.seed)
         watched = [row for row in watched if len(row["input_ids"]) == len(watched[0]["input_ids"])]
         ends = {"mask": base.special("mask"), "end": end_of(base)}
@@ -387,7 +396,7 @@ register(
 register(
     Experiment(
         id="c2dlm.real.adapted",
-        title="The spurious token game on gemma-3-270m made bidirectional by degrees",
+        title="The spurious token game on gemma-3-270m made bidirectional by degrees, with LoRA, size L",
         run=run_real,
         notebook=NOTEBOOK,
         arms={"shifted": {"shifted": True, "annealed": 0.3}},

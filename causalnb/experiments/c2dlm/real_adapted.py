@@ -1,8 +1,10 @@
 """A decoder that was trained to read from left to right, on its way to a masked diffusion model.
 
-As in S. Gong et al. (2025), *Scaling Diffusion Language Models via Adaptation from Autoregressive Models*:
-what follows a token comes into its sight a little at a time, and the head goes on to predict the token after
-its place, so that at first the model is the one that was trained before.
+The two devices are those of S. Gong et al. (2025), *Scaling Diffusion Language Models via Adaptation from
+Autoregressive Models*: attention-mask annealing, by which what follows a token comes into its sight a little
+at a time, and the shift kept, by which the head goes on to predict the token after its place; so at first the
+model is the one that was trained before. They go on with all weights, on general text and for longer, under
+one mask for a batch; here adapters learn on the task's own rows, each under a mask of its own.
 """
 
 from dataclasses import dataclass
@@ -15,10 +17,10 @@ from causalnb.c2dlm import MaskedDiffusionCollator
 
 
 def keep_shift(decoder: nn.Module) -> None:
-    """Let logits at i be what a decoder predicts from the state at i - 1, for good; at 0 as before.
+    """Let logits at i be what a decoder predicts from its last state at i - 1; at 0 as before.
 
-    The states are moved under its head, so that all that reads logits at masked places finds them there.
-    Guidance of attention would have its queries one place too late.
+    The states are moved under its head, so that all that reads logits at masked places finds them there;
+    `hidden_states` and attention stay where they are, and a checkpoint does not keep it.
     """
 
     def moved(_, given, out):
@@ -33,11 +35,12 @@ def keep_shift(decoder: nn.Module) -> None:
 class AnnealedCollator(MaskedDiffusionCollator):
     """A collator of numbered rows in which a query sees a later key with a probability that rises to 1.
 
-    P(seen) = min(1, draw / causal), of each pair of places alone, drawn from (seed, draw) as a row's noise;
-    causal: the number of the first row that sees everything. ValueError for rows without a number.
+    P(seen) = min(1, draw / anneal_rows), of each pair of places alone, drawn from (seed, draw) for the
+    batch's width; anneal_rows: the number of the first row that sees everything. ValueError for rows without
+    a number.
     """
 
-    causal: int = 1
+    anneal_rows: int = 1
 
     def __call__(self, rows) -> dict:
         """As the parent's, with attention_mask (B, 1, T, T) while something is hidden from a row."""
@@ -45,11 +48,11 @@ class AnnealedCollator(MaskedDiffusionCollator):
         draws = [row.get("draw") for row in rows]
         if None in draws:
             raise ValueError(f"row {draws.index(None)} has no draw: number rows, as NumberedRows does")
-        if min(draws) < self.causal:
+        if min(draws) < self.anneal_rows:
             batch["attention_mask"] = torch.stack([self._seen(draw, batch["labels"]) for draw in draws])
         return batch
 
     def _seen(self, draw: int, labels: Tensor) -> Tensor:
-        tokens, share = labels.shape[1], min(1.0, draw / self.causal)
+        tokens, share = labels.shape[1], min(1.0, draw / self.anneal_rows)
         drawn = np.random.default_rng((self.seed, draw, 2)).random((tokens, tokens)) < share
         return (torch.from_numpy(drawn) | torch.ones(tokens, tokens, dtype=torch.bool).tril())[None]

@@ -308,7 +308,7 @@ def arms_of(name: str, *also: str) -> dict[str, dict]:
 for name, changes in SEARCHED.items():
     tries = {arm: {"learning_rate": rate} for arm, rate in RATES.items()} | TRIES[name]
     gpu = {"seeds": 1, "rate": max(RATES.values())}
-    more = {"snli": ", reach of gates", "nli": ", other words"}[name]
+    more = {"snli": ", reach of gates", "nli": ", other words, held maps"}[name]
     register_real(f"search.{name}", name, f"rates, weights of the loss{more}", tries, 1, changes, gpu)
 register_real(
     "snli",

@@ -6,6 +6,7 @@ import hashlib
 import pytest
 import torch
 
+from causalnb.apps.bases import with_lora
 from causalnb.apps.sci.base import tiny_llama
 from causalnb.errors import LabError
 from causalnb.lab import bases
@@ -99,3 +100,14 @@ def test_the_sign_of_a_zero_changes_no_digest():
         assert bases.digest(base.model) == plain
         weight[0, 1] = -1.0
     assert bases.digest(base.model) != plain
+
+
+def test_the_frozen_maps_of_layers_alone_are_halved():
+    base = bases.pretrained("tiny", TEXTS)
+    with_lora(base.model, 2)
+    bases.halve(base.model)
+    inside = {f"{name}.weight" for name, one in base.model.named_modules() if type(one) is torch.nn.Linear}
+    halved = {name for name, one in base.model.named_parameters() if one.dtype == torch.bfloat16}
+    frozen = {name for name, one in base.model.named_parameters() if not one.requires_grad}
+    assert halved == {name for name in inside & frozen if ".layers." in name} and len(halved) == 2 * 7
+    assert any(name.startswith("lm_head") for name in frozen - halved)

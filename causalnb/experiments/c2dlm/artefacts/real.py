@@ -148,7 +148,7 @@ def _caption(profile):
 def _notes(profile):
     config, left = registry.config(HOME, SFT, profile), registry.config(DECODER, LEFT, profile)
     adapted = registry.config(ADAPTED, SHIFTED, profile)
-    before, sooner = (one["steps"] - one["evaluate_every"] for one in (config, left))
+    before, sooner, later = (one["steps"] - one["evaluate_every"] for one in (config, left, adapted))
     return (
         f"{config['base']}, all weights tuned at the rate {config['learning_rate']:g}, that of the best try "
         f"of both methods. Validation: {config['validation_rows']} rows drawn as in training, after "
@@ -160,9 +160,10 @@ def _notes(profile):
         f"{registry.config(HOME, 'swapped', profile)['swapped']} copies. {left['base']}: adapters of rank "
         f"{left['lora_rank']}, the same rows, {left['steps']} steps of {left['batch']} at "
         f"{left['learning_rate']:g}, set beforehand, validation after {sooner}, too; bidirectional, it fills "
-        "masks where they stand, after as many steps and nothing before; by degrees, what follows comes into "
-        f"sight over {100 * adapted['annealed']:.0f} % of {adapted['steps']:,} steps, and the head still "
-        "predicts the token after its place. From scratch: the small "
+        "masks where they stand, after as many steps and nothing before; by degrees (attention-mask "
+        f"annealing), what follows comes into sight over {100 * adapted['annealed']:.0f} % of "
+        f"{adapted['steps']:,} steps, and the head still predicts the token after its place; at the same "
+        f"rate, trained and scored in bfloat16, validation after {later}, too. From scratch: the small "
         f"models of notebook 44, in a compact text, {registry.config(STG_L, SFT, profile)['steps']:,} steps. "
         "MiniLM was tuned by its authors on a billion pairs of texts, older than these rows; what gemma has "
         "read is not listed."

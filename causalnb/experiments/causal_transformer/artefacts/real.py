@@ -311,8 +311,8 @@ search = Report(
     f"those is used whose gates end at {OPEN} or more in mean size, a mark set when 25 had left them nearly "
     "closed; where none does, the one whose gates open most. Interchanged: pieces of words that both "
     "sentences have are replaced by others of their class in training. Held: with a penalty of that weight "
-    "on what this changes in maps, which takes a second pass. Shift: what it changes after training, one "
-    "draw.",
+    "on how far that moves maps, which takes a second pass. Shift: how far interchanging moves them after "
+    "training, one draw; of held, whether the penalty did its work.",
 )
 
 
