@@ -203,12 +203,9 @@ def halve(decoder) -> None:
     """Keep the frozen maps of a decoder's layers in bfloat16, as autocast would make them anew each pass."""
     import torch
 
-    from causalnb.wrapping import decoder_layers
-
-    for layer in decoder_layers(decoder):
-        for part in layer.modules():
-            if isinstance(part, torch.nn.Linear) and not part.weight.requires_grad:
-                part.to(torch.bfloat16)
+    for part in decoder.base_model.modules():  # without the head
+        if isinstance(part, torch.nn.Linear) and not part.weight.requires_grad:
+            part.to(torch.bfloat16)
 
 
 def digest(model) -> str:

@@ -3,8 +3,8 @@
 The encoder sees both sides already, so that with its embeddings as head it is a masked diffusion model. All
 of its weights are tuned; for a reader who wants to ask such a model, also adapters alone, which are kept. The
 decoder loses its causal mask and learns with adapters to read what follows, and to fill a mask where it
-stands, in place of the token after it; or, as `real_adapted` has it, keeps predicting that token, and comes
-to see what follows a little at a time.
+stands, in place of the token after it; or, as in `causalnb.c2dlm.adapted`, keeps predicting that token, and
+comes to see what follows a little at a time.
 """
 
 import json
@@ -111,7 +111,7 @@ def build(config: dict, base: Pretrained):
 def collator_of(config: dict, base: Pretrained, seed: int):
     """The collator of an arm's rows."""
     from causalnb.c2dlm import MaskedDiffusionCollator
-    from causalnb.experiments.c2dlm.real_adapted import AnnealedCollator
+    from causalnb.c2dlm.adapted import AnnealedCollator
 
     mask, end = base.special("mask"), end_of(base)
     if config["annealed"]:
@@ -198,8 +198,8 @@ def run_real(run: Run) -> dict:
 
     from causalnb.apps.bases import with_lora
     from causalnb.c2dlm import NumberedRows
+    from causalnb.c2dlm.adapted import keep_shift
     from causalnb.experiments.c2dlm.models import row_order
-    from causalnb.experiments.c2dlm.real_adapted import keep_shift
     from causalnb.experiments.c2dlm.runs import relation_flow
     from causalnb.lab.bases import halve
     from causalnb.lab.probes import scored

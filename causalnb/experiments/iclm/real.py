@@ -210,6 +210,7 @@ FAMILIES: dict[str, dict] = {  # family -> its test; of RAVEN no problem of the 
     "acre": {},
     "raven": {"test_rows": 192, "split_seed": 43},
 }
+MORE_SEEDS = {"raven": {"iclm": 2}}  # than one, which takes an hour or two of a core
 SEARCHED = {
     f"{family}_{arm}_{name}": {"family": family, **ARMS[arm], "learning_rate": rate}
     for family in FAMILIES
@@ -256,6 +257,7 @@ def add(name: str, title: str, arms: dict, seeds: int, **settings) -> None:
             notebook=NOTEBOOK,
             settings={"laptop": RealSettings(**settings), "gpu": GPU, "quick": QUICK},
             seeds={"quick": 1, "laptop": seeds, "gpu": 3},
+            more_seeds={"laptop": MORE_SEEDS.get(name, {})},
             cost={"quick": 4, "laptop": 4000, "gpu": 2000},
             at_most={"quick": {"steps": 2, "evaluate_every": 1}},
         )

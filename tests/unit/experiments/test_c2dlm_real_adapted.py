@@ -9,9 +9,9 @@ import torch
 from transformers import set_seed
 
 from causalnb.c2dlm import MaskedDiffusionCollator, MaskedDiffusionModel, NumberedRows, sample
+from causalnb.c2dlm.adapted import AnnealedCollator, keep_shift
 from causalnb.errors import LabError
 from causalnb.experiments.c2dlm import real
-from causalnb.experiments.c2dlm.real_adapted import AnnealedCollator, keep_shift
 from causalnb.lab import registry
 from causalnb.lab.bases import pretrained
 from causalnb.lab.registry import Run

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from causalnb.c2dlm import MaskedDiffusionCollator
+from .model import MaskedDiffusionCollator
 
 
 def keep_shift(decoder: nn.Module) -> None:
