@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from causalnb.lab.report import Measured, Report, Row, Values, arm, fraction, mean, share
+from causalnb.experiments.iclm.artefacts.real import parted
+from causalnb.lab.report import Measured, Report, Row, Values, arm, mean, share
 
 SNLI, TEMPLATES = "causal_transformer.real.snli", "causal_transformer.real.nli.m5"
 KNOWN, NONCE = "sci.real.jump", "sci.real.nonce"
@@ -54,9 +55,7 @@ def _rows():
         yield _row(words, "not measured", _exact(id, "plain", "validation"), (*arms,))
     for cell, data in (("in_center", "RAVEN, In-Center"), ("four", "RAVEN, Four")):
         words = "ICLM", "gemma-3-270m", data, "ICLM", "one module of its size"
-        told = partial(
-            _told, arm(RAVEN, "iclm", "iid_text_module0"), arm(RAVEN, "iclm", "iid_symbolic_module0")
-        )
+        told = partial(_told, parted("iid"))
         far = (
             _raven(RAVEN, "single", cell),
             _raven(RAVEN, "iclm", cell),
@@ -71,10 +70,9 @@ def _rows():
         yield _row(words, did, _right(STG, "diffusion", "iid"), (*arms,))
 
 
-def _told(text: Values, symbolic: Values, profile: str | None = None) -> str:
+def _told(right: Values, profile: str | None = None) -> str:
     """How a router parts the two formats."""
-    one, other = (fraction(2)(values.of(profile=profile)) for values in (text, symbolic))
-    return f"rows sent to the first module: {one} of text, {other} of symbols"
+    return f"rows sent to their format's module, %: {share(right.of(profile=profile))}"
 
 
 table = Report(

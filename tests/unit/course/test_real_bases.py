@@ -81,3 +81,13 @@ def test_a_set_in_two_formats_is_their_mean_and_what_was_held_is_told():
         f"attention on causes, %: {held[0]}, then {held[1]}"
     )
     assert rows["SCAN, a known word"]["did it do what it says?"] == "not measured"
+
+
+def test_a_router_is_told_by_formats_and_not_by_numbers_of_modules():
+    rows = {row[2]: dict(zip(made.table().columns, row, strict=True)) for row in made.table().rows}
+    both = zip(
+        *(of(made.RAVEN, "iclm", f"iid/{form}", "module0") for form in ("text", "symbolic")), strict=True
+    )
+    right = [(1 + abs(one - other)) / 2 for one, other in both]
+    told = f"rows sent to their format's module, %: {share(right)}"
+    assert rows["RAVEN, Four"]["did it do what it says?"] == told
