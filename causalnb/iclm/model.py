@@ -51,6 +51,11 @@ class ModuleCache(DynamicCache):
         super().__init__(config=config)
         self.routing = routing
 
+    def fill(self, empty: DynamicCache | None) -> None:
+        """Share the layers with an empty cache of the caller's, which has no place for the routing."""
+        if empty is not None:
+            empty.layers = self.layers
+
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Keep the rows beam_idx of every module."""
         self.batch_select_indices(beam_idx)
@@ -321,7 +326,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
             kwargs["position_ids"] = kwargs["position_ids"][:, :end]  # unprobed: in no experiment
         if self.config.router_trainable:
             return mean_pooled(self.states(input_ids, attention_mask, "router", **kwargs), mask)
-        training = self.base.training
+        modes = [(part, part.training) for part in self.base.modules()]
         self.base.eval()
         try:
             with torch.no_grad():
@@ -330,7 +335,8 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                     return mean_pooled(out.hidden_states[self.config.shared_layers], mask)
                 return mean_pooled(self.states(input_ids, attention_mask, **kwargs), mask)
         finally:
-            self.base.train(training)
+            for part, training in modes:  # each its own: who tunes may keep a part in evaluation
+                part.training = training
 
     def _router_mask(self, input_ids, attention_mask, labels, prompt_mask) -> Tensor:
         """True (B, T) where the router reads."""
@@ -503,7 +509,9 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         now = self._route(
             routing, router_states, input_ids, attention_mask, labels, prompt_mask, position_ids
         )
-        cached = ModuleCache(self.base.config, now.routing) if use_cache and cached is None else cached
+        if cached is None and (use_cache or past_key_values is not None):
+            cached = ModuleCache(self.base.config, now.routing)
+            cached.fill(past_key_values)
         states, cached = self._run(
             now, input_ids, attention_mask, past_key_values=cached, use_cache=use_cache, **kwargs
         )
@@ -524,10 +532,7 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         if generation_config.prefill_chunk_size is not None:
             raise ValueError("the whole prompt routes: leave prefill_chunk_size out")
         if getattr(model_kwargs.get("past_key_values"), "is_compileable", False):
-            raise ValueError(
-                "a static cache was asked for, and modules keep their rows in one that grows: leave out "
-                "cache_implementation and past_key_values"
-            )
+            raise ValueError(_STATIC)
         return super()._prefill(input_ids, generation_config, model_kwargs, *arguments, **keywords)
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *arguments, **keywords):
@@ -779,10 +784,21 @@ def _checked_inputs(input_ids, labels, routing, num_modules) -> None:
         )
 
 
+_STATIC = (
+    "a static cache was asked for, and modules keep their rows in one that grows: leave out "
+    "cache_implementation and past_key_values"
+)
+
+
 def _checked_cache(cache) -> ModuleCache | None:
-    """The cache of this model; None where generation hands in an empty one of its own."""
+    """The cache of this model; None where there is none, or an empty one of the caller's or of generation."""
     if cache is None or isinstance(cache, ModuleCache):
         return cache
+    if cache.is_compileable:
+        raise ValueError(_STATIC)
     if cache.get_seq_length():
-        raise ValueError("past_key_values were filled by another model: pass those that this one returned")
+        raise ValueError(
+            "past_key_values hold no routing, so that another model filled them or they are the empty ones "
+            "that were handed in before: pass those that this model returned"
+        )
     return None

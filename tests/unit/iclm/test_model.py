@@ -338,6 +338,13 @@ def test_answers_do_not_route_and_prompts_may_be_pooled_beforehand(settings):
     )
 
 
+def test_reading_states_leaves_each_part_in_its_mode():
+    model, batch = wrapped().train(), batch_of()
+    kept = model.base.get_input_embeddings().eval()
+    model.router_states(**batch)
+    assert model.base.training and not kept.training
+
+
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_the_router_runs_on_prompts_alone_and_finds_what_it_finds_on_all(name):
     """Against states of whole texts, gradients too: a causal decoder's do not depend on what follows."""
@@ -502,6 +509,8 @@ def test_a_static_cache_is_refused():
             model.generate(**prompts, **given, **cache)
         with pytest.raises(ValueError, match="a static cache was asked for"), model.only(0):
             model.generate(**prompts, **given, **cache)
+    with pytest.raises(ValueError, match="a static cache was asked for, .* leave out cache"):
+        model(**prompts, past_key_values=transformers.StaticCache(model.base.config, max_cache_len=8))
     moved = model.generate(**prompts, **given, cache_implementation="offloaded")
     assert torch.equal(moved, model.generate(**prompts, **given))
 
@@ -516,6 +525,21 @@ def test_the_prompt_routes_until_the_end():
     step = model(batch["input_ids"][:, 6:7], past_key_values=out.past_key_values, use_cache=True)
     assert torch.equal(step.module, out.module)
     whole = model(batch["input_ids"][:, :7], routing=out.routing)
+    torch.testing.assert_close(step.logits[:, -1], whole.logits[:, -1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("shaped", [True, False])
+def test_an_empty_cache_of_the_callers_is_filled(use_cache, shaped):
+    model, batch = wrapped(shared_layers=1), prompts_of(batch_of(padded=False))
+    own = DynamicCache(config=model.base.config) if shaped else DynamicCache()
+    out = model(**batch, past_key_values=own, use_cache=use_cache)
+    assert own.get_seq_length() == out.past_key_values.get_seq_length() == batch["input_ids"].shape[1]
+    ids = torch.full((4, 1), 5)
+    with pytest.raises(ValueError, match="they are the empty ones that were handed in before: pass those"):
+        model(ids, past_key_values=own)  # it would begin anew, at place 0
+    step = model(ids, past_key_values=out.past_key_values)
+    whole = model(torch.cat([batch["input_ids"], ids], 1))
     torch.testing.assert_close(step.logits[:, -1], whole.logits[:, -1], rtol=1e-4, atol=1e-5)
 
 
@@ -807,7 +831,9 @@ def test_inputs_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="there is no module 'router': choose 0, 1, 'invariant'"):
         model.freeze_modules(["router"])
     filled = base()(ids, use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="past_key_values were filled by another model: pass those that thi"):
+    with pytest.raises(
+        ValueError, match="past_key_values hold no routing, so .*: pass those that this model returned"
+    ):
         model(ids, past_key_values=filled, use_cache=True)
     assert model(ids, past_key_values=DynamicCache(), use_cache=True).past_key_values.get_seq_length() == 9
     with pytest.raises(ValueError, match="the K-means router has no centroids yet: call fit"):
