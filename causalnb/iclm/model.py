@@ -54,7 +54,7 @@ class ModuleCache(DynamicCache):
     def fill(self, empty: DynamicCache | None) -> None:
         """Share the layers with an empty cache of the caller's, which has no place for the routing."""
         if empty is not None:
-            empty.layers = self.layers
+            empty.layers = self.layers  # unprobed: in no experiment
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Keep the rows beam_idx of every module."""

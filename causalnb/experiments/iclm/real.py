@@ -210,7 +210,10 @@ FAMILIES: dict[str, dict] = {  # family -> its test; of RAVEN no problem of the 
     "acre": {},
     "raven": {"test_rows": 192, "split_seed": 43},
 }
-MORE_SEEDS = {"raven": {"iclm": 2}}  # than one, which takes an hour or two of a core
+MORE_SEEDS = {  # than one, which takes an hour or two of a core
+    "raven": {"single": 2, "iclm": 2},
+    "raven_matched": {"single_matched": 2},
+}
 SEARCHED = {
     f"{family}_{arm}_{name}": {"family": family, **ARMS[arm], "learning_rate": rate}
     for family in FAMILIES
