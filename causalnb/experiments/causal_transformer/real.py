@@ -25,13 +25,13 @@ from causalnb.lab.records import parsed
 from causalnb.lab.registry import Experiment, Run, register
 
 FILE = Path(__file__).with_name("real_chosen.json")  # what the searches chose; `real_choose` writes it
-NAMES = {"snli", "nli", "late", "entropy", "snli_entropy", "longer_entropy", "reach"}
+NAMES = {"snli", "nli", "late", "entropy", "snli_entropy", "longer_entropy", "reach", "held"}
 NOTEBOOK = "19_causal_transformer_real_base"
 MIRRORED = ("paws_qqp",)  # cells whose label 1 is the one that follows, which is 0 of entailment
 
 
 def read_chosen() -> dict:
-    """By NAMES: rates of tasks, the try of LATE that is used, nats of its controls, the reach of gates.
+    """By NAMES: rates of tasks, the tries of LATE, REACHES and HELD that are used, nats of controls.
 
     FileError without one.
     """
@@ -301,6 +301,8 @@ def arms_of(name: str, *also: str) -> dict[str, dict]:
         "compared": {"compared": True},
         "gcn": REACHES[CHOSEN["reach"]],
         "both": {**REACHES[CHOSEN["reach"]], **LATE[CHOSEN["late"]]},
+        "interchanged": OTHERS["interchanged"],
+        "held": HELD[CHOSEN["held"]],
     }
     return {arm: {"learning_rate": CHOSEN[name], **arms[arm]} for arm in ("vanilla", "loss", *also)}
 
@@ -350,10 +352,15 @@ register_real(
     "nli.m5",
     "nli",
     "5 % of counter-examples",
-    arms_of("nli", "loss_late", "entropy", "entropy_late", "balanced", "compared"),
-    3,
+    arms_of("nli", "loss_late", "entropy", "entropy_late", "balanced", "compared", "interchanged", "held"),
+    2,
     {"data": {"minority": MINORITIES["m5"]}},
     {"seeds": 5},
+    more_seeds={
+        "laptop": dict.fromkeys(
+            ("vanilla", "loss", "loss_late", "entropy", "entropy_late", "balanced", "compared"), 3
+        )
+    },
 )
 register_real(
     "nli.m1",

@@ -8,6 +8,7 @@ import json
 from causalnb.experiments.causal_transformer import real
 from causalnb.experiments.causal_transformer.searches import MOST, mean, rounded, stored
 
+STILL = 0.1  # of the shift that interchanging alone leaves; set when weight 10 had been seen and 1 had not
 OPEN = 0.1  # mean |r g| from which on a value update counts as there; set when 25 had left them at 0.03
 
 
@@ -22,12 +23,18 @@ def final(found: list, measure: str) -> float:
     return mean([(result, result.history[-1][measure]) for result in found])
 
 
+def shift(found: list) -> float:
+    """How far interchanging words moves the maps of the search's challenge, on average."""
+    return mean([(one, one.value("challenge", "shift")) for one in found])
+
+
 def computed() -> dict:
     """The choices, by real.NAMES; LabError for the first result that is missing.
 
     Of the losses that come late, tried on the templates, the best of those obeyed, or, where none is, the one
     with the fewest nodes outside. Of the reaches of value updates, tried on SNLI, the best of those whose
-    gates open (OPEN), or, where none does, the one whose gates open most.
+    gates open (OPEN), or, where none does, the one whose gates open most. Of the weights of held maps, tried
+    on the templates, the best of those that keep still (STILL), or, where none does, the stillest.
     """
     rates = {}
     for name in real.TASKS:
@@ -45,9 +52,14 @@ def computed() -> dict:
     loss = (
         max(obeyed, key=lambda arm: accuracy(late[arm])) if obeyed else min(outside, key=outside.__getitem__)
     )
+    held = {arm: stored("real.search.nli", arm) for arm in real.HELD}
+    moved = {arm: shift(found) for arm, found in held.items()}
+    most = STILL * shift(stored("real.search.nli", "interchanged"))
+    kept = [arm for arm in held if moved[arm] <= most]
+    weight = max(kept, key=lambda arm: accuracy(held[arm])) if kept else min(moved, key=moved.__getitem__)
     nats = {"entropy": late[loss], "snli_entropy": stored("real.snli", "loss_late")}
     nats["longer_entropy"] = stored("real.snli.longer", "loss_late")
-    chosen = {**rates, "late": loss, "reach": reach}
+    chosen = {**rates, "late": loss, "reach": reach, "held": weight}
     return {**chosen, **{name: rounded(final(found, "entropy")) for name, found in nats.items()}}
 
 

@@ -86,6 +86,9 @@ def test_arms_differ_in_what_their_names_say():
         "ramp": real.RAMP,
     }
     assert config("balanced", NLI, "laptop") == nli | {"balanced": True}
+    words = config("interchanged", NLI, "laptop")
+    assert words == nli | {"interchanged": True} and words["held"] == 0
+    assert config("held", NLI, "laptop") == words | real.HELD[real.CHOSEN["held"]]
 
 
 def test_a_search_sees_development_data_alone():
@@ -406,13 +409,14 @@ def test_a_paraphrase_follows(monkeypatch):
 # what is chosen
 
 
-def made_up(accuracy, violated, entropy=1.0, gate=None):
+def made_up(accuracy, violated, entropy=1.0, gate=None, shift=None):
+    told = {"gate": gate, "shift": shift}
     return SimpleNamespace(
         experiment="x",
         arm="y",
         seed=0,
         config={"cells": ["validation", "challenge"]},
-        value=lambda cell, measure: gate if measure == "gate" else accuracy if cell == "validation" else 0.5,
+        value=lambda cell, measure: told.get(measure, accuracy if cell == "validation" else 0.5),
         history=[{"violated": 0.9, "entropy": 9.0}, {"violated": violated, "entropy": entropy}],
     )
 
@@ -432,18 +436,29 @@ def made_up(accuracy, violated, entropy=1.0, gate=None):
         ((0.03, 0.05, 0.04), "reach_250"),  # of none the one that opens most
     ],
 )
-def test_of_what_is_there_the_best_is_chosen(monkeypatch, outside, loss, gates, reach):
+@pytest.mark.parametrize(
+    "shifts, weight",
+    [
+        ((0.07, 0.02), "held_1"),  # of two that keep still the better
+        ((0.09, 0.02), "held_10"),
+        ((0.3, 0.2), "held_10"),  # of none the stiller
+    ],
+)
+def test_of_what_is_there_the_best_is_chosen(monkeypatch, outside, loss, gates, reach, shifts, weight):
     tries = dict(zip(real.RATES, [made_up(a, 0.9) for a in (0.6, 0.8, 0.7)], strict=True))
     for arm, accuracy, share in zip(real.LATE, (0.7, 0.8, 0.6), outside, strict=True):
         tries[arm] = made_up(accuracy, share, 2.0 + share)
     for arm, accuracy, gate in zip(real.REACHES, (0.8, 0.6, 0.7), gates, strict=True):
         tries[arm] = made_up(accuracy, 0.9, gate=gate)
+    for arm, accuracy, shift in zip(real.HELD, (0.7, 0.6), shifts, strict=True):
+        tries[arm] = made_up(accuracy, 0.9, shift=shift)
+    tries["interchanged"] = made_up(0.9, 0.9, shift=0.8)
     tries["loss_late"] = made_up(0.5, 0.1, 1.234)  # on SNLI itself
     monkeypatch.setattr(real_choose, "stored", lambda search, arm: [tries[arm]])
     entropy = {"late_30": 2.05, "late_100": 2.11}[loss]
     rates = {"snli": 1e-4, "nli": 1e-4}
     ended = {"entropy": entropy, "snli_entropy": 1.23, "longer_entropy": 1.23}
-    assert real_choose.computed() == {**rates, "late": loss, "reach": reach, **ended}
+    assert real_choose.computed() == {**rates, "late": loss, "reach": reach, "held": weight, **ended}
 
 
 def test_the_choices_are_those_of_the_stored_search(monkeypatch):

@@ -78,6 +78,11 @@ def test_every_arm_has_its_row_and_what_it_did_to_maps():
     assert held[made.OUTSIDE] == share(of(made.ON_SNLI, "loss", "test", "violated"))
     assert held[made.HALF].startswith("25.0") and held[made.END].startswith("12.5")
     assert on_snli[("from scratch: full attention",)]["hard test"] == ""
+    moved = {words: row[made.SHIFT] for (part, words), row in on_pairs.items() if row[made.SHIFT]}
+    assert moved == {
+        made.ARMS[name]: report.number(4)(of(made.ON_PAIRS["m5"], name, "challenge", "shift"))
+        for name in ("interchanged", "held")
+    }
 
 
 def test_differences_are_of_the_same_seeds_and_against_the_control_too():
@@ -113,6 +118,9 @@ def test_the_search_names_what_each_try_was_used_for():
     assert told.pop("late_10") == "" and told == {
         name: report.number(4)(of(made.SEARCHES["nli"], name, "challenge", "shift")) for name in searched
     }
+    weight = real.CHOSEN["held"].replace("_", " ")
+    assert [names for names in used if used[names] == made.ARMS["held"]] == [("templates", weight)]
+    assert used["templates", "interchanged"] == made.ARMS["interchanged"]
     assert rows["templates", late][f"{made.OUTSIDE}, end"] == share([0.375] * SEEDS)
 
 
@@ -127,6 +135,8 @@ def test_remarks_tell_every_experiment_of_an_arm_and_nothing_without_results():
         for values in (of(id, name, "paws_qqp", "auc") for name in registry.arms(id))
     )
     assert f"PAWS-QQP {least:.2f} to" in made.carried_remark()
+    names = [f"*{made.ARMS[one]}*" for one in registry.arms(made.ON_PAIRS["m5"])]
+    assert made.device_remark() == [f"Trained on cpu: {'; '.join(names)}."]
     with without(made.ON_SNLI, "loss", 1), pytest.raises(LabError, match=f"results of {made.ON_SNLI}"):
         made.snli()
 
