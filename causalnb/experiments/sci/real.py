@@ -4,7 +4,8 @@
 
 Each word and each action is a token of the base, so that rows of one structure align. The verb that stands
 alone in training is `jump -> Jump`, which a base has read before, or a word and an action without a meaning,
-drawn anew for each seed.
+drawn anew for each seed. These differ in two things, which two more pairs tell apart: the word is known, and
+its action is the word itself with a capital.
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ SEEDS: dict[str, dict] = {  # the GPU's time was short
     "jump": {"seeds": {"quick": 1, "laptop": 2, "gpu": 5}},
     "nonce": {"seeds": {"quick": 1, "laptop": 2, "gpu": 5}},
     "around_right": {"seeds": {"quick": 1, "laptop": 1, "gpu": 5}, "more_seeds": {"laptop": {"plain": 2}}},
+    "apart": {"seeds": {"quick": 1, "laptop": 1, "gpu": 5}},
     "search": {"seeds": {"quick": 1, "laptop": 1, "gpu": 1}},
 }
 SPLITS = {"jump": "add_prim_jump", "nonce": "add_prim_jump", "around_right": "template_around_right"}
@@ -30,6 +32,12 @@ SURFACE = {action: action.split("_")[-1].capitalize() for action in scan.ACTIONS
 VERBS = ("lug", "zim", "toma", "pim", "rif", "bik", "tib", "bax", "hod", "kef", "lom", "mab", "pog", "tav")
 ACTIONS = ("Dop", "Lod", "Nim", "Sep", "Dob", "Rud", "Sug", "Wol", "Yap", "Nol", "Gop", "Vek", "Rem", "Dax")
 TRIED = 4  # the first of both lists are of the search alone
+DRAWN = {  # what has no meaning, of those that a seed draws: the verb, its action
+    "nonce": (True, True),
+    "tried": (True, True),
+    "copied": (True, False),  # whose action is the verb with a capital
+    "known": (False, True),
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class RealSettings(ScanSettings):
 
     base: str = "google/gemma-3-270m"
     lora_rank: int = 16
-    words: str = "plain"  # or "nonce", or "tried"
+    words: str = "plain"  # or one of DRAWN
     held_out: str = "jump"
     structural_slots: int = 8
     cbm_layers: list | None = None
@@ -54,11 +62,17 @@ def nonce_words(kind: str, held_out: str, seed: int) -> dict[str, str]:
     """{word: what stands for it} of the held-out verb and its action; LabError for an unknown kind."""
     if kind == "plain":
         return {}
-    if kind not in ("nonce", "tried"):
-        raise LabError(f"words is {kind!r}: choose plain, nonce or tried.")
+    if kind not in DRAWN:
+        raise LabError(f"words is {kind!r}: choose plain, {', '.join(DRAWN)}.")
     of = slice(TRIED) if kind == "tried" else slice(TRIED, None)
-    draw = Random(f"{kind} {seed}")
-    return {held_out: draw.choice(VERBS[of]), SURFACE[f"I_{held_out.upper()}"]: draw.choice(ACTIONS[of])}
+    draw = Random(f"{'tried' if kind == 'tried' else 'nonce'} {seed}")
+    verb, action = draw.choice(VERBS[of]), draw.choice(ACTIONS[of])
+    said = SURFACE[f"I_{held_out.upper()}"]
+    other_verb, other_action = DRAWN[kind]
+    return {
+        **({held_out: verb} if other_verb else {}),
+        said: action if other_action else verb.capitalize(),
+    }
 
 
 def told(command: str, actions: str, nonce: dict[str, str]) -> tuple[str, str]:
@@ -207,6 +221,12 @@ for name, split in SPLITS.items():
         split=split,
         words="nonce" if name == "nonce" else "plain",
     )
+real_experiment(
+    "apart",
+    "SCAN with a verb that is known or one whose action can be copied, on gemma-3-270m with LoRA",
+    {name: ARMS["plain"] | {"words": name} for name in ("copied", "known")},
+    split=SPLITS["nonce"],
+)
 real_experiment(
     "search",
     "Another held-out verb with other words, and a second rate for plain tuning",

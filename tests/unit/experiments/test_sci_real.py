@@ -16,8 +16,21 @@ def test_words_of_the_search_are_no_words_of_the_test():
     assert drawn("tried") and not drawn("tried") & drawn("nonce")
     assert real.nonce_words("nonce", "jump", 3) == real.nonce_words("nonce", "jump", 3)
     assert not {*real.VERBS} & {one.lower() for one in real.ACTIONS}
-    with pytest.raises(LabError, match="words is 'new': choose"):
+    assert real.nonce_words("plain", "jump", 3) == {}
+    with pytest.raises(LabError, match="words is 'new': choose plain, nonce, tried, copied, known."):
         real.nonce_words("new", "jump", 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_known_and_copied_are_told_apart_by_two_pairs_that_share_a_word_each_with_the_others(seed):
+    neither = real.nonce_words("nonce", "jump", seed)
+    copied, known = (real.nonce_words(kind, "jump", seed) for kind in ("copied", "known"))
+    assert copied == {"jump": neither["jump"], "Jump": neither["jump"].capitalize()}
+    assert known == {"Jump": neither["Jump"]}
+    assert real.told("jump twice", "I_JUMP I_JUMP", known) == (
+        "IN: jump twice OUT:",
+        " {0} {0}".format(neither["Jump"]),
+    )
 
 
 def test_a_pair_is_told_in_words_of_the_base():

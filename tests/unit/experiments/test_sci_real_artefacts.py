@@ -36,7 +36,7 @@ def stored(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         moved(patch, tmp_path_factory.mktemp("real"))
         everything(patch, dict.fromkeys((*made.IDS.values(), *SCRATCH), SEEDS), metrics, history)
-        everything(patch, {made.SEARCH: 1}, metrics, history)
+        everything(patch, {made.SEARCH: 1, made.APART: 1}, metrics, history)
         with evidence.stored_only():
             yield
 
@@ -76,6 +76,24 @@ def test_differences_are_of_the_same_seeds_and_against_the_control_too():
     assert known[made.WHOLLY] == gain([one - other for one, other in pairs])
 
 
+def test_known_and_copied_are_told_apart_on_the_same_seeds():
+    table = made.apart("quick")
+    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert [*rows] == [words for words, _ in made.PLAIN.values()]
+    for name, drawn in real.DRAWN.items():
+        if name in made.PLAIN:  # in words: the verb, its action
+            told = made.PLAIN[name][0].split(", ")
+            assert [part.endswith("without meaning") for part in told] == [*drawn], name
+    known, copied = (metrics(made.APART, name, 0)["test"]["exact_match"] for name in ("known", "copied"))
+    assert rows[made.PLAIN["known"][0]][made.TEST] == f"{100 * known:.1f}"
+    neither = of(made.IDS["nonce"], "plain")[0]
+    gap = lines(made.apart_differences)[made.PLAIN["copied"][0], made.PLAIN["nonce"][0]]
+    assert gap[made.BY_SEED] == f"{100 * (copied - neither):+.1f}" and gap[made.READ] == "one seed"
+    *_, last = lines(made.apart_differences).values()
+    whole = of(made.IDS["jump"], "plain")[0] - known - copied + neither
+    assert last[made.BY_SEED] == f"{100 * whole:+.1f}"
+
+
 def test_the_search_says_which_rate_each_arm_had():
     rows = lines(made.search)
     assert {rate for words, rate in rows if words == made.TOLD["plain"]} == {"0.001", "0.0003"}
@@ -105,6 +123,8 @@ def test_it_is_built_names_the_notebook_and_says_what_is_missing():
     building.build(made.HOME, "quick")
     assert building.status(made.HOME, "quick")[0] == "built"
     assert registry.find(made.HOME).notebook == real.NOTEBOOK
-    assert {registry.experiment(id).notebook for id in (*made.IDS.values(), made.SEARCH)} == {real.NOTEBOOK}
+    assert {registry.experiment(id).notebook for id in (*made.IDS.values(), made.SEARCH, made.APART)} == {
+        real.NOTEBOOK
+    }
     with without(made.IDS["jump"], "sci", 1), pytest.raises(LabError, match="results of sci.real.jump"):
         made.arms_table("quick")
