@@ -73,7 +73,7 @@ TWICE = "twice the steps"
 def _line(label, id: str, name: str, headings: dict[str, str], looks: bool = False) -> Row:
     """A row of one arm: {heading: metric}, and, if it `looks`, its accuracy on validation pairs.
 
-    The shift of maps is told of arms whose words are interchanged alone; of others it was not measured.
+    The shift of maps is told only of arms whose words are interchanged; of others it was not measured.
     """
     if not registry.config(id, name, "laptop").get("interchanged"):
         headings = {heading: metric for heading, metric in headings.items() if heading != SHIFT}

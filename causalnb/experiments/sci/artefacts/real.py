@@ -112,30 +112,38 @@ BY_SEED, WHOLLY, READ = f"{TEST}, by seed", f"{TEST}, mean [95 % interval] (seed
 PAIRS = ((SWAP, "plain"), ("sci", "plain"), (WHOLE, "plain"), ("sci", SWAP), (WHOLE, SWAP))
 
 
-def _gap_row(held: str, words: str, one: tuple[str, str], other: tuple[str, str]) -> Row:
-    """A row of one arm minus another, each (experiment, arm)."""
-    test, end = (arm(*one, its) - arm(*other, its) for its in (MEASURES[TEST], MEASURES[END]))
-    return Row((held, words), {BY_SEED: test, WHOLLY: test, END: end})
+def _gap_row(label: tuple[str, str], gap: Callable[[str], Values]) -> Row:
+    """A row of the difference that `gap` makes of a metric."""
+    test = gap(MEASURES[TEST])
+    return Row(label, {BY_SEED: test, WHOLLY: test, END: gap(MEASURES[END])})
+
+
+def _minus(one: tuple[str, str], other: tuple[str, str]) -> Callable[[str], Values]:
+    """One (experiment, arm) minus another, by metric."""
+    return lambda its: arm(*one, its) - arm(*other, its)
 
 
 def _gap_rows():
     for held, id in IDS.items():
         for one, other in PAIRS:
-            yield _gap_row(HELD[held], f"{TOLD[one]} - {TOLD[other]}", (id, one), (id, other))
+            yield _gap_row((HELD[held], f"{TOLD[one]} - {TOLD[other]}"), _minus((id, one), (id, other)))
     for name, words in TOLD.items():
-        ids = IDS["jump"], IDS["nonce"]
-        yield _gap_row("known word - word without meaning", words, *((id, name) for id in ids))
+        label = "known word - word without meaning", words
+        yield _gap_row(label, _minus((IDS["jump"], name), (IDS["nonce"], name)))
 
 
+GAPS = (
+    Measured(BY_SEED, format=signed),
+    Measured(WHOLLY, format=gain),
+    Reading(READ, of=WHOLLY),
+    Measured(END, format=signed),
+)
 differences = Report(
     f"{HOME}_differences",
     [
         "held out of training",
         "difference, points",
-        Measured(BY_SEED, format=signed),
-        Measured(WHOLLY, format=gain),
-        Reading(READ, of=WHOLLY),
-        Measured(END, format=signed),
+        *GAPS,
     ],
     _gap_rows,
     "SCAN on gemma-3-270m: differences of the same seeds, in points",
@@ -162,19 +170,12 @@ APART_PAIRS = (("copied", "nonce"), ("known", "nonce"), ("jump", "known"), ("jum
 
 
 def _apart_gaps():
+    homes = {name: home for name, (_, home) in PLAIN.items()}
     for one, other in APART_PAIRS:
-        (words, home), (others, away) = PLAIN[one], PLAIN[other]
-        yield _gap_row(words, others, home, away)
-    worth = {
-        heading: (_of("jump", its) - _of("known", its)) - (_of("copied", its) - _of("nonce", its))
-        for heading, its in {BY_SEED: MEASURES[TEST], WHOLLY: MEASURES[TEST], END: MEASURES[END]}.items()
-    }
-    yield Row(("a copied action to a known verb", "a copied action to one without meaning"), worth)
-
-
-def _of(name: str, metric: str) -> Values:
-    """One of PLAIN in a metric."""
-    return arm(*PLAIN[name][1], metric)
+        yield _gap_row((PLAIN[one][0], PLAIN[other][0]), _minus(homes[one], homes[other]))
+    known, unknown = _minus(homes["jump"], homes["known"]), _minus(homes["copied"], homes["nonce"])
+    label = "a copied action to a known verb", "a copied action to one without meaning"
+    yield _gap_row(label, lambda its: known(its) - unknown(its))
 
 
 apart_differences = Report(
@@ -182,10 +183,7 @@ apart_differences = Report(
     [
         "verb",
         "minus",
-        Measured(BY_SEED, format=signed),
-        Measured(WHOLLY, format=gain),
-        Reading(READ, of=WHOLLY),
-        Measured(END, format=signed),
+        *GAPS,
     ],
     _apart_gaps,
     "Known or copied: differences of the same seeds, in points",
