@@ -45,16 +45,15 @@ class ICLMOutput(ModelOutput):
 
 
 class ModuleCache(DynamicCache):
-    """Keys and values of all modules' rows, and the routing that the prompt was given."""
+    """Keys and values of all modules' rows, and the routing that the prompt was given.
+
+    An empty cache that the caller hands in shares the layers, so that its length can be asked; it has no
+    place for the routing, and rows are chosen and repeated here alone.
+    """
 
     def __init__(self, config, routing: Routing | None):
         super().__init__(config=config)
         self.routing = routing
-
-    def fill(self, empty: DynamicCache | None) -> None:
-        """Share the layers with an empty cache of the caller's, which has no place for the routing."""
-        if empty is not None:
-            empty.layers = self.layers  # unprobed: in no experiment
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Keep the rows beam_idx of every module."""
@@ -474,21 +473,6 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
                     f"{name} has no one meaning for several modules: ask a module, as in "
                     "states(input_ids, module=0, all_layers=True)"
                 )
-        if (
-            self.training
-            and torch.is_grad_enabled()
-            and labels is None
-            and prompt_mask is None
-            and routing is None
-            and router_states is None
-            and past_key_values is None
-            and self._only is None
-        ):
-            raise ValueError(
-                "in training neither labels nor a prompt_mask say where answers begin (a Trainer with "
-                "label_smoothing_factor or compute_loss_func takes labels out), and they would route: pass "
-                "prompt_mask, of ones where all is prompt, or call eval()"
-            )
         kwargs["position_ids"] = position_ids  # named above, so that generate makes them for padded prompts
         if self._only is not None:
             out = self._alone(
@@ -506,19 +490,26 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
         cached = _checked_cache(past_key_values)
         grown = cached is not None and cached.get_seq_length() > 0
         routing = routing if cached is None else cached.routing
+        marks = labels, prompt_mask, routing, router_states
+        if self.training and torch.is_grad_enabled() and all(mark is None for mark in marks):
+            raise ValueError(
+                "in training neither labels nor a prompt_mask say where answers begin (a Trainer with "
+                "label_smoothing_factor or compute_loss_func takes labels out), and they would route: pass "
+                "prompt_mask, of ones where all is prompt, or call eval()"
+            )
         now = self._route(
             routing, router_states, input_ids, attention_mask, labels, prompt_mask, position_ids
         )
-        if cached is None and (use_cache or past_key_values is not None):
+        if cached is None and labels is None and (use_cache or past_key_values is not None):
             cached = ModuleCache(self.base.config, now.routing)
-            cached.fill(past_key_values)
         states, cached = self._run(
             now, input_ids, attention_mask, past_key_values=cached, use_cache=use_cache, **kwargs
         )
         if labels is None:
-            return self._continued(
-                now.routing, states, cached, attention_mask, grown, logits_to_keep
-            )  # unprobed: runs ask with labels
+            out = self._continued(now.routing, states, cached, attention_mask, grown, logits_to_keep)
+            if isinstance(past_key_values, DynamicCache) and past_key_values is not cached:
+                past_key_values.layers = cached.layers  # unprobed: an empty one of the caller's
+            return out
         out = self._with_losses(now, states, labels, answers_only)
         out.loss = self.part_of_step(out.loss, labels, num_items_in_batch)
         return out
@@ -526,13 +517,13 @@ class ICLMForCausalLM(DecoderWrapper, GenerationMixin):
     def _prefill(self, input_ids, generation_config, model_kwargs, *arguments, **keywords):
         """As in transformers.
 
-        Raises ValueError for a prompt in chunks, of which the first alone would route, and for a static
-        cache, for which masks are made before an input has a row for each module.
+        Raises ValueError for a prompt in chunks, of which the first alone would route, and for a cache of
+        another kind: static, for which masks are made before an input has a row for each module, quantized
+        or offloading.
         """
         if generation_config.prefill_chunk_size is not None:
             raise ValueError("the whole prompt routes: leave prefill_chunk_size out")
-        if getattr(model_kwargs.get("past_key_values"), "is_compileable", False):
-            raise ValueError(_STATIC)
+        _checked_kind(model_kwargs.get("past_key_values"))
         return super()._prefill(input_ids, generation_config, model_kwargs, *arguments, **keywords)
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *arguments, **keywords):
@@ -784,18 +775,22 @@ def _checked_inputs(input_ids, labels, routing, num_modules) -> None:
         )
 
 
-_STATIC = (
-    "a static cache was asked for, and modules keep their rows in one that grows: leave out "
-    "cache_implementation and past_key_values"
-)
+def _checked_kind(cache) -> None:
+    """ValueError for a cache that is not one of transformers' dynamic ones, or that offloads its layers."""
+    if cache is None or (isinstance(cache, DynamicCache) and not cache.offloading):
+        return
+    kind = "a DynamicCache that offloads" if isinstance(cache, DynamicCache) else f"a {type(cache).__name__}"
+    raise ValueError(
+        f"{kind} was asked for, and modules keep their rows in a dynamic cache beside the model: leave "
+        "out cache_implementation and past_key_values"
+    )
 
 
 def _checked_cache(cache) -> ModuleCache | None:
     """The cache of this model; None where there is none, or an empty one of the caller's or of generation."""
     if cache is None or isinstance(cache, ModuleCache):
         return cache
-    if cache.is_compileable:
-        raise ValueError(_STATIC)
+    _checked_kind(cache)  # unprobed: a cache that is not ICLM's, in no experiment
     if cache.get_seq_length():
         raise ValueError(
             "past_key_values hold no routing, so that another model filled them or they are the empty ones "

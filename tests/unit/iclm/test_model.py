@@ -500,19 +500,24 @@ def test_generation_is_the_same_with_and_without_a_cache(name, settings):
         assert torch.equal(alone[0, -5:], cached[i, -5:])
 
 
-def test_a_static_cache_is_refused():
+def test_a_cache_of_another_kind_is_refused():
     model, prompts = wrapped(), prompts_of(batch_of())
-    given = dict(max_new_tokens=2, do_sample=False)
-    own = transformers.StaticCache(model.base.config, max_cache_len=8)
-    for cache in (dict(cache_implementation="static"), dict(past_key_values=own)):
-        with pytest.raises(ValueError, match="a static cache was asked for, .* leave out cache"):
+    given, config = dict(max_new_tokens=2, do_sample=False), model.base.config
+    own = transformers.StaticCache(config, max_cache_len=8)
+    moved = DynamicCache(config=config)
+    moved.offloading = True  # as offloading=True, whose stream needs a GPU
+    for cache, told in (
+        (dict(cache_implementation="static"), "a StaticCache was asked for, .* leave out cache"),
+        (dict(past_key_values=own), "a StaticCache was asked for, .* leave out cache"),
+        (dict(past_key_values=moved), "a DynamicCache that offloads was asked for, .* leave out cache"),
+    ):
+        with pytest.raises(ValueError, match=told):
             model.generate(**prompts, **given, **cache)
-        with pytest.raises(ValueError, match="a static cache was asked for"), model.only(0):
+        with pytest.raises(ValueError, match=told), model.only(0):
             model.generate(**prompts, **given, **cache)
-    with pytest.raises(ValueError, match="a static cache was asked for, .* leave out cache"):
-        model(**prompts, past_key_values=transformers.StaticCache(model.base.config, max_cache_len=8))
-    moved = model.generate(**prompts, **given, cache_implementation="offloaded")
-    assert torch.equal(moved, model.generate(**prompts, **given))
+    for cache, told in ((own, "a StaticCache"), (moved, "a DynamicCache that off"), (((),), "a tuple was")):
+        with pytest.raises(ValueError, match=told):
+            model(**prompts, past_key_values=cache)
 
 
 def test_the_prompt_routes_until_the_end():
@@ -541,6 +546,24 @@ def test_an_empty_cache_of_the_callers_is_filled(use_cache, shaped):
     step = model(ids, past_key_values=out.past_key_values)
     whole = model(torch.cat([batch["input_ids"], ids], 1))
     torch.testing.assert_close(step.logits[:, -1], whole.logits[:, -1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_cache_of_the_callers_stays_empty_where_it_is_not_returned():
+    model, batch, own = wrapped(shared_layers=1), batch_of(padded=False), DynamicCache()
+    assert model(**batch, past_key_values=own).past_key_values is None
+    prompts = prompts_of(batch)
+    model.train()
+    with pytest.raises(ValueError, match="in training neither labels nor a prompt_mask say where answers"):
+        model(**prompts, past_key_values=own)
+    model.eval()
+    weight = model.base.get_input_embeddings().weight.detach()
+    kept = weight.clone()
+    weight[prompts["input_ids"][0, 0]] = torch.nan
+    with pytest.raises(ValueError, match="states that are not finite"):
+        model(**prompts, past_key_values=own)
+    weight.copy_(kept)
+    assert own.get_seq_length() == 0
+    assert model(**prompts, past_key_values=own).past_key_values.get_seq_length() == own.get_seq_length() > 0
 
 
 def test_the_cache_follows_chosen_and_repeated_inputs():
