@@ -353,14 +353,9 @@ register_real(
     "nli",
     "5 % of counter-examples",
     arms_of("nli", "loss_late", "entropy", "entropy_late", "balanced", "compared", "interchanged", "held"),
-    2,
+    3,
     {"data": {"minority": MINORITIES["m5"]}},
     {"seeds": 5},
-    more_seeds={
-        "laptop": dict.fromkeys(
-            ("vanilla", "loss", "loss_late", "entropy", "entropy_late", "balanced", "compared"), 3
-        )
-    },
 )
 register_real(
     "nli.m1",

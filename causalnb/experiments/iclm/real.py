@@ -270,7 +270,8 @@ def add(name: str, title: str, arms: dict, seeds: int, **settings) -> None:
 for family, test in FAMILIES.items():
     title = f"{family.upper()} on gemma-3-270m with LoRA modules"
     arms = settled(family)
-    for arm, suffix in CONTROLS.items():
+    later = CONTROLS if family == "raven" else {**CONTROLS, "iclm": "_iclm"}  # once one module has been seen
+    for arm, suffix in later.items():
         add(f"{family}{suffix}", f"{title}: {arm}", {arm: arms.pop(arm)}, 1, family=family, **test)
     add(family, title, arms, 1, family=family, **test)
 add(

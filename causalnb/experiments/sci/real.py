@@ -22,7 +22,10 @@ from causalnb.tasks import scan
 NOTEBOOK = "29_sci_real_base"
 SEEDS: dict[str, dict] = {  # the GPU's time was short
     "jump": {"seeds": {"quick": 1, "laptop": 2, "gpu": 5}},
-    "nonce": {"seeds": {"quick": 1, "laptop": 2, "gpu": 5}},
+    "nonce": {
+        "seeds": {"quick": 1, "laptop": 2, "gpu": 5},
+        "more_seeds": {"laptop": {"plain": 3, "sci": 3}},
+    },
     "around_right": {"seeds": {"quick": 1, "laptop": 1, "gpu": 5}, "more_seeds": {"laptop": {"plain": 2}}},
     "apart": {"seeds": {"quick": 1, "laptop": 1, "gpu": 5}},
     "search": {"seeds": {"quick": 1, "laptop": 1, "gpu": 1}},

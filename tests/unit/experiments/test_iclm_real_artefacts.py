@@ -13,7 +13,7 @@ from tests.unit.experiments.made_up import everything, moved, number
 FORMATS = ("text", "symbolic")
 SEEDS = 2
 LOOKS = ("25.0", "50.0", "50.0")  # of the history below, after each third
-HOMES = {home for _, home in made.ARMS.values()}
+HOMES = {home for _, home in made.ARMS.values()} | {made.ACRE}
 TO_FIRST = {"text": 0.875, "symbolic": 0.25}  # shares of rows that go to module 0
 
 
@@ -25,7 +25,7 @@ def metrics(id: str, arm: str, seed: int) -> dict:
             "module0": TO_FIRST[format],
             "module1": 1 - TO_FIRST[format],
         }
-        for cell in OF_RAVEN[False]
+        for cell in {**OF_RAVEN[False], **made.OF_ACRE}
         for format in FORMATS
     }
     return {"": {"trainable_parameters": 1234.0, "parameters": 5000.0}, **cells}
@@ -33,7 +33,7 @@ def metrics(id: str, arm: str, seed: int) -> dict:
 
 def history(arm: str) -> list[dict]:
     looks = ({"choice": 0.25, "forward": 0.5, "pearson": 0.75, "cka": 1.0}, {"choice": 0.5, "forward": 0.25})
-    rest = {"pearson": 0.5, "cka": 0.125, "reverse": 1.5, "clamped": 1.0}
+    rest = {"exact": 0.625, "pearson": 0.5, "cka": 0.125, "reverse": 1.5, "clamped": 1.0}
     return [{"step": step, **rest, **one} for step, one in enumerate(looks, 1)]
 
 
@@ -70,6 +70,17 @@ def test_every_arm_has_its_row_and_every_cell():
             assert row[heading] == percent(of(arm, cell, seed=seed) for seed in range(SEEDS))
             exact = percent(of(arm, cell, "exact ", seed) for seed in range(SEEDS))
             assert row[f"{heading}{made.WRITTEN}"] == exact
+
+
+def test_one_module_has_its_row_on_acre():
+    row = lines(made.acre)[made.ARMS["single"][0]]
+    assert [row[heading] for heading in made.LOOKS] == [", ".join(["62.5"] * SEEDS)] * 3
+    for cell, heading in made.OF_ACRE.items():
+        seen = [
+            [number(made.ACRE, "single", seed, f"exact {cell}{one}") for one in FORMATS]
+            for seed in range(SEEDS)
+        ]
+        assert row[heading] == percent(map(fmean, seen))
 
 
 def test_modules_are_followed_look_by_look():

@@ -416,6 +416,16 @@ def device_remark(profile: str | None = None) -> list[str]:
     return [f"Trained on {place}: *{'*; *'.join(names)}*." for place, names in places.items()]
 
 
+def held_remark(profile: str | None = None) -> str:
+    """What holding maps still does to the ranking of pairs on the challenge; a sentence."""
+    id = ON_PAIRS["m5"]
+    gap = arm(id, "held") - arm(id, "interchanged")
+    return (
+        f"{ARMS['held']} - {ARMS['interchanged']}, AUC on the challenge, hundredths: "
+        f"{gain(gap.of('challenge_auc', profile))}."
+    )
+
+
 def carried_remark(profile: str | None = None) -> str:
     """Between which values the AUC of arms without adapters lies on the published sets; a sentence."""
     told = []

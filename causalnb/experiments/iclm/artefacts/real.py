@@ -27,7 +27,7 @@ from causalnb.lab.report import (
     values,
 )
 
-ID, HOME = "iclm.real_tuned", "iclm.real.raven"
+ID, HOME, ACRE = "iclm.real_tuned", "iclm.real.raven", "iclm.real.acre"
 EXTRA = {"extra": True, "printed_as": "ours", "kind": "measured", "notebook": NOTEBOOK}
 SINGLE, MATCHED, METHOD = "single", "single_matched", "iclm"
 ARMS = {  # arm -> how it is called, the experiment that has it
@@ -37,6 +37,7 @@ ARMS = {  # arm -> how it is called, the experiment that has it
 }
 LOOKS = {"validation, 1/3": 1, "validation, 2/3": 2, "validation, end": 3}  # heading -> thirds of the steps
 CELLS = {"iid": "i.i.d.", "in_center": "In-Center", "four": "Four"}
+OF_ACRE = {"iid": "i.i.d.", "comp": "ACRE-Comp", "sys": "ACRE-Sys"}
 WRITTEN = ", written exactly"
 WATCHED = {  # heading -> measure of modules, format
     "MI, nats": ("forward", number(4)),
@@ -54,20 +55,20 @@ def _looks(profile: str | None = None) -> int:
     return config["steps"] // config["evaluate_every"]
 
 
-def validated(name: str, thirds: int) -> Values:
-    """An arm's choices on validation rows, after so many thirds of its looks."""
-    home = ARMS[name][1]
+def validated(name: str, thirds: int, home: str | None = None, measure: str = "choice") -> Values:
+    """An arm's measure on validation rows, after so many thirds of its looks; home: not RAVEN's."""
+    home = home or ARMS[name][1]
     return values(
-        lambda profile: looked(home, name, "choice", ceil(thirds * _looks(profile) / 3) - 1).of(
+        lambda profile: looked(home, name, measure, ceil(thirds * _looks(profile) / 3) - 1).of(
             profile=profile
         ),
         home,
     )
 
 
-def of_cell(name: str, cell: str, measure: str = "choice") -> Values:
-    """An arm's measure on a cell, the mean over formats."""
-    home = ARMS[name][1]
+def of_cell(name: str, cell: str, measure: str = "choice", home: str | None = None) -> Values:
+    """An arm's measure on a cell, the mean over formats; home: not RAVEN's."""
+    home = home or ARMS[name][1]
     return mean(*(arm(home, name, f"{cell}_{format}_{measure}") for format in FORMATS))
 
 
@@ -123,6 +124,33 @@ tuned = Report(
     _rows,
     "RAVEN on gemma-3-270m: the right panel of eight is the likeliest, % (luck: 12.5), mean over formats",
     _notes,
+)
+
+
+def _acre_rows():
+    cells = {heading: of_cell(SINGLE, cell, "exact", ACRE) for cell, heading in OF_ACRE.items()}
+    cells |= {heading: validated(SINGLE, thirds, ACRE, "exact") for heading, thirds in LOOKS.items()}
+    yield Row(ARMS[SINGLE][0], cells)
+
+
+def _acre_notes(profile):
+    config = registry.config(ACRE, SINGLE, profile)
+    return (
+        f"As on RAVEN, but for {config['test_rows']} problems of four questions each; an answer is one of "
+        "three. Half of the objects are in no training row (Comp) or the views are of another kind (Sys)."
+    )
+
+
+acre = Report(
+    f"{ID}_acre",
+    [
+        "arm",
+        *(Measured(heading, format=_percent) for heading in LOOKS),
+        *(Measured(heading, format=_percent) for heading in OF_ACRE.values()),
+    ],
+    _acre_rows,
+    "ACRE on gemma-3-270m: the answer's word is the likeliest of all, %, mean over formats",
+    _acre_notes,
 )
 
 
@@ -240,6 +268,7 @@ def router_remark(profile: str | None = None) -> str:
     tuned,
     gaps,
     watched,
+    acre,
     shows="ICLM and one module, tuned on a real language model",
     **EXTRA,
 )
