@@ -137,9 +137,10 @@ def test_remarks_tell_every_experiment_of_an_arm_and_nothing_without_results():
     assert f"PAWS-QQP {least:.2f} to" in made.carried_remark()
     names = [f"*{made.ARMS[one]}*" for one in registry.arms(made.ON_PAIRS["m5"])]
     assert made.device_remark() == [f"Trained on cpu: {'; '.join(names)}."]
-    both = (of(made.ON_PAIRS["m5"], name, "challenge", "auc") for name in ("held", "interchanged"))
-    gap = 100 * sum(one - other for one, other in zip(*both, strict=True)) / SEEDS
-    assert f"AUC on the challenge, hundredths: {gap:+.1f} [" in made.held_remark()
+    for other, line in zip(("interchanged", "vanilla"), made.held_remark(), strict=True):
+        both = (of(made.ON_PAIRS["m5"], name, "challenge", "auc") for name in ("held", other))
+        gap = 100 * sum(one - their for one, their in zip(*both, strict=True)) / SEEDS
+        assert f"- *{made.ARMS[other]}*, AUC" in line and f"hundredths: {gap:+.1f} [" in line
     with without(made.ON_SNLI, "loss", 1), pytest.raises(LabError, match=f"results of {made.ON_SNLI}"):
         made.snli()
 
