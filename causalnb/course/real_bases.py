@@ -51,7 +51,7 @@ def _rows():
     for id, data in ((KNOWN, "SCAN, a known word"), (NONCE, "SCAN, a word without meaning")):
         words = "SCI", "gemma-3-270m", data, "SCI", "words swapped by its labels"
         arms = (_exact(id, name, "test") for name in ("plain", "sci", "plain_swap"))
-        yield _row(words, "not measured", _exact(id, "plain", "validation"), (*arms,))
+        yield _row(words, "on training rows (29)", _exact(id, "plain", "validation"), (*arms,))
     for cell, data in (("in_center", "RAVEN, In-Center"), ("four", "RAVEN, Four")):
         words = "ICLM", "gemma-3-270m", data, "ICLM", "one module of its size"
         told = partial(_told, arm(RAVEN, "iclm", _parted))

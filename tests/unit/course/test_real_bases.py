@@ -80,7 +80,7 @@ def test_a_set_in_two_formats_is_their_mean_and_what_was_held_is_told():
     assert rows["spurious token game L"]["did it do what it says?"] == (
         f"attention on causes, %: {held[0]}, then {held[1]}"
     )
-    assert rows["SCAN, a known word"]["did it do what it says?"] == "not measured"
+    assert rows["SCAN, a known word"]["did it do what it says?"] == "on training rows (29)"
 
 
 def test_a_router_is_told_by_formats_and_not_by_numbers_of_modules():
