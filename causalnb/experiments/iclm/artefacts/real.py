@@ -136,8 +136,8 @@ def _acre_rows():
 def _acre_notes(profile):
     config = registry.config(ACRE, SINGLE, profile)
     return (
-        f"As on RAVEN, but for {config['test_rows']} problems of four questions each; an answer is one of "
-        "three. Half of the objects are in no training row (Comp) or the views are of another kind (Sys)."
+        f"As on RAVEN, but for {config['test_rows']} problems of four questions each, whose answer is one of "
+        "three words. Comp asks about objects of no training row, Sys after views of another kind."
     )
 
 
