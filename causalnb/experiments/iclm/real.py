@@ -204,6 +204,7 @@ ARMS = {
     "oracle": {**ICLM, "routed_by": "format", "router_trainable": False},
 }
 CONTROLS = {"single_matched": "_matched", "oracle": "_oracle"}  # experiments of their own, run later
+LATER = {"acre": {**CONTROLS, "iclm": "_iclm"}, "raven": CONTROLS}  # by family; ICLM once one module was seen
 TUNED_AS = {"single": "single", "single_matched": "single", "iclm": "iclm", "oracle": "iclm"}
 RATES = {"lr2e-4": 2e-4, "lr5e-4": 5e-4, "lr15e-4": 1.5e-3}
 FAMILIES: dict[str, dict] = {  # family -> its test; of RAVEN no problem of the first look
@@ -270,8 +271,7 @@ def add(name: str, title: str, arms: dict, seeds: int, **settings) -> None:
 for family, test in FAMILIES.items():
     title = f"{family.upper()} on gemma-3-270m with LoRA modules"
     arms = settled(family)
-    later = CONTROLS if family == "raven" else {**CONTROLS, "iclm": "_iclm"}  # once one module has been seen
-    for arm, suffix in later.items():
+    for arm, suffix in LATER[family].items():
         add(f"{family}{suffix}", f"{title}: {arm}", {arm: arms.pop(arm)}, 1, family=family, **test)
     add(family, title, arms, 1, family=family, **test)
 add(

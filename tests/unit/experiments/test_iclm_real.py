@@ -20,7 +20,7 @@ FAMILIES = real.FAMILIES
 
 
 def settings_of(family: str, arm: str, profile: str) -> dict:
-    return registry.config(f"iclm.real.{family}{real.CONTROLS.get(arm, '')}", arm, profile)
+    return registry.config(f"iclm.real.{family}{real.LATER[family].get(arm, '')}", arm, profile)
 
 
 def config(family="acre", arm="single", **changes) -> dict:
