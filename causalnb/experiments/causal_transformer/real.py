@@ -25,7 +25,10 @@ from causalnb.lab.records import parsed
 from causalnb.lab.registry import Experiment, Run, register
 
 FILE = Path(__file__).with_name("real_chosen.json")  # what the searches chose; `real_choose` writes it
-NAMES = {"snli", "nli", "late", "entropy", "snli_entropy", "longer_entropy", "reach", "held"}
+NAMES = {
+    *("snli", "nli", "late", "reach", "held"),
+    *("entropy", "snli_entropy", "longer_entropy", "held_entropy"),
+}
 NOTEBOOK = "19_causal_transformer_real_base"
 MIRRORED = ("paws_qqp",)  # cells whose label 1 is the one that follows, which is 0 of entailment
 
@@ -303,6 +306,8 @@ def arms_of(name: str, *also: str) -> dict[str, dict]:
         "both": {**REACHES[CHOSEN["reach"]], **LATE[CHOSEN["late"]]},
         "interchanged": OTHERS["interchanged"],
         "held": HELD[CHOSEN["held"]],
+        # from the first step on, as held, to what it ended with in the search, on validation pairs
+        "interchanged_entropy": {**OTHERS["interchanged"], "entropy": CHOSEN["held_entropy"]},
     }
     return {arm: {"learning_rate": CHOSEN[name], **arms[arm]} for arm in ("vanilla", "loss", *also)}
 
@@ -352,7 +357,11 @@ register_real(
     "nli.m5",
     "nli",
     "5 % of counter-examples",
-    arms_of("nli", "loss_late", "entropy", "entropy_late", "balanced", "compared", "interchanged", "held"),
+    arms_of(
+        "nli",
+        *("loss_late", "entropy", "entropy_late", "balanced", "compared"),
+        *("interchanged", "held", "interchanged_entropy"),
+    ),
     3,
     {"data": {"minority": MINORITIES["m5"]}},
     {"seeds": 5},

@@ -59,6 +59,7 @@ def computed() -> dict:
     weight = max(kept, key=lambda arm: accuracy(held[arm])) if kept else min(moved, key=moved.__getitem__)
     nats = {"entropy": late[loss], "snli_entropy": stored("real.snli", "loss_late")}
     nats["longer_entropy"] = stored("real.snli.longer", "loss_late")
+    nats["held_entropy"] = held[weight]
     chosen = {**rates, "late": loss, "reach": reach, "held": weight}
     return {**chosen, **{name: rounded(final(found, "entropy")) for name, found in nats.items()}}
 

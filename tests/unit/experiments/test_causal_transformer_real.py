@@ -89,6 +89,8 @@ def test_arms_differ_in_what_their_names_say():
     words = config("interchanged", NLI, "laptop")
     assert words == nli | {"interchanged": True} and words["held"] == 0
     assert config("held", NLI, "laptop") == words | real.HELD[real.CHOSEN["held"]]
+    pulled = words | {"entropy": real.CHOSEN["held_entropy"]}
+    assert config("interchanged_entropy", NLI, "laptop") == pulled and not pulled["ramp"]
 
 
 def test_a_search_sees_development_data_alone():
@@ -451,13 +453,14 @@ def test_of_what_is_there_the_best_is_chosen(monkeypatch, outside, loss, gates, 
     for arm, accuracy, gate in zip(real.REACHES, (0.8, 0.6, 0.7), gates, strict=True):
         tries[arm] = made_up(accuracy, 0.9, gate=gate)
     for arm, accuracy, shift in zip(real.HELD, (0.7, 0.6), shifts, strict=True):
-        tries[arm] = made_up(accuracy, 0.9, shift=shift)
+        tries[arm] = made_up(accuracy, 0.9, 3.0 + shift, shift=shift)
     tries["interchanged"] = made_up(0.9, 0.9, shift=0.8)
     tries["loss_late"] = made_up(0.5, 0.1, 1.234)  # on SNLI itself
     monkeypatch.setattr(real_choose, "stored", lambda search, arm: [tries[arm]])
     entropy = {"late_30": 2.05, "late_100": 2.11}[loss]
     rates = {"snli": 1e-4, "nli": 1e-4}
     ended = {"entropy": entropy, "snli_entropy": 1.23, "longer_entropy": 1.23}
+    ended["held_entropy"] = round(3.0 + dict(zip(real.HELD, shifts, strict=True))[weight], 2)
     assert real_choose.computed() == {**rates, "late": loss, "reach": reach, "held": weight, **ended}
 
 

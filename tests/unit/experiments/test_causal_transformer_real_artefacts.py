@@ -81,7 +81,7 @@ def test_every_arm_has_its_row_and_what_it_did_to_maps():
     moved = {words: row[made.SHIFT] for (part, words), row in on_pairs.items() if row[made.SHIFT]}
     assert moved == {
         made.ARMS[name]: report.number(4)(of(made.ON_PAIRS["m5"], name, "challenge", "shift"))
-        for name in ("interchanged", "held")
+        for name in ("interchanged", "held", "interchanged_entropy")
     }
 
 
@@ -137,7 +137,9 @@ def test_remarks_tell_every_experiment_of_an_arm_and_nothing_without_results():
     assert f"PAWS-QQP {least:.2f} to" in made.carried_remark()
     names = [f"*{made.ARMS[one]}*" for one in registry.arms(made.ON_PAIRS["m5"])]
     assert made.device_remark() == [f"Trained on cpu: {'; '.join(names)}."]
-    for other, line in zip(("interchanged", "vanilla"), made.held_remark(), strict=True):
+    for other, line in zip(
+        ("interchanged", "interchanged_entropy", "vanilla"), made.held_remark(), strict=True
+    ):
         both = (of(made.ON_PAIRS["m5"], name, "challenge", "auc") for name in ("held", other))
         gap = 100 * sum(one - their for one, their in zip(*both, strict=True)) / SEEDS
         assert f"- *{made.ARMS[other]}*, AUC" in line and f"hundredths: {gap:+.1f} [" in line
